@@ -1,0 +1,20 @@
+"""The plugins that come with hookgate, and the order in which they load."""
+
+from __future__ import annotations
+
+__all__ = ["BUILTIN"]
+
+BUILTIN = (
+    "storage",
+    "egress",
+    "providers",
+    "audit",
+    "policy",
+    "memory",
+    "awareness",
+    "discovery",
+    "tools",
+    "metrics",
+)
+"""Names in load order: the last one registered is the first one called. Each is a
+package ``hookgate.builtin_plugins.NAME`` whose ``plugin.py`` defines ``Plugin``."""

@@ -1,0 +1,152 @@
+"""What a turn emits, and the bounded bus that carries it.
+
+An event is a flat, JSON-ready record with a `type`. Clients ignore types that they do
+not know, so a plugin may emit types of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+__all__ = ["Event", "EventBus", "HookSpan", "Subscription"]
+
+DEFAULT_CAPACITY = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        type: What happened: ``text``, ``tool_use``, ``tool_result``, ``usage``,
+            ``approval``, ``error``, ``done``, ``lifecycle``, ``hook``, or a plugin's own.
+        data: What is to be said about it, JSON-ready.
+        turn: The turn's id, or "" for an event of the gateway itself.
+        session: The session's key, or "".
+        scope: The scope that a subscriber needs to see it on the bus.
+
+    """
+
+    type: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    turn: str = ""
+    session: str = ""
+    scope: str = "operate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSpan:
+    """One implementation of one hook ran. Made only while somebody subscribes to spans.
+
+    Attributes:
+        hook: The hook's name.
+        plugin: The plugin's name.
+        seconds: How long it took, waiting included.
+        outcome: What it returned or how it failed, in a few words.
+        failed: Whether it failed.
+        turn: The turn's id, where the hook has one.
+        at: `time.perf_counter()` when it began.
+
+    """
+
+    hook: str
+    plugin: str
+    seconds: float
+    outcome: str
+    failed: bool = False
+    turn: str = ""
+    at: float = 0.0
+
+
+class Subscription:
+    """One subscriber's bounded queue. The oldest event is dropped when it is full.
+
+    Attributes:
+        dropped: How many events this subscriber has missed.
+
+    """
+
+    def __init__(self, capacity: int, wants: Callable[[Event], bool]) -> None:
+        self._queue: deque[Event] = deque(maxlen=capacity)
+        self._ready = asyncio.Event()
+        self._wants = wants
+        self._closed = False
+        self.dropped = 0
+
+    def offer(self, event: Event) -> None:
+        """Take `event` if it is wanted; never waits."""
+        if self._closed or not self._wants(event):
+            return
+        if len(self._queue) == self._queue.maxlen:
+            self.dropped += 1
+        self._queue.append(event)
+        self._ready.set()
+
+    def close(self) -> None:
+        """End the iteration once the queue is drained."""
+        self._closed = True
+        self._ready.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            while self._queue:
+                yield self._queue.popleft()
+            if self._closed:
+                return
+            self._ready.clear()
+            await self._ready.wait()
+
+
+class EventBus:
+    """Hands events to whoever subscribes. A slow subscriber loses events, not the turn."""
+
+    def __init__(self, redact: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
+        self._subscriptions: set[Subscription] = set()
+        self._redact = redact
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody listens; makers of costly events look here first."""
+        return bool(self._subscriptions)
+
+    def publish(self, event: Event) -> None:
+        """Hand `event` to every subscriber, redacted; never waits and never fails."""
+        if not self._subscriptions:
+            return
+        safe = Event(event.type, self._redact(event.data), event.turn, event.session, event.scope)
+        for subscription in tuple(self._subscriptions):
+            subscription.offer(safe)
+
+    @contextmanager
+    def subscribe(
+        self,
+        *,
+        scopes: frozenset[str],
+        capacity: int = DEFAULT_CAPACITY,
+        where: Callable[[Event], bool] = lambda _: True,
+    ) -> Iterator[Subscription]:
+        """Subscribe for the length of a `with` block.
+
+        Args:
+            scopes: The subscriber's scopes; events of other scopes are not shown.
+            capacity: How many events may wait.
+            where: Keeps the events for which it returns True.
+
+        Yields:
+            A `Subscription`, to be read with ``async for``.
+
+        """
+        subscription = Subscription(capacity, lambda event: event.scope in scopes and where(event))
+        self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            subscription.close()

@@ -1,0 +1,297 @@
+"""The gateway as far as a plugin may touch it."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+
+import structlog
+
+from hookgate.core.errors import MissingKeyError
+from hookgate.core.events import Event, EventBus
+from hookgate.core.metrics import MetricRecord
+from hookgate.core.ports import CLOCK, SECRETS, TOKENS, Key
+from hookgate.core.registry import Registry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+
+    from hookgate.core.hooks import Hooks
+
+    from hookgate.core.descriptors import Capability, Card, Rejected
+    from hookgate.core.models import ModelEvent, ModelRequest, Provider
+    from hookgate.core.operations import Operation
+    from hookgate.core.ports import Channel, Clock, Secrets, TokenCounter
+    from hookgate.core.settings import Settings
+    from hookgate.core.tools import Tool
+    from hookgate.core.turn import Turn
+
+__all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock"]
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+METRICS_CAPACITY = 4096
+
+
+class SystemClock:
+    """The `Clock` of a running gateway: the system's."""
+
+    def now(self) -> datetime:
+        """Return the time in UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards."""
+        return monotonic()
+
+
+class QuarterTokens:
+    """The default `TokenCounter`: one token for each started four characters.
+
+    This is the rule of thumb that OpenAI documents for English text. A plugin that
+    brings a real tokenizer provides the `TOKENS` key instead.
+    """
+
+    def count(self, text: str) -> int:
+        """Return ``ceil(len(text) / 4)``."""
+        return math.ceil(len(text) / 4)
+
+
+class Host:
+    """What a plugin can reach: settings, services, registries, and the turn's own doors.
+
+    Attributes:
+        settings: The gateway's settings.
+        events: The bus that carries every turn's events.
+        tools: The tools, by name.
+        capabilities: Skills, extensions and other capabilities, by id.
+        cards: Capability cards, by id.
+        operations: What the gateway can be asked to do, by name.
+        providers: The providers of models, by name.
+        channels: The channels, by name.
+        degraded: What does not work as it should: part -> why. Shown by ``status``.
+        log: A structured logger.
+
+    """
+
+    def __init__(self, settings: Settings, secrets: Secrets) -> None:
+        self.settings = settings
+        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("hookgate")
+        self.events = EventBus(redact=lambda data: redact_json(secrets, data))
+        self.tools: Registry[Tool] = Registry("tool", lambda tool: tool.name)
+        self.capabilities: Registry[Capability] = Registry("capability", lambda row: row.id)
+        self.cards: Registry[Card] = Registry("card", lambda card: card.id)
+        self.operations: dict[str, Operation[Any, Any]] = {}
+        self.providers: dict[str, Provider] = {}
+        self.channels: dict[str, Channel] = {}
+        self.degraded: dict[str, str] = {}
+        self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
+        self.metrics_ready = asyncio.Event()
+        self._services: dict[Key[Any], Any] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._doors: Doors | None = None
+        self._hooks: Hooks | None = None
+        self.provide(SECRETS, secrets)
+        self.provide(CLOCK, SystemClock())
+        self.provide(TOKENS, QuarterTokens())
+
+    # -- services ----------------------------------------------------------
+
+    def __getitem__(self, key: Key[T]) -> T:
+        try:
+            service: T = self._services[key]
+        except KeyError:
+            raise MissingKeyError(
+                f"nobody provides {key.name!r}: declare it in the plugin's `requires`, and "
+                "enable a plugin that provides it (`hookgate plugins list` shows which do)"
+            ) from None
+        return service
+
+    def __contains__(self, key: Key[Any]) -> bool:
+        return key in self._services
+
+    @overload
+    def get(self, key: Key[T]) -> T | None: ...
+
+    @overload
+    def get(self, key: Key[T], default: D) -> T | D: ...
+
+    def get(self, key: Key[Any], default: Any = None) -> Any:
+        """Return the service under `key`, or `default` where nobody provides one."""
+        return self._services.get(key, default)
+
+    def provide(self, key: Key[T], service: T) -> None:
+        """Offer `service` under `key`; a later offer takes the place of an earlier one."""
+        self._services[key] = service
+
+    @property
+    def clock(self) -> Clock:
+        """The clock: ``host[CLOCK]``."""
+        return self[CLOCK]
+
+    @property
+    def tokens(self) -> TokenCounter:
+        """The token counter: ``host[TOKENS]``."""
+        return self[TOKENS]
+
+    @property
+    def secrets(self) -> Secrets:
+        """The secrets: ``host[SECRETS]``."""
+        return self[SECRETS]
+
+    # -- the turn's doors --------------------------------------------------
+
+    @property
+    def hooks(self) -> Hooks:
+        """The dispatcher of the hooks."""
+        assert self._hooks is not None, "the hooks are there once the plugins are loaded"
+        return self._hooks
+
+    @property
+    def doors(self) -> Doors:
+        """The gateway's own entrances; there once it has started."""
+        assert self._doors is not None, "the turn's doors open when the gateway has started"
+        return self._doors
+
+    def attach(self, *, hooks: Hooks | None = None, doors: Doors | None = None) -> None:
+        """Hand over what is made after the host. Only the gateway calls this."""
+        self._hooks = hooks or self._hooks
+        self._doors = doors or self._doors
+
+    async def sanitize(self, card: Card) -> Card | Rejected:
+        """Return `card` as a model may see it; cached by digest and set of plugins."""
+        return await self.doors.sanitize(card)
+
+    def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask a model on behalf of `turn`, through every hook that guards and meters.
+
+        ``request.cause`` should name the plugin's purpose, such as ``memory.extract``.
+        """
+        return self.doors.call_model(turn, request)
+
+    async def nested_turn(
+        self, parent: Turn, text: str, *, agent: str | None = None, tool: str = ""
+    ) -> Turn:
+        """Run a turn of its own in a fresh child session and return it, ended.
+
+        Its provenance is ``inter_session``, and its taint becomes its parent's.
+
+        Raises:
+            LaneHeldError: It would nest deeper than ``turn.max_depth``.
+
+        """
+        return await self.doors.nested_turn(parent, text, agent=agent, tool=tool)
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Read content again: tools, capabilities, cards, souls. Return what changed."""
+        return await self.doors.reload()
+
+    # -- telling -----------------------------------------------------------
+
+    def metric(self, name: str, **fields: Any) -> None:
+        """Queue a record for `log_metrics`; never waits. The oldest goes when it is full."""
+        timestamp = int(self.clock.now().timestamp() * 1000)
+        self.metrics.append(MetricRecord(name=name, timestamp=timestamp, fields=fields))
+        self.metrics_ready.set()
+
+    def degrade(self, part: str, why: str) -> None:
+        """Say that `part` does not work as it should: in the log, `status` and `/health`."""
+        if self.degraded.get(part) != why:
+            self.degraded[part] = why
+            self.log.warning("degraded", part=part, why=why)
+            self.events.publish(Event("degraded", {"part": part, "why": why}, scope="read"))
+
+    def recover(self, part: str) -> None:
+        """Say that `part` works again."""
+        if self.degraded.pop(part, None) is not None:
+            self.log.info("recovered", part=part)
+            self.events.publish(Event("recovered", {"part": part}, scope="read"))
+
+    # -- background work ---------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        """Run `work` beside the turns until it ends or the gateway stops.
+
+        A failure is logged with `name`; it does not end the gateway.
+        """
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._reap)
+        return task
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.log.error("background work failed", name=task.get_name(), exc_info=error)
+
+    async def stop_tasks(self) -> None:
+        """Cancel all background work and wait for it. Only the gateway calls this."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """The entrances that `Host` forwards to; the gateway makes one when it starts.
+
+    Attributes:
+        sanitize: See `Host.sanitize`.
+        call_model: See `Host.call_model`.
+        nested_turn: See `Host.nested_turn`.
+        reload: See `Host.reload`.
+        plugins: Returns what is known of every plugin, for ``plugin.list``.
+
+    """
+
+    sanitize: Callable[[Card], Awaitable[Card | Rejected]]
+    call_model: Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]
+    nested_turn: Callable[..., Awaitable[Turn]]
+    reload: Callable[[], Awaitable[Mapping[str, Any]]]
+    plugins: Callable[[], Sequence[PluginInfo]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """What is known of one plugin, for ``plugins list``.
+
+    Attributes:
+        name: The name that it runs under.
+        origin: ``builtin``, or the distribution and version that brought it.
+        hooks: The hooks that it implements.
+        requires: The names of the keys that it needs.
+        provides: The names of the keys that it offers.
+        state: ``running``, ``disabled``, ``replaced`` or ``broken``.
+        reason: Why, where it does not run.
+
+    """
+
+    name: str
+    origin: str = "builtin"
+    hooks: tuple[str, ...] = ()
+    requires: tuple[str, ...] = ()
+    provides: tuple[str, ...] = ()
+    state: Literal["running", "disabled", "replaced", "broken"] = "running"
+    reason: str = ""
+
+
+def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `data` with every known secret masked, at any depth."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return secrets.redact(value)
+        if isinstance(value, dict):
+            return {clean(key): clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [clean(item) for item in value]
+        return value
+
+    return {str(key): clean(value) for key, value in data.items()}

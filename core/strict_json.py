@@ -1,0 +1,144 @@
+"""Reading JSON strictly, and writing it in one way only.
+
+Policy and tools must see the same bytes, so what two readers could understand in two
+ways is refused: duplicate keys, NaN, lone surrogates, integers that a double cannot
+hold, deep nesting.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import orjson
+
+__all__ = ["MAX_DEPTH", "MAX_INTEGER", "StrictJSONError", "canonical", "dumps", "loads"]
+
+MAX_DEPTH = 64
+"""Objects and arrays may be nested this deep."""
+
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that every JSON reader holds exactly (RFC 7493, section 2.2)."""
+
+_BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class StrictJSONError(ValueError):
+    """The text is not JSON, or is JSON that two readers could understand differently."""
+
+
+def _too_deep(data: bytes) -> bool:
+    # Counted over the raw bytes, before any recursive parser sees them.
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for match in _BRACKETS.finditer(data):
+        token = match.group()
+        if token in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_DEPTH:
+                return True
+        elif token in (b"]", b"}"):
+            depth -= 1
+    return False
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise StrictJSONError(f"found the number {name}: expected a finite number")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise StrictJSONError(f"found the key {key[:80]!r} twice in one object")
+            seen.add(key)
+    return result
+
+
+def _integer(text: str) -> int:
+    if len(text) > 17 or abs(value := int(text)) > MAX_INTEGER:
+        raise StrictJSONError(
+            f"found the integer {text[:24]}: expected at most {MAX_INTEGER} in size; "
+            "send larger ones as strings"
+        )
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise StrictJSONError(f"found the number {text[:24]}: expected one that a double can hold")
+    return value
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=_integer,
+    parse_float=_float,
+    parse_constant=_refuse_constant,
+)
+
+
+def loads(data: bytes | str) -> Any:
+    """Read one JSON text.
+
+    Args:
+        data: UTF-8 bytes without a byte order mark, or text.
+
+    Returns:
+        dict, list, str, int, float, bool or None.
+
+    Raises:
+        StrictJSONError: It is no JSON; or it has duplicate keys, NaN or infinities, lone
+            surrogates, integers beyond `MAX_INTEGER`, or nests deeper than `MAX_DEPTH`.
+
+    """
+    raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
+    if _too_deep(raw):
+        raise StrictJSONError(f"found more than {MAX_DEPTH} levels of nesting")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise StrictJSONError(f"found a byte that is not UTF-8 at offset {error.start}") from None
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise StrictJSONError(
+            f"found no JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        ) from None
+    if "\\u" in text:
+        _refuse_surrogates(value)
+    return value
+
+
+def _refuse_surrogates(value: Any) -> None:
+    # Only an escape can bring one in: the decoding of UTF-8 has refused the rest.
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            if _SURROGATE.search(item):
+                raise StrictJSONError("found half of a surrogate pair in a string")
+        elif isinstance(item, dict):
+            pending.extend(item)
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+
+
+def dumps(value: Any) -> bytes:
+    """Write compact JSON for the wire."""
+    return orjson.dumps(value)
+
+
+def canonical(value: Any) -> bytes:
+    """Write `value` in one form only: sorted keys, no spaces, UTF-8.
+
+    Equal values give equal bytes, which is what digests and approvals are bound to.
+    """
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)

@@ -1,0 +1,279 @@
+"""Tools, calls of them, and the verdicts on those calls."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from hookgate.core.descriptors import Flags
+from hookgate.core.messages import CLEAN
+from hookgate.core.strict_json import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from hookgate.core.messages import Taint
+    from hookgate.core.turn import Turn
+
+__all__ = [
+    "Ask",
+    "Decision",
+    "Effect",
+    "Sandbox",
+    "Tool",
+    "ToolCall",
+    "ToolOwner",
+    "ToolResult",
+    "ToolRunner",
+    "Verdict",
+]
+
+ToolOwner: TypeAlias = Literal["host", "client"]
+Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool call came to.
+
+    Attributes:
+        content: Text for the model.
+        is_error: Whether the call failed, was denied or was cancelled.
+        taint: Where untrusted text in `content` came from. What a tool with
+            ``reads_external_data`` (true or undeclared) returns is tainted by the loop.
+        reveal: Names of tools of the turn's snapshot that the next model call may use.
+        data: The same result for programs; not shown to the model.
+        status: ``done``, ``failed``, ``denied``, ``cancelled`` or ``timeout``.
+
+    """
+
+    content: str
+    is_error: bool = False
+    taint: Taint = CLEAN
+    reveal: tuple[str, ...] = ()
+    data: Any = None
+    status: Literal["done", "failed", "denied", "cancelled", "timeout"] = "done"
+
+    @classmethod
+    def error(
+        cls,
+        content: str,
+        *,
+        status: Literal["failed", "denied", "cancelled", "timeout"] = "failed",
+    ) -> ToolResult:
+        """Return an error result that tells the model what went wrong."""
+        return cls(content=content, is_error=True, status=status)
+
+
+ToolRunner: TypeAlias = "Callable[[Turn, Mapping[str, Any]], Awaitable[ToolResult | str]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something that a model can call: schema, flags, owner and runner in one object.
+
+    Attributes:
+        name: 1 to 64 characters of ``[A-Za-z0-9_-]``; unique in a gateway.
+        description: What it does, for the model.
+        schema: JSON Schema (2020-12) of its arguments, an object.
+        flags: What it does to the world.
+        run: Runs it: ``run(turn, arguments)``; None for client-owned tools only.
+        owner: ``host`` (the gateway runs it) or ``client`` (a compat endpoint's caller does).
+        plugin: The plugin that brought it; stamped by the gateway.
+        sandbox: Where it runs.
+        always_on: Offered on every turn, whatever selection says.
+        timeout: Seconds that a call may take.
+        category: One word, for people and discovery.
+        tags: Words that it is found by.
+
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    flags: Flags = field(default_factory=Flags)
+    run: ToolRunner | None = None
+    owner: ToolOwner = "host"
+    plugin: str = ""
+    sandbox: Sandbox = "python"
+    always_on: bool = False
+    timeout: float = 30.0
+    category: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of what the model sees and policy judges: name, text, schema, flags."""
+        seen = {
+            "name": self.name,
+            "description": self.description,
+            "schema": self.schema,
+            "flags": self.flags.to_json(),
+            "owner": self.owner,
+        }
+        return hashlib.sha256(canonical(seen)).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of one tool, as policy judges it and as the tool gets it.
+
+    Attributes:
+        id: The model's id for the call.
+        tool: The tool.
+        arguments: The arguments, checked against the tool's schema.
+        depth: Nesting: 0 in a turn that a person started.
+        index: The call's place among all calls of this turn, from 0.
+        rewritten_by: The plugins that rewrote the arguments, in order.
+
+    """
+
+    id: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+    depth: int = 0
+    index: int = 0
+    rewritten_by: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
+    @property
+    def flags(self) -> Flags:
+        """The tool's flags."""
+        return self.tool.flags
+
+    @property
+    def canonical(self) -> bytes:
+        """The arguments in canonical JSON (RFC 8785 order and spacing)."""
+        return canonical(self.arguments)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the tool's digest and the canonical arguments."""
+        return hashlib.sha256(self.tool.digest.encode() + b"\n" + self.canonical).hexdigest()
+
+
+class Effect(IntEnum):
+    """What a verdict does. Ordered by strictness: the strictest of all wins."""
+
+    ALLOW = 0
+    ASK = 1
+    DENY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a person is asked before a call runs.
+
+    Attributes:
+        title: At most 80 characters.
+        description: The whole story; every byte is shown.
+        severity: info, warning or critical.
+        timeout: Seconds until nobody's answer means deny; at most 600.
+        choices: The decisions that are offered.
+
+    """
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+    choices: tuple[Literal["allow-once", "allow-always", "deny"], ...] = ("allow-once", "deny")
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.title) <= 80:
+            raise ValueError(f"Ask.title has {len(self.title)} characters: expected 1 to 80")
+        if not 0 < self.timeout <= 600:
+            raise ValueError(f"Ask.timeout is {self.timeout} s: expected more than 0, at most 600")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One plugin's judgement of one call. Build it with `allow`, `deny`, `ask` or `rewrite`.
+
+    Attributes:
+        effect: Allow, ask or deny.
+        reason: Why, for the model, the audit and people. Required for a denial.
+        ask: What to ask; present exactly when `effect` is ASK.
+        arguments: New arguments; the judging then starts again on them.
+        rule: The rule that led to it, if there is one.
+        plugin: Who judged; stamped by the loop.
+
+    """
+
+    effect: Effect
+    reason: str = ""
+    ask_for: Ask | None = None
+    arguments: Mapping[str, Any] | None = None
+    rule: str = ""
+    plugin: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.effect is Effect.ASK) != (self.ask_for is not None):
+            raise ValueError("a Verdict has `ask_for` exactly when its effect is ASK")
+        if self.effect is Effect.DENY and not self.reason:
+            raise ValueError("a denial needs a reason: Verdict.deny('why')")
+
+    @classmethod
+    def allow(cls, reason: str = "", *, rule: str = "") -> Verdict:
+        """Let the call run, if nobody is stricter."""
+        return cls(effect=Effect.ALLOW, reason=reason, rule=rule)
+
+    @classmethod
+    def deny(cls, reason: str, *, rule: str = "") -> Verdict:
+        """Do not let the call run. `reason` is shown to the model."""
+        return cls(effect=Effect.DENY, reason=reason, rule=rule)
+
+    @classmethod
+    def ask(cls, ask: Ask, *, reason: str = "", rule: str = "") -> Verdict:
+        """Ask a person first."""
+        return cls(effect=Effect.ASK, reason=reason or ask.title, ask_for=ask, rule=rule)
+
+    @classmethod
+    def rewrite(cls, arguments: Mapping[str, Any], *, reason: str = "", rule: str = "") -> Verdict:
+        """Let the call run with other arguments; everybody judges those again."""
+        return cls(effect=Effect.ALLOW, reason=reason, arguments=arguments, rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What became of the verdicts on one call.
+
+    Attributes:
+        effect: ALLOW or DENY; an ASK has been resolved by now.
+        reason: Why.
+        by: The plugin whose verdict decided, ``core``, or the principal who answered.
+        rule: The rule that led to it, if there is one.
+        verdicts: All verdicts of the last round.
+        rounds: How many rounds of judging there were.
+        asked: What was asked, if somebody was.
+
+    """
+
+    effect: Effect
+    reason: str = ""
+    by: str = "core"
+    rule: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    rounds: int = 1
+    asked: Ask | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call runs."""
+        return self.effect is Effect.ALLOW
+
+    @classmethod
+    def deny(cls, reason: str, *, by: str = "core", asked: Ask | None = None) -> Decision:
+        """Return a denial."""
+        return cls(effect=Effect.DENY, reason=reason, by=by, asked=asked)
+
+    @classmethod
+    def allow(cls, reason: str = "", *, by: str = "core", asked: Ask | None = None) -> Decision:
+        """Return a permission."""
+        return cls(effect=Effect.ALLOW, reason=reason, by=by, asked=asked)
