@@ -14,7 +14,6 @@ BUILTIN = (
     "awareness",
     "discovery",
     "tools",
-    "metrics",
 )
 """Names in load order: the last one registered is the first one called. Each is a
 package ``hookgate.builtin_plugins.NAME`` whose ``plugin.py`` defines ``Plugin``."""

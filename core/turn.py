@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hookgate.core.errors import TurnError
+    from hookgate.core.messages import Image, ToolResultPart
     from hookgate.core.models import ModelRef
     from hookgate.core.registry import Snapshot
     from hookgate.core.tools import Decision, Tool, ToolCall, ToolResult
@@ -34,6 +35,7 @@ __all__ = [
     "TurnEnding",
     "TurnKey",
     "TurnPlan",
+    "TurnRequest",
 ]
 
 T = TypeVar("T")
@@ -169,6 +171,32 @@ class Agent:
     max_output_tokens: int = 1024
     temperature: float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """What an entry path asks the gateway to do.
+
+    Attributes:
+        content: The user's text; "" where only tool results come back.
+        address: Where it comes from, as the frame claims.
+        images: Pictures that belong to the text.
+        agent: The agent to use instead of the one that the bindings choose.
+        options: The request's own options, for planners; checked by them.
+        client_tools: Tools that the caller runs itself.
+        client_history: The conversation so far, where the caller keeps it.
+        tool_results: Results of client-owned tools that an earlier turn waits for.
+
+    """
+
+    content: str
+    address: Address = field(default_factory=lambda: Address())
+    images: tuple[Image, ...] = ()
+    agent: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    client_tools: tuple[Tool, ...] = ()
+    client_history: tuple[Message, ...] | None = None
+    tool_results: tuple[ToolResultPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
