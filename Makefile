@@ -1,0 +1,133 @@
+# Everything runs in .venv, which is made on first use: `make demo` and `make test` need
+# Python 3.11 or newer, and nothing else. All paths are relative and all of them are free
+# of spaces, so the folder that holds this file may have any name.
+#
+#   make demo            a gateway with the demo model, a scripted chat, what the hooks did
+#   make test            the unit tests                    (PYTEST_ARGS="-k policy -x")
+#   make check           what a change must pass: lint, types, test, test-slow
+#   make help            every target
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PY := .venv/bin/python
+RUN := .venv/stamp-run
+DEV := .venv/stamp-dev
+PYTEST_ARGS ?=
+EXTRAS := postgres
+
+# -- set-up -------------------------------------------------------------------------
+
+# The first interpreter that is new enough; PYTHON=/path/to/python comes before them.
+.venv/stamp-venv:
+	@found=; for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    found=$$python; break; \
+	  fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "hookgate needs Python 3.11 or newer, and found none: install one, or say where" \
+	    "it is with PYTHON=/path/to/python3" >&2; exit 1; \
+	fi; \
+	echo "Making .venv with $$("$$found" --version)"; \
+	"$$found" -m venv --clear .venv || { \
+	  echo "That Python cannot make a virtual environment. On Debian and Ubuntu:" \
+	    "apt install python3-venv" >&2; exit 1; }
+	@touch $@
+
+# uv installs in seconds what takes pip half a minute. Where it is missing, or cannot do
+# it here (another index, another version), pip does the same.
+define install
+if command -v uv >/dev/null 2>&1 \
+  && uv pip install -qq --python $(PY) --constraint constraints.txt $(1) 2>/dev/null; \
+then :; else \
+  $(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt $(1); \
+fi
+endef
+
+$(RUN): .venv/stamp-venv pyproject.toml constraints.txt
+	@echo "Installing hookgate and what it needs (about half a minute, once)"
+	@$(call install,--editable .)
+	@touch $@
+
+# `--group` needs pip 25.1, which is newer than the pip that Python 3.11 brings.
+$(DEV): $(RUN)
+	@echo "Installing what the tests and checks need (about half a minute, once)"
+	@$(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt \
+	  --upgrade pip
+	@$(call install,--group dev --editable .)
+	@touch $@
+
+# -- use ----------------------------------------------------------------------------
+
+.PHONY: demo serve
+demo: $(RUN)  ## a gateway with the demo model, a scripted chat, and what the hooks did
+	@$(PY) -m hookgate.demo
+
+serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
+	@$(PY) -m hookgate serve
+
+# -- tests --------------------------------------------------------------------------
+
+.PHONY: test test-slow check
+test: $(DEV)  ## the unit tests
+	@$(PY) -m pytest -q -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(DEV)  ## the tests that take more than a few seconds each
+	@$(PY) -m pytest -q -m slow $(PYTEST_ARGS)
+
+check: lint types test test-slow  ## what a change must pass
+
+# -- checks -------------------------------------------------------------------------
+
+.PHONY: lint types format
+lint: $(DEV)  ## ruff, and the rules on who may import whom
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+	@.venv/bin/lint-imports
+
+types: $(DEV)  ## mypy --strict
+	@$(PY) -m mypy
+
+format: $(DEV)  ## format the code, and mend what ruff can mend
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+# -- benchmarks ---------------------------------------------------------------------
+
+.PHONY: bench bench-quick
+bench: $(DEV)  ## every benchmark; each prints both sides and their ratio
+	@$(PY) -m benchmarks
+
+bench-quick: $(DEV)  ## the same in a short form, for a look
+	@$(PY) -m benchmarks --quick
+
+# -- making -------------------------------------------------------------------------
+
+.PHONY: build docs constraints clean help
+build: $(DEV)  ## sdist and wheel, in dist/
+	@$(PY) -m build --no-isolation --outdir dist .
+
+docs: $(DEV)  ## write the generated lines of the hook pages anew
+	@$(PY) -m docs.hook_pages
+
+# Exact versions of all that a fresh environment gets today. No hashes and no addresses,
+# so that the file serves any index or mirror.
+constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
+	@$(PY) -m venv --clear .venv-pins
+	@.venv-pins/bin/python -m pip install -qq --upgrade pip
+	@.venv-pins/bin/python -m pip install -qq --group dev --editable '.[$(EXTRAS)]'
+	@{ sed -n '/^#/p' constraints.txt; \
+	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
+	     | sed -e 's/ @ .*//' -e '/==/!d' -e 's/+[a-z0-9]*$$//'; } > .venv-pins/constraints.txt
+	@mv .venv-pins/constraints.txt constraints.txt
+	@rm -rf .venv-pins
+
+clean:  ## remove everything that was made here, .venv too
+	@rm -rf .venv .venv-pins dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	  .import_linter_cache .coverage
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+help:
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' Makefile | while IFS='|' read -r name what; do \
+	  printf 'make %-14s %s\n' "$$name" "$$what"; done
