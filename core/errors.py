@@ -7,6 +7,7 @@ The tree::
     ├── StartError                 the gateway cannot start; the text says what to do
     │   ├── PluginError            a plugin cannot be used (names the plugin)
     │   └── MissingKeyError        a plugin requires a port that nobody provides
+    ├── ToolDefinitionError        a tool's signature or schema cannot be used (names the tool)
     ├── HookError                  an implementation failed where its contract says `!`
     │   ├── HookTimeoutError       it suspended for longer than the contract allows
     │   └── HookResultError        it returned something that the contract does not know
@@ -62,6 +63,7 @@ __all__ = [
     "StartError",
     "StoreError",
     "StoreUnavailableError",
+    "ToolDefinitionError",
     "TurnCancelledError",
     "TurnError",
     "WireError",
@@ -126,6 +128,19 @@ class PluginError(StartError):
 
 class MissingKeyError(StartError):
     """A plugin requires a key that no plugin provides, or a key is read before it is there."""
+
+
+class ToolDefinitionError(HookgateError):
+    """A tool cannot be offered: its name, its signature or its schema does not do.
+
+    Attributes:
+        tool: The tool's name, as far as it has one.
+
+    """
+
+    def __init__(self, tool: str, message: str) -> None:
+        super().__init__(f"tool {tool!r}: {message}")
+        self.tool = tool
 
 
 class HookError(HookgateError):
