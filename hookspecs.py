@@ -66,7 +66,6 @@ class Contract:
         required: Whether a failure raises `HookError`; otherwise it is skipped and said.
         limit: Seconds for which one implementation may be suspended.
         settle: Whether every implementation runs even after one has failed.
-
     """
 
     combine: Literal["each", "first", "fold"]
@@ -134,7 +133,6 @@ def lifespan(host: Host) -> AbstractAsyncContextManager[None]:
                 self.pool = await open_pool(self.settings.url)
                 yield
                 await self.pool.close()
-
     """
 
 
@@ -158,7 +156,6 @@ def list_operations(host: Host) -> Sequence[Operation[Any, Any]]:
             def list_operations(self, host):
                 return [Operation(name="dice.roll", summary="Roll a die.", params=Empty,
                                   result=Rolled, handler=self.roll, scope="chat")]
-
     """
 
 
@@ -179,7 +176,6 @@ def add_routes(host: Host, routes: Routes) -> None:
             @hookimpl
             def add_routes(self, host, routes):
                 routes.add("GET", "/logo.svg", self.logo, access=Access.public("a picture"))
-
     """
 
 
@@ -201,7 +197,6 @@ def list_providers(host: Host) -> Sequence[Provider]:
             @hookimpl
             def list_providers(self, host):
                 return [EchoProvider(self.settings)]
-
     """
 
 
@@ -224,7 +219,6 @@ def list_tools(host: Host) -> Sequence[Tool]:
             @hookimpl
             def list_tools(self, host):
                 return [tool(self.roll_die, flags=Flags.none())]
-
     """
 
 
@@ -246,7 +240,6 @@ def list_channels(host: Host) -> Sequence[Channel]:
             @hookimpl
             def list_channels(self, host):
                 return [IrcChannel(self.settings.server)]
-
     """
 
 
@@ -270,7 +263,6 @@ def list_capabilities(host: Host) -> Sequence[Capability]:
             @blocking
             def list_capabilities(self, host):
                 return read_manifests(self.settings.folder)
-
     """
 
 
@@ -292,7 +284,6 @@ def list_cards(host: Host) -> Sequence[Card]:
             @hookimpl
             async def list_cards(self, host):
                 return [Card(id=row.id, text=row.text) for row in await self.rows()]
-
     """
 
 
@@ -321,7 +312,6 @@ def before_turn(turn: Turn) -> Refusal | None:
             def before_turn(self, turn):
                 if self.maintenance:
                     return Refusal(code="maintenance", message="Back at 18:00 UTC.")
-
     """
 
 
@@ -343,7 +333,6 @@ def tag_turn(turn: Turn) -> Collection[str] | None:
             @hookimpl
             def tag_turn(self, turn):
                 return {"billing"} if "invoice" in turn.message.text.lower() else None
-
     """
 
 
@@ -368,7 +357,6 @@ def plan_turn(turn: Turn, plan: TurnPlan) -> TurnPlan | None:
             def plan_turn(self, turn, plan):
                 if "hard" in turn.tags:
                     return replace(plan, models=(self.strong, *plan.models))
-
     """
 
 
@@ -392,7 +380,6 @@ def withhold_capabilities(turn: Turn, capabilities: Capabilities) -> Collection[
             @hookimpl
             def withhold_capabilities(self, turn, capabilities):
                 return {"tool:http_get"} if turn.address.channel == "kiosk" else None
-
     """
 
 
@@ -416,7 +403,6 @@ def select_capabilities(turn: Turn, capabilities: Capabilities) -> Sequence[Sele
             @hookimpl
             def select_capabilities(self, turn, capabilities):
                 return [Selection(id=hit.id, score=hit.score) for hit in self.search(turn)]
-
     """
 
 
@@ -442,7 +428,6 @@ def sanitize_card(card: Card) -> Card | Rejected | None:
             def sanitize_card(self, card):
                 if "BEGIN PRIVATE KEY" in card.text:
                     return Rejected(reason="holds a private key")
-
     """
 
 
@@ -465,7 +450,6 @@ def before_context_build(turn: Turn, context: ContextBuilder) -> None:
             async def before_context_build(self, turn, context):
                 facts = await self.recall(turn.message.text)
                 context.add(Block(kind="recall", text=facts))
-
     """
 
 
@@ -488,7 +472,6 @@ def prepare_model_call(turn: Turn, request: ModelRequest) -> ModelRequest | None
             @hookimpl
             def prepare_model_call(self, turn, request):
                 return replace(request, temperature=0.0)
-
     """
 
 
@@ -513,7 +496,6 @@ def before_model_call(turn: Turn, request: ModelRequest) -> Refusal | None:
             async def before_model_call(self, turn, request):
                 if not await self.reserve(request.call_id, request.input_tokens):
                     return Refusal(code="budget_exceeded", message="today's tokens are used up")
-
     """
 
 
@@ -543,7 +525,6 @@ def filter_stream(
                     async for event in events:
                         yield self.mask(event)
                 return masked()
-
     """
 
 
@@ -568,7 +549,6 @@ def after_model_call(
             @hookimpl
             async def after_model_call(self, turn, request, ending, usage):
                 await self.settle(request.call_id, usage)
-
     """
 
 
@@ -599,7 +579,6 @@ def before_tool_call(turn: Turn, call: ToolCall) -> Verdict | None:
             def before_tool_call(self, turn, call):
                 if call.flags.sends_externally is not False and turn.taint:
                     return Verdict.deny("it could send out what a web page asked for")
-
     """
 
 
@@ -623,7 +602,6 @@ def resolve_ask(turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
             @hookimpl
             async def resolve_ask(self, turn, call, ask):
                 return await self.inbox.wait(turn, call, timeout=ask.timeout)
-
     """
 
 
@@ -645,7 +623,6 @@ def tool_decided(turn: Turn, call: ToolCall, decision: Decision) -> None:
             @hookimpl
             async def tool_decided(self, turn, call, decision):
                 await self.audit.append(turn.id, call.name, decision.effect.name)
-
     """
 
 
@@ -670,7 +647,6 @@ def after_tool_call(turn: Turn, call: ToolCall, result: ToolResult) -> ToolResul
             @hookimpl
             def after_tool_call(self, turn, call, result):
                 return replace(result, content=self.mask(result.content))
-
     """
 
 
@@ -692,7 +668,6 @@ def tool_finished(turn: Turn, call: ToolCall, result: ToolResult) -> None:
             @hookimpl
             async def tool_finished(self, turn, call, result):
                 await self.audit.append(turn.id, call.name, result.status)
-
     """
 
 
@@ -720,7 +695,6 @@ def judge_turn(turn: Turn) -> Outcome | None:
             def judge_turn(self, turn):
                 if turn.ending == "failed":
                     return Outcome(status="failed", score=0.0, source="example")
-
     """
 
 
@@ -741,7 +715,6 @@ def after_turn(turn: Turn, outcome: Outcome) -> None:
             @hookimpl
             async def after_turn(self, turn, outcome):
                 await self.remember(turn.message, turn.answer)
-
     """
 
 
@@ -760,7 +733,6 @@ def log_metrics(record: MetricRecord) -> None:
             @hookimpl
             def log_metrics(self, record):
                 self.statsd.increment(record.name)
-
     """
 
 
@@ -779,5 +751,4 @@ def hook_failed(failure: HookFailure) -> None:
             @hookimpl
             def hook_failed(self, failure):
                 self.counter.labels(failure.plugin, failure.hook).inc()
-
     """

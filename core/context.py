@@ -50,7 +50,6 @@ class Block:
         stable: Whether it stays the same from turn to turn; stable blocks come first.
         provenance: How the text came in.
         taint: Where untrusted text in it came from.
-
     """
 
     kind: BlockKind
@@ -71,7 +70,6 @@ class LeftOut:
         kind: The kind of block, or ``history``.
         plugin: Who had added it.
         tokens: How many tokens it would have taken.
-
     """
 
     kind: str
@@ -89,7 +87,6 @@ class Context:
         tokens: How many tokens all of it takes, the turn's own messages included.
         left_out: What did not fit.
         by_kind: Tokens by kind of block.
-
     """
 
     system: tuple[SystemText, ...] = ()
@@ -119,7 +116,6 @@ class ContextBuilder:
         stage: ``start``, or ``after_tool``.
         budget: The hard total, in tokens.
         counter: Counts tokens.
-
     """
 
     def __init__(
@@ -176,7 +172,6 @@ class ContextBuilder:
         Returns:
             What fits. First each kind gets its floor, then the rest is shared in the order
             of `PRIORITIES`; within a kind by priority, then in the order of arrival.
-
         """
         items = [_Item.of_block(block, order) for order, block in enumerate(self._blocks)]
         # The newest turn first: history is cut at its old end, and never has a hole.

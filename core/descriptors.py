@@ -64,7 +64,6 @@ class Flags:
         creates_autonomous_actions: It makes something that acts later by itself.
         proven: The names of the flags that do not rest on a declaration but on what
             the sandbox grants.
-
     """
 
     reads_external_data: bool | None = None
@@ -92,7 +91,6 @@ class Flags:
         Raises:
             ValueError: A name is not one of the five, is given twice, or its value is
                 neither true, false nor null.
-
         """
         known = {name: name for name in FLAG_NAMES} | {_camel(name): name for name in FLAG_NAMES}
         values: dict[str, bool | None] = {}
@@ -132,7 +130,6 @@ class CapabilityDetail:
     Attributes:
         schema: The JSON Schema of its input, if it has one.
         content: Its full text, such as the body of a SKILL.md.
-
     """
 
     schema: Mapping[str, Any] | None = None
@@ -158,7 +155,6 @@ class Capability:
         flags: The five statements about what it does.
         source_ref: Where it was declared, for people.
         load: Returns the full schema and text; called off the event loop.
-
     """
 
     id: str
@@ -210,7 +206,6 @@ class Selection:
         score: How well it fits; compared within one kind only. The best score per id counts.
         reason: Why, for people.
         forced: Chosen whatever the score: past thresholds, within budgets.
-
     """
 
     id: str
@@ -231,7 +226,6 @@ class Triggers:
         tools: Tool names after whose use it applies.
         flags: Flags of a tool after whose use it applies.
         inject_at: ``bootstrap``, ``mid`` or ``post_tool``.
-
     """
 
     router_tags: tuple[str, ...] = ()
@@ -259,7 +253,6 @@ class Card:
         origin: Whose it is.
         trusted: Whether medium findings warn instead of rejecting.
         source_ref: Where it was declared, for people.
-
     """
 
     id: str
@@ -293,7 +286,6 @@ class Finding:
         start: Offset of the first character.
         end: Offset behind the last one.
         note: Why, for people.
-
     """
 
     rule: str

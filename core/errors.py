@@ -85,7 +85,6 @@ class ConfigProblem:
         found: What was found there, printable and with secrets masked.
         expected: What would have been right.
         nearest: The nearest known key, for a key that is not known.
-
     """
 
     file: str
@@ -118,7 +117,6 @@ class PluginError(StartError):
 
     Attributes:
         plugin: The name that the plugin runs under.
-
     """
 
     def __init__(self, plugin: str, message: str) -> None:
@@ -135,7 +133,6 @@ class ToolDefinitionError(HookgateError):
 
     Attributes:
         tool: The tool's name, as far as it has one.
-
     """
 
     def __init__(self, tool: str, message: str) -> None:
@@ -150,7 +147,6 @@ class HookError(HookgateError):
         hook: The hook's name.
         plugin: The name of the plugin whose implementation failed.
         reason: One line for people; the original exception is ``__cause__``.
-
     """
 
     def __init__(self, hook: str, plugin: str, reason: str) -> None:
@@ -175,7 +171,6 @@ class TurnError(HookgateError):
         code: A stable word for programs, for example ``no_agent``.
         action: What the caller can do about it.
         data: More for programs, JSON-ready.
-
     """
 
     code = "turn_failed"
@@ -255,7 +250,6 @@ class ProviderError(HookgateError):
         provider: The provider's name.
         status: The HTTP status, if one was received.
         retry_after: Seconds that the provider asked to wait, if it did.
-
     """
 
     def __init__(
@@ -316,7 +310,6 @@ class WireError(HookgateError):
     Attributes:
         code: The JSON-RPC error code.
         data: What to do, for programs and people.
-
     """
 
     def __init__(self, code: int, message: str, *, data: Mapping[str, Any] | None = None) -> None:

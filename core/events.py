@@ -31,7 +31,6 @@ class Event:
         turn: The turn's id, or "" for an event of the gateway itself.
         session: The session's key, or "".
         scope: The scope that a subscriber needs to see it on the bus.
-
     """
 
     type: str
@@ -53,7 +52,6 @@ class HookSpan:
         failed: Whether it failed.
         turn: The turn's id, where the hook has one.
         at: `time.perf_counter()` when it began.
-
     """
 
     hook: str
@@ -70,7 +68,6 @@ class Subscription:
 
     Attributes:
         dropped: How many events this subscriber has missed.
-
     """
 
     def __init__(self, capacity: int, wants: Callable[[Event], bool]) -> None:
@@ -141,7 +138,6 @@ class EventBus:
 
         Yields:
             A `Subscription`, to be read with ``async for``.
-
         """
         subscription = Subscription(capacity, lambda event: event.scope in scopes and where(event))
         self._subscriptions.add(subscription)

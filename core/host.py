@@ -77,7 +77,6 @@ class Host:
         channels: The channels, by name.
         degraded: What does not work as it should: part -> why. Shown by ``status``.
         log: A structured logger.
-
     """
 
     def __init__(self, settings: Settings, secrets: Secrets) -> None:
@@ -184,7 +183,6 @@ class Host:
 
         Raises:
             LaneHeldError: It would nest deeper than ``turn.max_depth``.
-
         """
         return await self.doors.nested_turn(parent, text, agent=agent, tool=tool)
 
@@ -248,7 +246,6 @@ class Doors:
         nested_turn: See `Host.nested_turn`.
         reload: See `Host.reload`.
         plugins: Returns what is known of every plugin, for ``plugin.list``.
-
     """
 
     sanitize: Callable[[Card], Awaitable[Card | Rejected]]
@@ -270,7 +267,6 @@ class PluginInfo:
         provides: The names of the keys that it offers.
         state: ``running``, ``disabled``, ``replaced`` or ``broken``.
         reason: Why, where it does not run.
-
     """
 
     name: str

@@ -87,7 +87,6 @@ class ToolUse:
         name: The tool's name.
         input: The arguments as the model wrote them: a JSON object, or the raw text
             where that text is no JSON object (the loop answers such a call with an error).
-
     """
 
     id: str
@@ -104,7 +103,6 @@ class ToolResultPart:
         content: Text for the model.
         is_error: Whether the call failed, was denied or was cancelled.
         taint: Where untrusted text in `content` came from.
-
     """
 
     tool_use_id: str
@@ -136,7 +134,6 @@ class Message:
         id: Unique.
         turn: The id of the turn that it belongs to.
         created: When it was made, in UTC.
-
     """
 
     role: Role
@@ -181,7 +178,6 @@ class Message:
         Raises:
             ValueError: A part has a type that this version does not know.
             KeyError: A required key is missing.
-
         """
         return cls(
             role=data["role"],

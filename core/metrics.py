@@ -19,7 +19,6 @@ class MetricRecord:
         name: What was measured, dotted, for example ``turn`` or ``tool.call``.
         timestamp: Milliseconds since 1970-01-01 UTC.
         fields: The figures and what they belong to, JSON-ready.
-
     """
 
     name: str

@@ -54,7 +54,6 @@ class ModelRef:
 
         Raises:
             ValueError: There is no slash, or one side of it is empty.
-
         """
         provider, slash, model = text.partition("/")
         if not (slash and provider and model):
@@ -72,7 +71,6 @@ class ModelInfo:
         max_output_tokens: The longest output, in tokens; None where it is not known.
         tools: Whether it can call tools.
         images: Whether it reads images.
-
     """
 
     name: str
@@ -93,7 +91,6 @@ class Usage:
         output_tokens: Output that is not reasoning.
         reasoning_tokens: Output spent on reasoning.
         reported: True: the provider's figures. False: counted here, an estimate.
-
     """
 
     input_tokens: int = 0
@@ -144,7 +141,6 @@ class SystemText:
         stable: Whether it stays the same from turn to turn; stable pieces come first,
             so that a provider's prompt cache keeps hitting.
         taint: Where untrusted text in it came from.
-
     """
 
     text: str
@@ -168,9 +164,8 @@ class ModelRequest:
         call_id: Unique for each attempt.
         attempt: 0 for the plan's first model, 1 for the next one, and so on.
         iteration: 0 for the turn's first request, one more after each round of tools.
-        input_tokens: Upper bound of the input's tokens, counted here.
+        input_tokens: The input's tokens, tools included, as the gateway's counter has them.
         options: The provider's own parameters, passed on unchanged.
-
     """
 
     model: ModelRef
@@ -217,7 +212,6 @@ class ToolUseEvent:
         id: The provider's id for the call.
         name: The tool's name.
         input: The arguments; the raw text where it is no JSON object.
-
     """
 
     id: str
@@ -263,7 +257,6 @@ class Ending:
         kind: The `ProviderError.kind`, where there was one.
         started: Whether a first token had arrived.
         sent: Whether the provider was asked at all.
-
     """
 
     status: Literal["done", "refused", "failed", "cut", "cancelled"]
@@ -284,7 +277,6 @@ class Refusal:
         action: What the caller can do about it.
         retry_after: Seconds after which it may succeed, if that is known.
         plugin: Who refused; stamped by the loop.
-
     """
 
     code: str
@@ -313,5 +305,4 @@ class Provider(Protocol):
 
         Raises:
             ProviderError: The attempt failed.
-
         """

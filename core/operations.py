@@ -50,7 +50,6 @@ class Invocation:
         emit: Sends an event to the caller, tied to this request; never waits.
         disconnected: Returns whether the caller is gone.
         path: The entry path, for provenance: ``ws``, ``http`` or ``cli``.
-
     """
 
     host: Host
@@ -77,7 +76,6 @@ class Operation(Generic[P, R]):
         command: The words of its command, such as ``usage`` or ``audit verify``; "" for none.
         streams: Whether it emits events before its result.
         plugin: Who declared it; stamped by the gateway.
-
     """
 
     name: str

@@ -107,7 +107,6 @@ class Lease(Protocol):
 
     Attributes:
         fence: The lane's epoch; grows with each holder. Every write carries it.
-
     """
 
     @property
@@ -124,7 +123,6 @@ class Lanes(Protocol):
         Raises:
             LaneFullError: Too many wait for it already.
             LaneHeldError: An ancestor of `turn` holds it.
-
         """
 
     def waiting(self, session: SessionKey) -> int:
@@ -147,7 +145,6 @@ class Conversations(Protocol):
         Raises:
             StaleFenceError: A higher fence has written to this session already.
             StoreUnavailableError: Nothing was written.
-
         """
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
@@ -184,7 +181,6 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailableError: The database cannot be read.
-
         """
 
     async def write(self, work: Callable[[Connection], T]) -> T:
@@ -195,7 +191,6 @@ class Store(Protocol):
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
-
         """
 
     async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -242,7 +237,6 @@ class Egress(Protocol):
             headers: Headers of every request; dropped when a redirect leaves the origin.
 
         The client's requests raise `EgressDeniedError` and `EgressFailedError`.
-
         """
 
 
@@ -254,7 +248,6 @@ class Audit(Protocol):
 
         Raises:
             StoreUnavailableError: Nothing was written.
-
         """
 
 

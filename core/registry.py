@@ -28,7 +28,6 @@ class Registry(Generic[T]):
 
     Attributes:
         version: Grows by one with each change.
-
     """
 
     def __init__(self, what: str, name_of: Callable[[T], str]) -> None:
@@ -49,7 +48,6 @@ class Registry(Generic[T]):
 
         Raises:
             StartError: Another source has brought a thing of the same name.
-
         """
         items, sources = dict(self._items), dict(self._sources)
         for name in remove:
@@ -171,7 +169,6 @@ class Snapshot:
         tools: Tools by name.
         cards: Cards by id, sanitized when they are used.
         capabilities: All capabilities: tools, channels and cards among them.
-
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)

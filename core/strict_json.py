@@ -96,7 +96,6 @@ def loads(data: bytes | str) -> Any:
     Raises:
         StrictJSONError: It is no JSON; or it has duplicate keys, NaN or infinities, lone
             surrogates, integers beyond `MAX_INTEGER`, or nests deeper than `MAX_DEPTH`.
-
     """
     raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     if _too_deep(raw):

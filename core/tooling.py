@@ -107,7 +107,6 @@ def tool(
 
     Raises:
         ToolDefinitionError: The name, a parameter or the docstring does not do.
-
     """
     tool_name = name or str(getattr(function, "__name__", ""))
     if not NAME.fullmatch(tool_name):
@@ -319,7 +318,6 @@ def compile_schema(schema: Mapping[str, Any], *, tool: str = "") -> SchemaCheck:
 
     Raises:
         ToolDefinitionError: The schema is not valid, or refers to what is not in it.
-
     """
     if schema.get("type") != "object":
         raise ToolDefinitionError(

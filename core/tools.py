@@ -46,7 +46,6 @@ class ToolResult:
         reveal: Names of tools of the turn's snapshot that the next model call may use.
         data: The same result for programs; not shown to the model.
         status: ``done``, ``failed``, ``denied``, ``cancelled`` or ``timeout``.
-
     """
 
     content: str
@@ -87,7 +86,6 @@ class Tool:
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
-
     """
 
     name: str
@@ -127,7 +125,6 @@ class ToolCall:
         depth: Nesting: 0 in a turn that a person started.
         index: The call's place among all calls of this turn, from 0.
         rewritten_by: The plugins that rewrote the arguments, in order.
-
     """
 
     id: str
@@ -176,7 +173,6 @@ class Ask:
         severity: info, warning or critical.
         timeout: Seconds until nobody's answer means deny; at most 600.
         choices: The decisions that are offered.
-
     """
 
     title: str
@@ -203,7 +199,6 @@ class Verdict:
         arguments: New arguments; the judging then starts again on them.
         rule: The rule that led to it, if there is one.
         plugin: Who judged; stamped by the loop.
-
     """
 
     effect: Effect
@@ -252,7 +247,6 @@ class Decision:
         verdicts: All verdicts of the last round.
         rounds: How many rounds of judging there were.
         asked: What was asked, if somebody was.
-
     """
 
     effect: Effect

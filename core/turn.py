@@ -14,6 +14,7 @@ from hookgate.core.models import Usage
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hookgate.core.descriptors import Selection
     from hookgate.core.errors import TurnError
     from hookgate.core.messages import Image, ToolResultPart
     from hookgate.core.models import ModelRef
@@ -82,7 +83,6 @@ class Principal:
         id: A stable name, for example ``loopback`` or ``token:ops``.
         scopes: What it may do.
         bindings: The addresses that it may claim; none means none.
-
     """
 
     id: str
@@ -109,7 +109,6 @@ class Origin:
         session: The session that a nested turn was started from.
         channel: The channel that a webhook came in by.
         tool: The tool that started a nested turn.
-
     """
 
     provenance: Provenance
@@ -138,7 +137,6 @@ class SessionKey:
 
         Raises:
             ValueError: It does not have four parts.
-
         """
         parts = text.split(":")
         if len(parts) != 4:
@@ -161,7 +159,6 @@ class Agent:
         max_output_tokens: The most tokens of one answer.
         temperature: The sampling temperature; None leaves it to the provider.
         settings: The rest of its section, for plugins.
-
     """
 
     name: str
@@ -186,7 +183,6 @@ class TurnRequest:
         client_tools: Tools that the caller runs itself.
         client_history: The conversation so far, where the caller keeps it.
         tool_results: Results of client-owned tools that an earlier turn waits for.
-
     """
 
     content: str
@@ -217,9 +213,13 @@ class TurnPlan:
         prompt_context: Whether discovery adds its text to the context.
         max_iterations: Rounds of tools at most.
         context_tokens: The context's hard budget, in tokens.
+        retries: Further attempts at one model, before its first token, where the failure
+            may pass by itself.
+        retry_delay: Seconds before the first further attempt, doubled for each one after
+            it; a provider's own ``Retry-After`` comes before, up to `retry_limit`.
+        retry_limit: The longest wait before a further attempt, in seconds.
         fallback_tool_tokens: The cap on tool schemas when a failed discovery falls back to all.
         deadline: Seconds that the whole turn may take.
-
     """
 
     models: tuple[ModelRef, ...] = ()
@@ -234,6 +234,9 @@ class TurnPlan:
     prompt_context: bool = True
     max_iterations: int = 10
     context_tokens: int = 5000
+    retries: int = 1
+    retry_delay: float = 0.15
+    retry_limit: float = 10.0
     fallback_tool_tokens: int = 4000
     deadline: float = 600.0
 
@@ -247,7 +250,6 @@ class Outcome:
         score: 0 to 1.
         source: Who says so: ``heuristic``, ``request_override``, or a plugin's name.
         reason: Why, for people.
-
     """
 
     status: Literal["success", "partial", "failed"]
@@ -295,6 +297,8 @@ class Turn:
         plan: How the turn runs.
         options: The request's ``options``, as it came.
         tags: Router tags.
+        withheld: Ids of the capabilities that were taken away from this turn.
+        selections: What selectors chose, by id, with the best score of each.
         stage: ``start``, or ``after_tool`` once a tool has run.
         iteration: 0 in the first round, one more after each round of tools.
         history: The stored messages that the context drew from, oldest first.
@@ -308,7 +312,6 @@ class Turn:
         ending: How it ended, once it has.
         error: What it ended with, where it failed.
         started: When, in UTC.
-
     """
 
     session: SessionKey
@@ -324,6 +327,8 @@ class Turn:
     options: Mapping[str, Any] = field(default_factory=dict)
     client_tools: tuple[Tool, ...] = ()
     tags: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
+    selections: Mapping[str, Selection] = field(default_factory=dict)
     stage: Literal["start", "after_tool"] = "start"
     iteration: int = 0
     history: tuple[Message, ...] = ()

@@ -1,0 +1,341 @@
+"""`run_tool_call`: judging a tool call, running it, and saying what it came to.
+
+The only way to a tool. Every call is judged by `before_tool_call` on whatever path it
+came; what was judged is byte for byte what the tool gets; `tool_finished` runs exactly
+once for each call whose judging began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hookgate import hookspecs
+from hookgate.core.errors import HookError
+from hookgate.core.events import Event
+from hookgate.core.shielding import finish
+from hookgate.core.tools import Ask, Decision, Effect, ToolCall, ToolResult
+from hookgate.core.turn import FinishedCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.core.host import Host
+    from hookgate.core.messages import ToolUse
+    from hookgate.core.tools import Tool, Verdict
+    from hookgate.core.turn import Turn
+
+__all__ = ["Judged", "ToolCalls", "may_use"]
+
+MAX_ROUNDS = 3
+"""Rounds of judging, rewrites included; after them the call is denied."""
+
+CUT_MARKER = "\n[cut here: the result was {tokens} tokens, {kept} are shown]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A call on which it has been decided.
+
+    Attributes:
+        use: The model's call.
+        call: The call as it would run; None where there is no such tool or its
+            arguments do not fit its schema, so that there was nothing to judge.
+        decision: What was decided.
+        problem: What the model is told where `call` is None.
+    """
+
+    use: ToolUse
+    call: ToolCall | None = None
+    decision: Decision | None = None
+    problem: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call runs."""
+        return self.decision is not None and self.decision.allowed
+
+
+def may_use(turn: Turn, tool: Tool) -> bool:
+    """Whether the turn's agent may call `tool`, by its globs and by what was withheld."""
+    if f"tool:{tool.name}" in turn.withheld:
+        return False
+    globs = turn.agent.tools
+    return globs is None or any(fnmatchcase(tool.name, glob) for glob in globs)
+
+
+class ToolCalls:
+    """Judges and runs tool calls."""
+
+    def __init__(
+        self,
+        host: Host,
+        validator_of: Callable[[Tool], Callable[[Mapping[str, Any]], Sequence[str]]],
+    ) -> None:
+        self._host = host
+        self._validator_of = validator_of
+
+    # -- judging -----------------------------------------------------------
+
+    async def judge(self, turn: Turn, use: ToolUse, *, index: int) -> Judged:
+        """Decide on one call of the model.
+
+        Never raises for what the model wrote: an unknown tool or wrong arguments come
+        back as a `Judged` with a `problem`.
+        """
+        tool = turn.offered.get(use.name)
+        if tool is None or (tool.owner == "host" and not may_use(turn, tool)):
+            known = ", ".join(sorted(turn.offered)) or "none"
+            return Judged(use=use, problem=f"unknown tool {use.name!r}: the tools are {known}")
+        if isinstance(use.input, str):
+            return Judged(
+                use=use,
+                problem=f"the arguments of {use.name!r} are no JSON object: {use.input[:200]!r}",
+            )
+        wrong = self._validator_of(tool)(use.input)
+        if wrong:
+            return Judged(
+                use=use, problem=f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong)
+            )
+        call = ToolCall(id=use.id, tool=tool, arguments=use.input, depth=turn.depth, index=index)
+        try:
+            call, decision = await self._decide(turn, call)
+        except asyncio.CancelledError:
+            result = ToolResult.error("the call was cancelled", status="cancelled")
+            await self.finished(turn, call, Decision.deny("cancelled"), result)
+            raise
+        return Judged(use=use, call=call, decision=decision)
+
+    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
+        call, decision, ask = await self._verdict(turn, call)
+        if ask is not None:
+            decision = await self._resolve(turn, call, ask, decision)
+        try:
+            await self._host.hooks.notify(hookspecs.tool_decided, turn, call, decision)
+        except HookError as error:
+            decision = Decision.deny(
+                f"the decision could not be recorded: {error}", by=error.plugin
+            )
+        return call, decision
+
+    async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
+        """Go through rounds of judging until nobody rewrites any more."""
+        for number in range(1, MAX_ROUNDS + 1):
+            judged = call.canonical
+            try:
+                answers = await self._host.hooks.each_by_plugin(
+                    hookspecs.before_tool_call, turn, call
+                )
+            except HookError as error:
+                return call, Decision.deny(f"policy failed: {error}", by=error.plugin), None
+            verdicts = tuple(
+                replace(answer.value, plugin=answer.plugin)
+                for answer in answers
+                if answer.value is not None
+            )
+            if call.canonical != judged:
+                return call, Decision.deny("a plugin changed the arguments in place"), None
+            decision, ask, rewrite = self._merge(verdicts, number)
+            if rewrite is None:
+                return call, decision, ask
+            wrong = self._validator_of(call.tool)(rewrite.arguments or {})
+            if wrong:
+                reason = f"{rewrite.plugin} rewrote the arguments wrongly: " + "; ".join(wrong)
+                return call, Decision.deny(reason, by=rewrite.plugin), None
+            call = replace(
+                call,
+                arguments=rewrite.arguments or {},
+                rewritten_by=(*call.rewritten_by, rewrite.plugin),
+            )
+        reason = f"the arguments were still being rewritten after {MAX_ROUNDS} rounds"
+        return call, Decision.deny(reason), None
+
+    def _merge(
+        self, verdicts: tuple[Verdict, ...], rounds: int
+    ) -> tuple[Decision, Ask | None, Verdict | None]:
+        """Combine verdicts by strictness; return the decision, what to ask, the rewrite."""
+        if not verdicts:
+            return self._default(rounds)
+        strictest = max(verdicts, key=lambda verdict: verdict.effect)
+        decision = Decision(
+            effect=strictest.effect,
+            reason=strictest.reason,
+            by=strictest.plugin,
+            rule=strictest.rule,
+            verdicts=verdicts,
+            rounds=rounds,
+        )
+        if strictest.effect is Effect.DENY:
+            return decision, None, None
+        rewrites = {
+            orjson.dumps(verdict.arguments, option=orjson.OPT_SORT_KEYS): verdict
+            for verdict in verdicts
+            if verdict.arguments is not None
+        }
+        if len(rewrites) > 1:
+            who = " and ".join(sorted({verdict.plugin for verdict in rewrites.values()}))
+            return Decision.deny(f"{who} rewrote the arguments differently"), None, None
+        rewrite = next(iter(rewrites.values()), None)
+        return decision, strictest.ask_for, rewrite
+
+    def _default(self, rounds: int) -> tuple[Decision, Ask | None, Verdict | None]:
+        effect = self._host.settings.turn.default_verdict
+        reason = "no policy had a say; `turn.default_verdict` stands"
+        if effect == "allow":
+            return Decision(effect=Effect.ALLOW, reason=reason, rounds=rounds), None, None
+        if effect == "ask":
+            ask = Ask(title="No policy had a say in this call")
+            return Decision(effect=Effect.ASK, reason=reason, rounds=rounds), ask, None
+        denial = Decision(
+            effect=Effect.DENY,
+            reason=f"{reason}: deny (is the policy plugin enabled?)",
+            rounds=rounds,
+        )
+        return denial, None, None
+
+    async def _resolve(self, turn: Turn, call: ToolCall, ask: Ask, asked: Decision) -> Decision:
+        """Get an answer to `ask`; nobody, too late, or a failure denies."""
+        judged = call.canonical
+        try:
+            async with asyncio.timeout(ask.timeout):
+                answer = await self._host.hooks.first(hookspecs.resolve_ask, turn, call, ask)
+        except TimeoutError:
+            return self._unanswered(asked, ask, f"nobody answered within {ask.timeout:g} s")
+        except HookError as error:
+            return self._unanswered(asked, ask, f"asking failed: {error}")
+        if answer is None:
+            return self._unanswered(asked, ask, "nobody is there to be asked")
+        if answer.effect is Effect.ASK:
+            return self._unanswered(asked, ask, "the answer was another question")
+        if call.canonical != judged:
+            return self._unanswered(asked, ask, "the arguments were changed while it was asked")
+        return replace(answer, verdicts=asked.verdicts, rounds=asked.rounds, asked=ask)
+
+    @staticmethod
+    def _unanswered(asked: Decision, ask: Ask, why: str) -> Decision:
+        reason = f"{ask.title}: {why}"
+        return replace(asked, effect=Effect.DENY, reason=reason, by="core", asked=ask)
+
+    # -- running -----------------------------------------------------------
+
+    async def run(self, turn: Turn, judged: Judged) -> ToolResult:
+        """Run a call that was decided on, or say why it does not run.
+
+        `tool_finished` has run when this returns or is cancelled.
+        """
+        if judged.call is None:
+            result = ToolResult.error(judged.problem)
+            self._tell(turn, judged.use.id, result)
+            return result
+        call, decision = judged.call, judged.decision
+        assert decision is not None, "a call that was judged has a decision"
+        if not decision.allowed:
+            result = ToolResult.error(f"denied: {decision.reason}", status="denied")
+            return await self.finished(turn, call, decision, result)
+        try:
+            result = await self._execute(turn, call)
+        except asyncio.CancelledError:
+            result = ToolResult.error("the call was cancelled", status="cancelled")
+            await self.finished(turn, call, decision, result)
+            raise
+        return await self.finished(turn, call, decision, result)
+
+    async def _execute(self, turn: Turn, call: ToolCall) -> ToolResult:
+        tool = call.tool
+        if tool.run is None:
+            return ToolResult.error(f"tool {tool.name!r} has nothing that could run it")
+        # The tool gets its own copy, read from the very bytes that were judged.
+        arguments: dict[str, Any] = orjson.loads(call.canonical)
+        try:
+            async with asyncio.timeout(tool.timeout):
+                value = await tool.run(turn, arguments)
+        except TimeoutError:
+            text = f"tool {tool.name!r} took longer than {tool.timeout:g} s"
+            return await self.after(turn, call, ToolResult.error(text, status="timeout"))
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            result = ToolResult.error(f"tool {tool.name!r} cancelled itself")
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            self._host.log.warning("tool failed", tool=tool.name, exc_info=error)
+            result = ToolResult.error(f"tool {tool.name!r} failed: {type(error).__name__}: {error}")
+        else:
+            result = self._checked(tool, value)
+        return await self.after(turn, call, result)
+
+    @staticmethod
+    def _checked(tool: Tool, value: object) -> ToolResult:
+        if isinstance(value, str):
+            return ToolResult(content=value)
+        if isinstance(value, ToolResult) and isinstance(value.content, str):
+            return value
+        return ToolResult.error(
+            f"tool {tool.name!r} returned {type(value).__name__}, expected str or ToolResult"
+        )
+
+    async def after(self, turn: Turn, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Taint a result, cut it to its limit and let `after_tool_call` change it."""
+        if call.flags.reads_external_data is not False:
+            result = replace(result, taint=result.taint | {f"tool:{call.name}"})
+        content = self._host.secrets.redact(result.content)
+        result = replace(result, content=self._cut(content))
+        taint = result.taint
+        try:
+            result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
+        except HookError as error:
+            result = ToolResult.error(f"the result could not be checked: {error}")
+        return replace(result, taint=result.taint | taint)
+
+    def _cut(self, content: str) -> str:
+        limit = self._host.settings.context.result_tokens
+        tokens = self._host.tokens.count(content)
+        if tokens <= limit:
+            return content
+        # By bisection, since a counter need not be linear in the length of the text.
+        low, high = 0, len(content)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._host.tokens.count(content[:middle]) <= limit:
+                low = middle
+            else:
+                high = middle - 1
+        return content[:low] + CUT_MARKER.format(tokens=tokens, kept=limit)
+
+    async def finished(
+        self, turn: Turn, call: ToolCall, decision: Decision, result: ToolResult
+    ) -> ToolResult:
+        """Record and announce what a call came to, whatever happens to the turn."""
+        turn.calls.append(FinishedCall(call, decision, result))
+        self._tell(turn, call.id, result)
+        self._host.metric(
+            "tool.call",
+            turn=turn.id,
+            session=str(turn.session),
+            tool=call.name,
+            status=result.status,
+            by=decision.by,
+        )
+        await finish(self._host.hooks.notify(hookspecs.tool_finished, turn, call, result))
+        return result
+
+    @staticmethod
+    def _tell(turn: Turn, use_id: str, result: ToolResult) -> None:
+        turn.emit(
+            Event(
+                "tool_result",
+                {
+                    "tool_use_id": use_id,
+                    "content": result.content,
+                    "is_error": result.is_error,
+                    "status": result.status,
+                },
+                scope="chat",
+            )
+        )
