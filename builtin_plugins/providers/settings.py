@@ -1,0 +1,124 @@
+"""The settings of the `providers` plugin: ``[plugin.providers.NAME]``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import httpx
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
+
+from hookgate.core.settings import Section
+
+__all__ = ["DEFAULTS", "ModelSettings", "ProviderKind", "ProviderSettings", "ProvidersSettings"]
+
+ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
+
+DEFAULTS: dict[str, tuple[str, str]] = {
+    "anthropic": ("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "openai": ("https://api.openai.com/v1", "OPENAI_API_KEY"),
+}
+"""Kind -> its maker's base URL, and the environment variable that its clients read."""
+
+FIXED_HEADERS = frozenset(
+    ("authorization", "x-api-key", "host", "content-length", "content-type", "transfer-encoding")
+)
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2: token
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+def _base_url(text: str) -> str:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        raise ValueError(f"it is no URL: {error}") from None
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ValueError("expected an http or https URL, such as http://127.0.0.1:11434/v1")
+    if url.userinfo or url.query or url.fragment:
+        raise ValueError("expected no user, query or fragment in it; keys go into `api_key_file`")
+    return str(url).rstrip("/")
+
+
+def _headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"{name!r} is no header name")
+        if name.lower() in FIXED_HEADERS:
+            raise ValueError(f"{name!r} is set by the provider; keys go into `api_key_file`")
+        if not value.isascii() or not value.isprintable():
+            raise ValueError(f"the value of {name!r} is not printable ASCII")
+    return headers
+
+
+class ModelSettings(Section):
+    """``[plugin.providers.NAME.models.MODEL]``: what is known of one model."""
+
+    context_tokens: int | None = Field(default=None, ge=1)
+    """The longest input, in tokens."""
+    max_output_tokens: int | None = Field(default=None, ge=1)
+    """The longest output, in tokens."""
+    tools: bool = True
+    """Whether it can call tools."""
+    images: bool = False
+    """Whether it reads images."""
+
+
+class ProviderSettings(Section):
+    """``[plugin.providers.NAME]``: one provider of models."""
+
+    kind: ProviderKind
+    """The protocol: `anthropic` (Messages), `openai` (Chat Completions, and every server
+    that speaks it), or `demo`."""
+    base_url: Annotated[str, AfterValidator(_base_url)] | None = None
+    """Where it is; the maker's own address where this is not set."""
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The environment variable that holds the key. It comes first. Where `base_url` is not
+    set, it is the one that the maker's own clients read."""
+    api_key_file: Path | None = None
+    """A file, mode 0600, that holds the key. It comes second."""
+    api_key: SecretStr | None = None
+    """The key itself. It comes third."""
+    models: dict[str, ModelSettings] = Field(default_factory=dict)
+    """What is known of its models; names that are not listed are accepted too."""
+    connect_seconds: float = Field(default=10.0, gt=0, le=3600)
+    """The limit for a connection."""
+    first_byte_seconds: float = Field(default=60.0, gt=0, le=3600)
+    """The limit from the request to the answer's first event."""
+    idle_seconds: float = Field(default=60.0, gt=0, le=3600)
+    """The longest silence within an answer; keep-alive comments break it."""
+    total_seconds: float = Field(default=600.0, gt=0, le=86_400)
+    """The limit for the whole answer."""
+    headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
+    """Headers to send with each request."""
+
+    @model_validator(mode="after")
+    def _demo_needs_nothing(self) -> ProviderSettings:
+        if self.kind == "demo" and (
+            self.base_url or self.api_key_env or self.api_key_file or self.api_key
+        ):
+            raise ValueError("kind `demo` is offline: it takes neither `base_url` nor a key")
+        return self
+
+
+class ProvidersSettings(Section):
+    """``[plugin.providers]``: a table of named providers."""
+
+    model_config = ConfigDict(extra="allow")
+
+    __pydantic_extra__: dict[str, ProviderSettings]
+
+    @model_validator(mode="after")
+    def _names(self) -> ProvidersSettings:
+        for name in self.named:
+            if not _NAME.fullmatch(name):
+                raise ValueError(
+                    f"found provider {name!r}: expected letters, digits, `.`, `_` and `-`, "
+                    "since its name stands before the slash in `provider/model`"
+                )
+        return self
+
+    @property
+    def named(self) -> dict[str, ProviderSettings]:
+        """The providers by name."""
+        return dict(self.__pydantic_extra__ or {})
