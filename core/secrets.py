@@ -1,0 +1,258 @@
+"""Secrets by name, and the masking of every one of them wherever text leaves.
+
+A secret is looked for in the environment, then in a key file, then in the settings. What
+was found once is known from then on, and `SecretStore.redact` masks it in each form in
+which a library is likely to write it.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import html
+import json
+import os
+import re
+import stat
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus
+
+from hookgate.core.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hookgate.core.settings import Settings
+
+__all__ = ["MASK", "MIN_MASKED", "SecretStore", "read_key_file"]
+
+MASK = "[redacted]"
+"""What stands in the place of a secret."""
+
+MIN_MASKED = 6
+"""The shortest value that is masked, in characters.
+
+A shorter one (a PIN, the word ``test``) occurs in ordinary text by chance. Masking it
+would garble every log line, and the places that it garbles would give the value away.
+"""
+
+MAX_KEY_FILE = 65_536
+"""The longest key file, in bytes. Keys are short; a longer file is some other file."""
+
+MIN_LINE = 16
+"""The shortest line of a value of several lines that is masked by itself."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_FILE_MODES = (0o600, 0o400)
+
+
+class SecretStore:
+    """The `Secrets` of a gateway. Its methods may be called from any thread.
+
+    Args:
+        settings: Gives the home folder, whose ``keys`` folder holds the key files, and
+            the ``[secrets]`` section.
+        environ: The environment.
+
+    """
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._folder = settings.home / "keys"
+        self._environ = os.environ if environ is None else environ
+        self._configured = {
+            name: value.get_secret_value() for name, value in settings.secrets.items()
+        }
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+        for value in self._configured.values():
+            self.register(value)
+
+    def get(self, name: str) -> str | None:
+        """Return the secret called `name`, or None where there is none.
+
+        It is looked for in the environment (``openai_api_key`` is the variable
+        ``OPENAI_API_KEY``; a dot or dash becomes ``_``), in the file ``keys/NAME`` of the
+        home folder, and in ``[secrets]``. Nothing is kept: a key file that was replaced
+        counts from the next call on.
+
+        Raises:
+            ConfigError: The name cannot be a file's, or the key file is not safe to use.
+
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError([_bad_name(name)])
+        value = self._environ.get(re.sub(r"[.-]", "_", name).upper())
+        if not value:
+            value = read_key_file(self._folder / name, missing_ok=True)
+        if not value:
+            value = self._configured.get(name)
+        if not value:
+            return None
+        self.register(value)
+        return value
+
+    def register(self, value: str) -> None:
+        """Make `value` known as a secret. One below `MIN_MASKED` characters is passed over."""
+        forms = set(_forms(value))
+        with self._lock:
+            if not forms <= self._known:
+                self._known |= forms
+                self._pattern = None
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every known secret masked, in every form of it."""
+        if not self._known:
+            return text
+        pattern = self._pattern or self._compile()
+        masked: list[str] = []
+        end = 0
+        # Matches may overlap: of two secrets that share characters, neither shows its rest.
+        match = pattern.search(text)
+        while match:
+            start, stop = match.span()
+            if start >= end:
+                masked += (text[end:start], MASK)
+            end = max(end, stop)
+            match = pattern.search(text, start + 1)
+        if not masked:
+            return text
+        masked.append(text[end:])
+        return "".join(masked)
+
+    def _compile(self) -> re.Pattern[str]:
+        with self._lock:
+            # The longest form first, so that a secret that begins with another is masked whole.
+            forms = sorted(self._known, key=lambda form: (-len(form), form))
+            self._pattern = re.compile("|".join(map(re.escape, forms)))
+            return self._pattern
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the forms in which `value` may stand in a text."""
+    pieces = [value.strip()]
+    if "\n" in pieces[0]:
+        # A key of several lines may be indented, or shown line by line.
+        pieces += [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
+    for piece in pieces:
+        if len(piece) < MIN_MASKED:
+            continue
+        yield piece
+        yield json.dumps(piece)[1:-1]
+        yield json.dumps(piece, ensure_ascii=False)[1:-1]
+        yield repr(piece)[1:-1]
+        yield html.escape(piece)
+        yield html.escape(piece, quote=False)
+        yield from _encoded(piece)
+
+
+def _encoded(piece: str) -> Iterator[str]:
+    raw = piece.encode("utf-8", "surrogatepass")
+    for form in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        yield form
+        yield re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form)
+    yield raw.hex()
+    # In base64 a byte's place modulo 3 decides how it is written, and a secret seldom begins
+    # the encoded text: `Authorization: Basic` encodes `user:secret`. The characters at both
+    # ends that depend on the neighbours as well are left out.
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + raw).decode()
+        first = -(-offset * 8 // 6)
+        last = (offset + len(raw)) * 8 // 6
+        yield encoded[first:last]
+        yield encoded[first:last].translate(str.maketrans("+/", "-_"))
+
+
+def read_key_file(path: Path, *, missing_ok: bool = False) -> str | None:
+    """Return what a key file holds, without white space around it.
+
+    The file is opened once, and what is checked is what was opened: a regular file, no
+    link, owned by this process's user, readable by nobody else. The same holds for its
+    folder: who can write there can put another file in its place.
+
+    Args:
+        path: The file.
+        missing_ok: Return None where there is no such file.
+
+    Raises:
+        ConfigError: It is not safe to use or cannot be read; the text names the command
+            that mends it.
+
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise _unreadable(path, error) from None
+    try:
+        # O_NONBLOCK: a named pipe must not hold whoever opens it.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(path.name, flags, dir_fd=folder)
+    except OSError as error:
+        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise _unreadable(path, error) from None
+    else:
+        try:
+            _check(path, os.fstat(folder), os.fstat(descriptor))
+            data = os.read(descriptor, MAX_KEY_FILE + 1)
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(folder)
+    if len(data) > MAX_KEY_FILE:
+        raise _problem(path, f"more than {MAX_KEY_FILE} bytes", "a key and nothing else")
+    try:
+        return data.decode().strip()
+    except UnicodeDecodeError:
+        raise _problem(path, "bytes that are not UTF-8", "a key as UTF-8 text") from None
+
+
+def _check(path: Path, folder: os.stat_result, file: os.stat_result) -> None:
+    """Refuse what others could read, or could have put there."""
+    if not stat.S_ISREG(file.st_mode):
+        raise _problem(path, "something that is not a file", "a regular file that holds the key")
+    for place, status in ((path.parent, folder), (path, file)):
+        if status.st_uid != os.geteuid():
+            raise _problem(
+                path,
+                f"{place} owned by user {status.st_uid}",
+                f"user {os.geteuid()}: run `chown {os.geteuid()} {place}`",
+            )
+    mode = stat.S_IMODE(file.st_mode)
+    if mode not in _FILE_MODES:
+        raise _problem(path, f"mode {mode:04o}", f"0600 (or 0400): run `chmod 600 {path}`")
+    mode = stat.S_IMODE(folder.st_mode)
+    if mode & 0o022:
+        raise _problem(
+            path,
+            f"a folder that others may write to (mode {mode:04o})",
+            f"0700: run `chmod 700 {path.parent}`",
+        )
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return _problem(path, "a link", "the key file itself: links are not followed")
+    found = (error.strerror or "an error").lower()
+    return _problem(path, found, "a file with mode 0600 that holds the key")
+
+
+def _problem(path: Path, found: str, expected: str) -> ConfigError:
+    problem = ConfigProblem(
+        file=str(path), line=None, key=path.name, found=found, expected=expected
+    )
+    return ConfigError([problem])
+
+
+def _bad_name(name: str) -> ConfigProblem:
+    return ConfigProblem(
+        file="",
+        line=None,
+        key="secrets",
+        found=f"a secret called {name[:80]!r}",
+        expected="a name of letters, digits, `_`, `-` and `.` that begins with none of `-` and `.`",
+    )

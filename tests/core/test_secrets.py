@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import threading
+from pathlib import Path
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from hookgate.core.errors import ConfigError
+from hookgate.core.secrets import MASK, MAX_KEY_FILE, MIN_MASKED, SecretStore, read_key_file
+from hookgate.core.settings import Settings
+
+
+def store(home: Path, environ: dict[str, str] | None = None, **configured: str) -> SecretStore:
+    settings = Settings.model_validate({"home": home, "secrets": configured})
+    return SecretStore(settings, environ or {})
+
+
+def key_file(home: Path, name: str, text: str, mode: int = 0o600) -> Path:
+    folder = home / "keys"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / name
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def refused(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_key_file(path)
+    return str(caught.value)
+
+
+# -- where a secret comes from ---------------------------------------------
+
+
+def test_the_environment_comes_before_the_key_file_and_that_before_the_settings(
+    tmp_path: Path,
+) -> None:
+    environ = {"MODEL_KEY": "from-environment"}
+    secrets = store(tmp_path, environ, model_key="from-settings")
+    path = key_file(tmp_path, "model_key", "from-key-file\n")
+    assert secrets.get("model_key") == "from-environment"
+    environ.clear()
+    assert secrets.get("model_key") == "from-key-file"
+    path.unlink()
+    assert secrets.get("model_key") == "from-settings"
+
+
+def test_a_name_that_nothing_gives_is_none(tmp_path: Path) -> None:
+    assert store(tmp_path).get("absent") is None
+    assert store(tmp_path / "no" / "such" / "home").get("absent") is None
+
+
+def test_an_empty_variable_or_file_counts_as_absent(tmp_path: Path) -> None:
+    key_file(tmp_path, "empty", " \n")
+    assert store(tmp_path, {"EMPTY": ""}, empty="from-settings").get("empty") == "from-settings"
+
+
+def test_dots_and_dashes_of_a_name_are_underscores_in_its_variable(tmp_path: Path) -> None:
+    assert store(tmp_path, {"ACME_API_KEY": "value-1"}).get("acme.api-key") == "value-1"
+
+
+def test_a_replaced_key_file_counts_at_once(tmp_path: Path) -> None:
+    secrets = store(tmp_path)
+    key_file(tmp_path, "rotating", "first-value")
+    assert secrets.get("rotating") == "first-value"
+    key_file(tmp_path, "rotating", "second-value")
+    assert secrets.get("rotating") == "second-value"
+    assert secrets.redact("first-value second-value") == f"{MASK} {MASK}"
+
+
+@pytest.mark.parametrize("name", ["", "../settings", "a/b", ".hidden", "-x", "a b", "a\0b"])
+def test_a_name_that_could_leave_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="found a secret called"):
+        store(tmp_path).get(name)
+
+
+# -- key files -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+def test_a_key_file_of_ours_is_read_without_white_space_around(tmp_path: Path, mode: int) -> None:
+    assert read_key_file(key_file(tmp_path, "key", "  value-1\r\n", mode)) == "value-1"
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o660, 0o700, 0o604, 0o666, 0o4600])
+def test_a_key_file_of_another_mode_is_refused_with_the_command_that_mends_it(
+    tmp_path: Path, mode: int
+) -> None:
+    path = key_file(tmp_path, "key", "value-1", mode)
+    message = refused(path)
+    assert f"mode {mode:04o}" in message
+    assert f"chmod 600 {path}" in message
+    assert "value-1" not in message
+
+
+def test_a_key_file_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = key_file(tmp_path, "key", "value-1")
+    ours = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: ours + 1)
+    message = refused(path)
+    assert f"owned by user {ours}" in message
+    assert f"chown {ours + 1}" in message
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    path = key_file(tmp_path, "key", "value-1")
+    path.parent.chmod(0o777)
+    assert f"chmod 700 {path.parent}" in refused(path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    target = key_file(tmp_path, "target", "value-1")
+    link = tmp_path / "keys" / "link"
+    link.symlink_to(target)
+    assert "a link" in refused(link)
+    with pytest.raises(ConfigError):
+        store(tmp_path).get("link")
+
+
+def test_a_folder_or_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir(mode=0o700)
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe", mode=0o600)
+    assert "not a file" in refused(folder / "folder")
+    assert "not a file" in refused(folder / "pipe")
+
+
+def test_a_file_that_is_no_key_is_refused(tmp_path: Path) -> None:
+    assert "more than" in refused(key_file(tmp_path, "long", "x" * (MAX_KEY_FILE + 1)))
+    path = key_file(tmp_path, "binary", "")
+    path.write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in refused(path)
+
+
+def test_a_missing_key_file_is_an_error_where_it_was_asked_for(tmp_path: Path) -> None:
+    assert "no such file" in refused(tmp_path / "absent")
+    assert read_key_file(tmp_path / "absent", missing_ok=True) is None
+
+
+# -- masking ---------------------------------------------------------------
+
+
+def test_what_was_found_or_configured_or_registered_is_masked(tmp_path: Path) -> None:
+    secrets = store(tmp_path, {"A_KEY": "environment-1"}, b_key="settings-1")
+    key_file(tmp_path, "c_key", "key-file-1")
+    secrets.get("a_key")
+    secrets.get("c_key")
+    secrets.register("registered-1")
+    text = "environment-1, settings-1, key-file-1, registered-1"
+    assert secrets.redact(text) == ", ".join([MASK] * 4)
+
+
+def test_text_without_a_secret_stays_as_it_is(tmp_path: Path) -> None:
+    assert store(tmp_path).redact("nothing is known") == "nothing is known"
+    assert store(tmp_path, key="canary-123456").redact("nothing here") == "nothing here"
+
+
+def test_a_value_too_short_to_tell_from_ordinary_text_is_not_masked(tmp_path: Path) -> None:
+    secrets = store(tmp_path)
+    secrets.register("x" * (MIN_MASKED - 1))
+    secrets.register("  \n ")
+    assert secrets.redact("xxxxx and white   \n space") == "xxxxx and white   \n space"
+
+
+def test_of_two_secrets_that_overlap_neither_shows_its_rest(tmp_path: Path) -> None:
+    secrets = store(tmp_path, first="abcdef123", second="123uvwxyz", third="abcdef123uvw-longer")
+    assert secrets.redact("<abcdef123uvwxyz>") == f"<{MASK}>"
+    assert secrets.redact("<abcdef123uvw-longer>") == f"<{MASK}>"
+
+
+def test_a_key_of_several_lines_is_masked_line_by_line_too(tmp_path: Path) -> None:
+    line = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASC"
+    secrets = store(tmp_path, pem=f"-----BEGIN KEY-----\n{line}\n-----END KEY-----\n")
+    assert line not in secrets.redact(f"    | {line}")
+
+
+secret_values = st.text(st.characters(exclude_categories=["Cs"]), min_size=MIN_MASKED, max_size=40)
+
+
+@given(secret_values, st.binary(max_size=5), st.text(max_size=10))
+def test_no_form_of_a_secret_gets_through(value: str, before: bytes, around: str) -> None:
+    value = value.strip()
+    assume(len(value) >= MIN_MASKED)
+    secrets = SecretStore(Settings(home=Path("/nonexistent")), {})
+    secrets.register(value)
+    raw = value.encode()
+    forms = [
+        value,
+        json.dumps(value)[1:-1],
+        json.dumps(value, ensure_ascii=False)[1:-1],
+        repr(value)[1:-1],
+        quote(value),
+        quote(value, safe=""),
+        quote_plus(value),
+        re.sub("%..", lambda match: match.group().lower(), quote(value, safe="")),
+        raw.hex(),
+    ]
+    for form in forms:
+        assert form not in secrets.redact(f"{around}{form}{around}").replace(MASK, "\0")
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(before + raw + before).decode()
+        assert MASK in secrets.redact(f"Basic {encoded}")
+
+
+@given(st.lists(secret_values, min_size=1, max_size=6), st.data())
+def test_of_any_secrets_in_any_text_none_remains(values: list[str], data: st.DataObject) -> None:
+    secrets = SecretStore(Settings(home=Path("/nonexistent")), {})
+    known = [value.strip() for value in values if len(value.strip()) >= MIN_MASKED]
+    for value in values:
+        secrets.register(value)
+    parts = data.draw(st.lists(st.sampled_from(values) | st.text(max_size=8), max_size=8))
+    # What lies between two masks is what was let through.
+    for rest in secrets.redact("".join(parts)).split(MASK):
+        assert not any(value in rest for value in known)
+
+
+def test_threads_may_register_and_redact_at_once(tmp_path: Path) -> None:
+    secrets = store(tmp_path)
+    seen: list[str] = []
+
+    def work(number: int) -> None:
+        for count in range(20):
+            value = f"canary-{number}-{count}"
+            secrets.register(value)
+            seen.append(secrets.redact(f"<{value}>"))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [f"<{MASK}>"] * 80
