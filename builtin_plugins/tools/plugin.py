@@ -1,0 +1,191 @@
+"""The plugin ``tools``: clock, calculate, http_get and read_file."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.tools.calculate import CalculationError, calculate, show
+from hookgate.builtin_plugins.tools.clock import describe_time
+from hookgate.builtin_plugins.tools.files import SUPPORTED, FileRefusedError, read_text
+from hookgate.builtin_plugins.tools.settings import ToolsSettings
+from hookgate.builtin_plugins.tools.web import fetch
+from hookgate.core.descriptors import Capability, Flags
+from hookgate.core.ports import EGRESS
+from hookgate.core.tooling import tool
+from hookgate.core.tools import ToolResult
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import httpx
+
+    from hookgate.core.host import Host
+    from hookgate.core.tools import Tool
+
+HTTP_FLAGS = Flags(
+    reads_external_data=True,
+    writes_persistent_state=False,
+    # An address can carry data out in its path and its query.
+    sends_externally=True,
+    executes_privileged=False,
+    creates_autonomous_actions=False,
+)
+
+FILE_FLAGS = Flags(
+    reads_external_data=True,
+    writes_persistent_state=False,
+    sends_externally=False,
+    executes_privileged=False,
+    creates_autonomous_actions=False,
+)
+
+
+class Plugin:
+    """Brings the tools that work without set-up, and those that need a grant."""
+
+    Settings = ToolsSettings
+
+    def __init__(self, settings: ToolsSettings) -> None:
+        self._settings = settings
+        self._host: Host | None = None
+        self._client: httpx.AsyncClient | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Close the HTTP client at the end."""
+        self._host = host
+        try:
+            yield
+        finally:
+            if self._client is not None:
+                await self._client.aclose()
+                self._client = None
+
+    @hookimpl
+    def list_tools(self, host: Host) -> Sequence[Tool]:
+        """Bring the tools; those that need a grant only where there is one."""
+        self._host = host
+        tools = [
+            tool(self.clock, flags=Flags.none(), category="time", tags=("date", "timezone", "now")),
+            tool(
+                self.calculate, flags=Flags.none(), category="math", tags=("arithmetic", "numbers")
+            ),
+        ]
+        if self._settings.http_get:
+            tools.append(
+                tool(
+                    self.http_get,
+                    flags=HTTP_FLAGS,
+                    timeout=self._settings.http_get_seconds + 5.0,
+                    category="web",
+                    tags=("fetch", "page", "url", "download"),
+                )
+            )
+        if self._settings.read_roots and SUPPORTED:
+            tools.append(
+                tool(self.read_file, flags=FILE_FLAGS, category="files", tags=("open", "text"))
+            )
+        return tools
+
+    @hookimpl
+    def list_capabilities(self, host: Host) -> Sequence[Capability]:
+        """Name the tools that wait for a grant, so that people find out what to set."""
+        waiting = []
+        if not self._settings.http_get:
+            waiting.append(_waiting("http_get", "web", HTTP_FLAGS, "Fetch a page", "http_get"))
+        if not SUPPORTED:
+            host.degrade("tools.read_file", "this system cannot open a file without its links")
+        elif not self._settings.read_roots:
+            waiting.append(
+                _waiting("read_file", "files", FILE_FLAGS, "Read a text file", "read_roots")
+            )
+        return waiting
+
+    # -- the tools ---------------------------------------------------------
+
+    def clock(
+        self,
+        timezone: Annotated[str, Field(max_length=80)] = "UTC",
+    ) -> ToolResult | dict[str, str | int]:
+        """Tell the current date and time.
+
+        Args:
+            timezone: An IANA time zone such as Europe/Oslo.
+
+        """
+        assert self._host is not None, "list_tools has run before a tool is called"
+        try:
+            return describe_time(self._host.clock.now(), timezone)
+        except ValueError as error:
+            return ToolResult.error(str(error))
+
+    async def calculate(self, expression: str) -> ToolResult | str:
+        """Compute an arithmetic expression exactly.
+
+        It knows + - * / // % **, parentheses, abs, ceil, floor, max, min, round, sqrt, pi and e.
+
+        Args:
+            expression: For example (17.5 + 3) * 2 ** 8.
+
+        """
+        try:
+            return show(calculate(expression))
+        except CalculationError as error:
+            return ToolResult.error(str(error))
+
+    async def http_get(self, url: Annotated[str, Field(max_length=4000)]) -> ToolResult:
+        """Fetch a web page or an API's answer as text. Only granted addresses can be reached.
+
+        Args:
+            url: The whole address, with https://.
+
+        """
+        assert self._host is not None, "list_tools has run before a tool is called"
+        if self._client is None:
+            egress = self._host.get(EGRESS)
+            if egress is None:
+                return ToolResult.error(
+                    "http_get has no way out: the operator has to enable the plugin `egress`"
+                )
+            self._client = egress.client(
+                self._settings.http_get,
+                name="http_get",
+                timeout=self._settings.http_get_seconds,
+            )
+        return await fetch(self._client, url, max_bytes=self._settings.http_get_bytes)
+
+    async def read_file(self, path: Annotated[str, Field(max_length=4000)]) -> ToolResult | str:
+        """Read a text file below the granted folders.
+
+        Args:
+            path: The file's path, relative to a granted folder or absolute.
+
+        """
+        settings = self._settings
+        try:
+            text, cut = await asyncio.to_thread(
+                read_text, path, settings.read_roots, max_bytes=settings.read_bytes
+            )
+        except FileRefusedError as error:
+            return ToolResult.error(str(error))
+        note = f"\n[cut after {settings.read_bytes} bytes]" if cut else ""
+        return ToolResult(content=text + note, taint=frozenset({"tool:read_file"}))
+
+
+def _waiting(name: str, category: str, flags: Flags, what: str, key: str) -> Capability:
+    return Capability(
+        id=f"tool:{name}",
+        kind="tool",
+        name=name,
+        description=f"{what}. Not available: the operator has not set `[plugin.tools] {key}`.",
+        category=category,
+        available=False,
+        flags=flags,
+        source_ref="plugin tools",
+    )
