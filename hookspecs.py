@@ -654,7 +654,7 @@ def after_tool_call(turn: Turn, call: ToolCall, result: ToolResult) -> ToolResul
 def tool_finished(turn: Turn, call: ToolCall, result: ToolResult) -> None:
     """Take note of what a call came to. Nothing can be changed any more.
 
-    Called exactly once for each call that was decided on: done, failed, denied or
+    Called exactly once for each call whose judging began: done, failed, denied or
     cancelled. It is shielded from the turn's cancellation.
 
     Args:

@@ -14,7 +14,7 @@ from hookgate.core.messages import CLEAN, Message, Provenance, Taint
 from hookgate.core.models import SystemText
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hookgate.core.ports import TokenCounter
 
@@ -158,6 +158,12 @@ class ContextBuilder:
                 taint=block.taint,
             )
         )
+
+    def drop(self, known: Collection[tuple[str, str, str]]) -> None:
+        """Forget blocks that are in front of the model already, as ``(plugin, kind, text)``."""
+        self._blocks = [
+            block for block in self._blocks if (block.plugin, block.kind, block.text) not in known
+        ]
 
     def add_history(self, turns: Iterable[Sequence[Message]]) -> None:
         """Take stored turns, oldest first; each is kept or left out whole."""

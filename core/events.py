@@ -102,11 +102,18 @@ class Subscription:
 
 
 class EventBus:
-    """Hands events to whoever subscribes. A slow subscriber loses events, not the turn."""
+    """Hands events to whoever subscribes. A slow subscriber loses events, not the turn.
+
+    Attributes:
+        on_spans: Called with True when the first subscriber wants hook spans, and with
+            False when the last one is gone; until then nobody makes any.
+    """
 
     def __init__(self, redact: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
         self._subscriptions: set[Subscription] = set()
         self._redact = redact
+        self._wanting_spans = 0
+        self.on_spans: Callable[[bool], None] = lambda _: None
 
     @property
     def watched(self) -> bool:
@@ -128,6 +135,7 @@ class EventBus:
         scopes: frozenset[str],
         capacity: int = DEFAULT_CAPACITY,
         where: Callable[[Event], bool] = lambda _: True,
+        spans: bool = False,
     ) -> Iterator[Subscription]:
         """Subscribe for the length of a `with` block.
 
@@ -135,14 +143,22 @@ class EventBus:
             scopes: The subscriber's scopes; events of other scopes are not shown.
             capacity: How many events may wait.
             where: Keeps the events for which it returns True.
+            spans: Whether hook spans are wanted, as events of type ``hook``.
 
         Yields:
             A `Subscription`, to be read with ``async for``.
         """
         subscription = Subscription(capacity, lambda event: event.scope in scopes and where(event))
         self._subscriptions.add(subscription)
+        self._want_spans(int(spans))
         try:
             yield subscription
         finally:
             self._subscriptions.discard(subscription)
+            self._want_spans(-int(spans))
             subscription.close()
+
+    def _want_spans(self, change: int) -> None:
+        before, self._wanting_spans = self._wanting_spans, self._wanting_spans + change
+        if bool(before) != bool(self._wanting_spans):
+            self.on_spans(bool(self._wanting_spans))

@@ -17,7 +17,7 @@ from hookgate.core.shielding import finish
 from hookgate.core.streams import Filtered, Source, close
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
     from hookgate.core.host import Host
     from hookgate.core.models import ModelEvent, ModelRequest, StopReason, Usage
@@ -65,7 +65,7 @@ class ModelCall:
         """Whether a first token had come from the provider."""
         return self._tally.started
 
-    async def events(self) -> AsyncIterator[ModelEvent]:
+    async def events(self) -> AsyncGenerator[ModelEvent, None]:
         """Yield what the model says, filtered.
 
         Raises:

@@ -110,6 +110,13 @@ class ToolCalls:
             raise
         return Judged(use=use, call=call, decision=decision)
 
+    async def verdict(self, turn: Turn, use: ToolUse) -> Decision:
+        """Judge a call without asking anybody, recording anything or running it."""
+        arguments = {} if isinstance(use.input, str) else use.input
+        call = ToolCall(id=use.id, tool=turn.offered[use.name], arguments=arguments)
+        _, decision, _ = await self._verdict(turn, call)
+        return decision
+
     async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
         call, decision, ask = await self._verdict(turn, call)
         if ask is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
@@ -343,6 +343,7 @@ class Turn:
     error: TurnError | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     extra_taint: Taint = CLEAN
+    _name: str = ""
     _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -381,4 +382,6 @@ class Turn:
 
     def emit(self, event: Event) -> None:
         """Send `event` to the client of this turn and to the gateway's bus; never waits."""
-        self.sink(replace(event, turn=self.id, session=str(self.session)))
+        if not self._name:
+            self._name = str(self.session)
+        self.sink(Event(event.type, event.data, self.id, self._name, event.scope))

@@ -1,0 +1,67 @@
+"""Putting a model's answer together while it streams."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.core.events import Event
+from hookgate.core.messages import Message, Text, ToolUse
+from hookgate.core.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
+
+if TYPE_CHECKING:
+    from hookgate.core.messages import Part, Taint
+    from hookgate.core.models import ModelEvent
+    from hookgate.core.turn import Turn
+
+__all__ = ["Reply"]
+
+
+class Reply:
+    """One answer of a model, as far as it has come."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        self._parts: list[Part] = []
+        self._text: list[str] = []
+
+    def take(self, event: ModelEvent) -> None:
+        """Add `event` to the answer, and pass it on to the client at once."""
+        turn = self._turn
+        match event:
+            case TextDelta(text):
+                self._text.append(text)
+                turn.emit(Event("text", {"text": text}, scope="chat"))
+            case ReasoningDelta(text):
+                turn.emit(Event("reasoning", {"text": text}, scope="chat"))
+            case ToolUseEvent():
+                self._flush()
+                self._parts.append(ToolUse(id=event.id, name=event.name, input=event.input))
+                tool = turn.offered.get(event.name)
+                # A client's own call is held back until it has been judged.
+                if tool is None or tool.owner == "host":
+                    data = {"id": event.id, "name": event.name, "input": event.input}
+                    turn.emit(Event("tool_use", data, scope="chat"))
+            case OpaqueDelta(part):
+                self._flush()
+                self._parts.append(part)
+            case _:
+                return
+
+    def message(self, taint: Taint, *, whole: bool) -> Message | None:
+        """Return the answer as a message; None where there is nothing of it.
+
+        Args:
+            taint: What the model had read.
+            whole: False for an answer that was cut short: its tool calls are left out, since
+                nobody will run them, and so is a provider's own data, which may be torn.
+        """
+        self._flush()
+        parts = self._parts if whole else [part for part in self._parts if isinstance(part, Text)]
+        if not parts and not whole:
+            return None
+        return Message(role="assistant", parts=tuple(parts), taint=taint, turn=self._turn.id)
+
+    def _flush(self) -> None:
+        if self._text:
+            self._parts.append(Text("".join(self._text)))
+            self._text.clear()

@@ -1,0 +1,319 @@
+"""A gateway as a value: plugins, services and turns, without a socket.
+
+`Gateway` starts and stops everything in the right order; `core.gateway.app` puts HTTP
+and WebSocket in front of it. Two gateways run side by side in one process.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Self
+
+from hookgate import hookspecs
+from hookgate.core.catalogue import Catalogue
+from hookgate.core.errors import HookgateError, MissingKeyError
+from hookgate.core.events import Event
+from hookgate.core.host import Doors, Host
+from hookgate.core.loop import Loop
+from hookgate.core.messages import Provenance
+from hookgate.core.model_call import ModelCall
+from hookgate.core.plugins import Plugins
+from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS
+from hookgate.core.sanitizing import Sanitizer
+from hookgate.core.secrets import SecretStore
+from hookgate.core.selftest import check_that_policy_is_asked
+from hookgate.core.sessions import InProcessConversations, InProcessLanes, InProcessSignals, Router
+from hookgate.core.settings import Settings
+from hookgate.core.souls import load_agents
+from hookgate.core.tool_call import ToolCalls
+from hookgate.core.turn import Address, Origin, Principal, TurnRequest
+from hookgate.core.turns import Turns
+from hookgate.core.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from hookgate.core.events import HookSpan
+    from hookgate.core.models import ModelEvent, ModelRequest
+    from hookgate.core.ports import Key
+    from hookgate.core.turn import Turn
+
+__all__ = ["CORE_KEYS", "Gateway"]
+
+CORE_KEYS: tuple[Key[Any], ...] = (CLOCK, TOKENS, SECRETS, SIGNALS, LANES, CONVERSATIONS)
+"""What the core provides itself, so that no plugin has to."""
+
+RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
+"""Sections of the settings that `Gateway.reload` takes over without a restart."""
+
+
+class Gateway:
+    """One gateway.
+
+    Use it as an async context manager::
+
+        async with Gateway(settings, builtin=BUILTIN) as gateway:
+            turn = await gateway.chat("hello")
+            print(turn.answer)
+
+    Attributes:
+        settings: The settings that it started with.
+        host: What its plugins can reach.
+        plugins: Its plugins.
+        ready: Whether it takes messages.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        builtin: Sequence[str] = (),
+        plugins: Sequence[object] = (),
+        disabled: Sequence[str] = (),
+        read_settings: Callable[[], Settings] | None = None,
+    ) -> None:
+        """Load the plugins; nothing is opened before the gateway is entered.
+
+        Args:
+            settings: The settings; without any, a demo agent runs on loopback.
+            builtin: Names of the plugins that come with hookgate, in load order.
+            plugins: Plugins of the embedding program: classes, instances or modules.
+            disabled: Names of plugins that are not to run, beside the settings' own.
+            read_settings: Reads the settings again, for `reload`.
+
+        Raises:
+            ConfigError: A section of a plugin is wrong.
+            StartError: A plugin cannot be loaded.
+        """
+        self.settings = settings or Settings()
+        self.host = Host(self.settings, SecretStore(self.settings))
+        self.plugins = Plugins.load(
+            self.settings,
+            builtin=builtin,
+            extra=plugins,
+            disabled=disabled,
+            core_keys=CORE_KEYS,
+        )
+        self.ready = False
+        self._read_settings = read_settings
+        self._stack = AsyncExitStack()
+        self._catalogue = Catalogue(self.host)
+        self._sanitizer = Sanitizer(self.host)
+        self._turns: Turns | None = None
+        self._watchdog = Watchdog(self.host)
+
+    # -- start and stop ------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._start()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.ready:
+            await self.drain(0)
+        await self._stack.aclose()
+
+    async def _start(self) -> None:
+        host, stack = self.host, self._stack
+        lanes = InProcessLanes(queue=self.settings.turn.lane_queue)
+        host.provide(LANES, lanes)
+        host.provide(SIGNALS, InProcessSignals())
+        host.provide(CONVERSATIONS, InProcessConversations())
+        hooks = self.plugins.hooks
+        host.attach(hooks=hooks, doors=self._doors())
+        host.events.on_spans = self._trace
+        stack.push_async_callback(hooks.close)
+        await stack.enter_async_context(self.plugins.opened(host))
+        lanes.start_at(await host[CONVERSATIONS].last_fence())
+        stack.push_async_callback(host.stop_tasks)
+        await self._catalogue.fill()
+        calls = ToolCalls(host, self._catalogue.check_of)
+        router = await self._router(self.settings)
+        self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)
+        await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
+        host.spawn(self._pump_metrics(), name="log_metrics")
+        stack.enter_context(self._watchdog)
+        self.ready = True
+
+    async def drain(self, seconds: float | None = None) -> None:
+        """Take no new messages; let turns finish, and cancel them after `seconds`.
+
+        Args:
+            seconds: The default is ``gateway.limits.drain_seconds``.
+        """
+        self.ready = False
+        if seconds is None:
+            seconds = self.settings.gateway.limits.drain_seconds
+        await self.turns.drain(seconds)
+        await self._flush_metrics()
+
+    async def _router(self, settings: Settings) -> Router:
+        agents = await load_agents(settings)
+        return Router(agents, settings.bindings, settings.default_agent)
+
+    # -- turns -----------------------------------------------------------------
+
+    @property
+    def turns(self) -> Turns:
+        """The turns; there once the gateway has started."""
+        if self._turns is None:
+            raise MissingKeyError("the gateway has not started: use `async with Gateway(...)`")
+        return self._turns
+
+    @property
+    def router(self) -> Router:
+        """Chooses the agents."""
+        return self.turns.router
+
+    async def run_turn(
+        self,
+        principal: Principal,
+        origin: Origin,
+        request: TurnRequest,
+        *,
+        sink: Callable[[Event], None] = lambda _: None,
+        accepted: Callable[[Turn], None] = lambda _: None,
+    ) -> Turn:
+        """Run one turn and return it, ended. See `Turns.run`."""
+        return await self.turns.run(principal, origin, request, sink=sink, accepted=accepted)
+
+    async def chat(
+        self,
+        text: str,
+        *,
+        address: Address | None = None,
+        agent: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        sink: Callable[[Event], None] = lambda _: None,
+    ) -> Turn:
+        """Say `text` as the gateway's owner and return the ended turn.
+
+        The answer is ``turn.answer``. For scripts, tests and the command line.
+
+        Raises:
+            TurnError: The message could not become a turn. What goes wrong inside a turn
+                stands in ``turn.error`` instead.
+        """
+        request = TurnRequest(
+            content=text, address=address or Address(), agent=agent, options=options or {}
+        )
+        origin = Origin(provenance=Provenance.EXTERNAL_USER, path="embedded")
+        return await self.run_turn(Principal.owner("embedded"), origin, request, sink=sink)
+
+    def cancel(self, turn_id: str, reason: str) -> bool:
+        """Cancel a running turn; False where there is none of that id."""
+        return self.turns.cancel(turn_id, reason)
+
+    def turn_owner(self, turn_id: str) -> Principal | None:
+        """Return who started the running turn called `turn_id`."""
+        return self.turns.owner(turn_id)
+
+    def running(self) -> Sequence[Turn]:
+        """Return the turns that run or wait for their lane."""
+        return self.turns.running()
+
+    # -- telling ---------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """Return what an operator wants to know at a glance, JSON-ready."""
+        from hookgate import __version__
+
+        host = self.host
+        return {
+            "version": __version__,
+            "ready": self.ready,
+            "degraded": dict(host.degraded),
+            "durable": host[CONVERSATIONS].durable,
+            "turns": len(self._turns.running()) if self._turns else 0,
+            "agents": sorted(self.router.agents),
+            "providers": sorted(host.providers),
+            "tools": len(host.tools),
+            "capabilities": len(self._catalogue.snapshot().capabilities),
+            "plugins": [info.name for info in self.plugins.infos() if info.state == "running"],
+        }
+
+    async def reload(self) -> Mapping[str, Any]:
+        """Read content again: tools, capabilities, cards, souls, agents and bindings.
+
+        Returns:
+            ``changed``, and ``restart``: keys of the settings whose change needs a restart.
+
+        Raises:
+            ConfigError: The settings are wrong now; everything stays as it was.
+        """
+        settings = self._read_settings() if self._read_settings else self.settings
+        before = self.settings.model_dump()
+        differing = {key for key, value in settings.model_dump().items() if before[key] != value}
+        router = await self._router(settings)
+        counts = await self._catalogue.fill()
+        self.turns.router = router
+        result = {
+            "changed": {**counts, "agents": sorted(router.agents)},
+            "restart": sorted(differing - RESTART_FREE),
+        }
+        self.host.events.publish(Event("reloaded", result, scope="read"))
+        return result
+
+    # -- what stands behind `Host` -----------------------------------------------
+
+    def _doors(self) -> Doors:
+        async def nested(*args: Any, **kwargs: Any) -> Turn:
+            return await self.turns.nested(*args, **kwargs)
+
+        return Doors(
+            sanitize=self._sanitizer.sanitize,
+            call_model=self._call_model,
+            nested_turn=nested,
+            reload=self.reload,
+            plugins=lambda: self.plugins.infos(),
+        )
+
+    async def _call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        call = ModelCall(self.host, turn, request)
+        events = call.events()
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+            if call.usage is not None:
+                turn.usage += call.usage
+
+    def _trace(self, wanted: bool) -> None:
+        self.plugins.hooks.spans = self._publish_span if wanted else None
+
+    def _publish_span(self, span: HookSpan) -> None:
+        data = {
+            "hook": span.hook,
+            "plugin": span.plugin,
+            "milliseconds": round(span.seconds * 1000, 3),
+            "outcome": span.outcome,
+            "failed": span.failed,
+            "at": span.at,
+        }
+        self.host.events.publish(Event("hook", data, turn=span.turn, scope="operate"))
+
+    async def _pump_metrics(self) -> None:
+        while True:
+            await self.host.metrics_ready.wait()
+            await self._flush_metrics()
+
+    async def _flush_metrics(self) -> None:
+        host = self.host
+        host.metrics_ready.clear()
+        while host.metrics:
+            record = host.metrics.popleft()
+            try:
+                await host.hooks.notify(hookspecs.log_metrics, record)
+            except HookgateError as error:
+                host.log.error("a record of metrics was lost", name=record.name, error=str(error))

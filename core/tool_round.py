@@ -1,0 +1,208 @@
+"""One round of tool calls: all the calls of one message of the model.
+
+They are judged in the order of the message before any of them runs, then run side by
+side. Whatever happens, every call gets a result, so that a stored conversation never
+holds a call without one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hookgate.core.events import Event
+from hookgate.core.messages import Message, Provenance, ToolResultPart, join_taints
+from hookgate.core.tool_call import may_use
+from hookgate.core.tools import Decision, ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.core.host import Host
+    from hookgate.core.messages import ToolUse
+    from hookgate.core.tool_call import Judged, ToolCalls
+    from hookgate.core.tools import Tool
+    from hookgate.core.turn import Turn
+
+__all__ = ["ToolRound", "client_results", "results_message", "unanswered"]
+
+
+def results_message(turn: Turn, parts: Sequence[ToolResultPart]) -> Message:
+    """Return the message that brings tool results back to the model."""
+    return Message(
+        role="tool",
+        parts=tuple(parts),
+        taint=join_taints(part.taint for part in parts),
+        provenance=Provenance.TOOL_RESULT,
+        turn=turn.id,
+    )
+
+
+def _part(use: ToolUse, result: ToolResult) -> ToolResultPart:
+    return ToolResultPart(
+        tool_use_id=use.id, content=result.content, is_error=result.is_error, taint=result.taint
+    )
+
+
+class ToolRound:
+    """The calls of one message.
+
+    Attributes:
+        pending: The calls that wait for their client.
+    """
+
+    def __init__(self, host: Host, calls: ToolCalls, turn: Turn, uses: Sequence[ToolUse]) -> None:
+        self._host = host
+        self._calls = calls
+        self._turn = turn
+        self._uses = uses
+        self._results: dict[str, ToolResult] = {}
+        self.pending: tuple[Judged, ...] = ()
+
+    async def run(self) -> None:
+        """Judge all calls, then run those that may run. See `message` for what came out."""
+        judged = await self._judge()
+        if any(_is_clients(item) for item in judged):
+            if all(item.allowed for item in judged):
+                self.pending = tuple(item for item in judged if _is_clients(item))
+            else:
+                await self._send_back(judged)
+                return
+        try:
+            await self._run([item for item in judged if item not in self.pending])
+        except BaseException:
+            await self._cancel(self.pending)
+            raise
+        for item in self.pending:
+            _announce(self._turn, item.use)
+
+    def message(self) -> Message | None:
+        """Return the results so far as a message; None where there are none yet.
+
+        A call that has no result, because the turn was cut short, gets one that says so.
+        """
+        waiting = {item.use.id for item in self.pending}
+        missing = ToolResult.error("the turn ended before this call could run")
+        parts = [
+            _part(use, self._results.get(use.id, missing))
+            for use in self._uses
+            if use.id not in waiting
+        ]
+        return results_message(self._turn, parts) if parts else None
+
+    def reveal(self) -> None:
+        """Offer the tools that results have revealed, from the next request on."""
+        turn = self._turn
+        for result in self._results.values():
+            for name in result.reveal:
+                tool = turn.snapshot.tools.get(name)
+                if tool is not None and name not in turn.offered and may_use(turn, tool):
+                    turn.offered[name] = tool
+
+    async def _judge(self) -> list[Judged]:
+        judged: list[Judged] = []
+        index = len(self._turn.calls)
+        try:
+            for number, use in enumerate(self._uses):
+                judged.append(await self._calls.judge(self._turn, use, index=index + number))
+        except BaseException:
+            await self._cancel(judged)
+            raise
+        return judged
+
+    async def _cancel(self, judged: Sequence[Judged]) -> None:
+        """Say of calls that were decided on, and will not run, that they were cancelled."""
+        for item in judged:
+            if item.call is not None and item.decision is not None:
+                result = ToolResult.error("the call was cancelled", status="cancelled")
+                await self._calls.finished(self._turn, item.call, item.decision, result)
+
+    async def _run(self, judged: Sequence[Judged]) -> None:
+        places = asyncio.Semaphore(self._host.settings.turn.tool_concurrency)
+
+        async def one(item: Judged) -> None:
+            async with places:
+                self._results[item.use.id] = await self._calls.run(self._turn, item)
+
+        if len(judged) == 1:
+            await one(judged[0])
+            return
+        # All of them end before a failure of one is raised: each has its own side effects.
+        outcomes = await asyncio.gather(*(one(item) for item in judged), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    async def _send_back(self, judged: Sequence[Judged]) -> None:
+        """Answer a message with a denial in it whole, without running any of its calls."""
+        for item in judged:
+            if item.allowed and item.call is not None and item.decision is not None:
+                result = ToolResult.error(
+                    "not run: another call of the same message was denied", status="denied"
+                )
+                await self._calls.finished(self._turn, item.call, item.decision, result)
+                self._results[item.use.id] = result
+            else:
+                self._results[item.use.id] = await self._calls.run(self._turn, item)
+
+
+def _is_clients(item: Judged) -> bool:
+    return item.call is not None and item.call.tool.owner == "client"
+
+
+def _announce(turn: Turn, use: ToolUse) -> None:
+    data = {"id": use.id, "name": use.name, "input": use.input, "owner": "client"}
+    turn.emit(Event("tool_use", data, scope="chat"))
+
+
+def unanswered(history: Sequence[Message]) -> tuple[ToolUse, ...]:
+    """Return the calls in `history` that wait for their client still."""
+    answered = {part.tool_use_id for message in history for part in message.tool_results}
+    last = next((item for item in reversed(history) if item.role == "assistant"), None)
+    if last is None:
+        return ()
+    return tuple(use for use in last.tool_uses if use.id not in answered)
+
+
+async def client_results(
+    turn: Turn,
+    calls: ToolCalls,
+    waiting: Sequence[ToolUse],
+    given: Sequence[ToolResultPart],
+    tools: Sequence[Tool],
+) -> Message:
+    """Return the message that answers `waiting` with what the client brought back.
+
+    Each result passes `after_tool_call` and `tool_finished`, as if the call had run here.
+    A call for which the client brought nothing is answered with an error.
+    """
+    by_id = {part.tool_use_id: part for part in given}
+    by_name = {tool.name: tool for tool in tools}
+    parts = []
+    for index, use in enumerate(waiting):
+        part = by_id.get(use.id)
+        tool = by_name.get(use.name) or _forgotten(use.name)
+        arguments = {} if isinstance(use.input, str) else use.input
+        call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+        if part is None:
+            result = ToolResult.error("the client brought no result", status="cancelled")
+        else:
+            status = "failed" if part.is_error else "done"
+            brought = ToolResult(
+                content=part.content,
+                is_error=part.is_error,
+                taint=part.taint,
+                status=status,  # type: ignore[arg-type]
+            )
+            result = await calls.after(turn, call, brought)
+        decision = Decision.allow("decided when the call was made")
+        result = await calls.finished(turn, call, decision, result)
+        parts.append(_part(use, result))
+    return results_message(turn, parts)
+
+
+def _forgotten(name: str) -> Tool:
+    # The caller of this turn no longer declares the tool. What it does is not known.
+    from hookgate.core.tools import Tool
+
+    return Tool(name=name, description="", schema={"type": "object"}, owner="client")

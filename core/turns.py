@@ -1,0 +1,408 @@
+"""`run_turn`: from a request to an ended turn, through the lane of its session.
+
+What holds, whatever happens inside: the user's message is committed before a model is
+asked, the answer before `done` goes out; `done` goes out exactly once; `after_turn` runs
+exactly once for every turn whose message was committed, in the order of the session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hookgate import hookspecs
+from hookgate.core.errors import (
+    HookError,
+    LaneHeldError,
+    NotAllowedError,
+    ProviderError,
+    RefusedError,
+    StoreError,
+    TurnCancelledError,
+    TurnError,
+)
+from hookgate.core.events import Event
+from hookgate.core.messages import Message, Provenance, Text, new_id
+from hookgate.core.outcome import judge
+from hookgate.core.ports import CONVERSATIONS, LANES
+from hookgate.core.sessions import InSessionOrder
+from hookgate.core.shielding import finish
+from hookgate.core.tool_round import client_results, unanswered
+from hookgate.core.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.core.host import Host
+    from hookgate.core.loop import Loop
+    from hookgate.core.registry import Snapshot
+    from hookgate.core.sessions import Router
+    from hookgate.core.turn import Agent, Principal, TurnEnding
+
+__all__ = ["Turns"]
+
+STOP_LIMIT = 15.0
+"""Seconds that cancelled turns get to settle when the gateway stops; past the limits of
+`after_model_call` and `tool_finished`."""
+
+
+@dataclass(slots=True)
+class _Running:
+    turn: Turn
+    task: asyncio.Task[None]
+    reason: str = ""
+
+
+class Turns:
+    """Runs turns, and knows those that run.
+
+    Attributes:
+        router: Chooses the agents.
+    """
+
+    def __init__(
+        self, host: Host, loop: Loop, router: Router, snapshot: Callable[[], Snapshot]
+    ) -> None:
+        self._host = host
+        self._loop = loop
+        self.router = router
+        self._snapshot = snapshot
+        self._running: dict[str, _Running] = {}
+        self._after = InSessionOrder()
+        self._stopping = False
+
+    # -- what runs -----------------------------------------------------------
+
+    def running(self) -> Sequence[Turn]:
+        """Return the turns that run or wait for their lane."""
+        return tuple(item.turn for item in self._running.values())
+
+    def owner(self, turn_id: str) -> Principal | None:
+        """Return who started the running turn called `turn_id`."""
+        item = self._running.get(turn_id)
+        return item.turn.principal if item else None
+
+    def cancel(self, turn_id: str, reason: str) -> bool:
+        """Cancel a running turn, and the nested ones below it; False where there is none."""
+        item = self._running.get(turn_id)
+        if item is None or item.task.done():
+            return False
+        item.reason = item.reason or reason
+        item.task.cancel()
+        return True
+
+    async def drain(self, seconds: float) -> None:
+        """Take no new turns; let the running ones finish, and cancel them after `seconds`."""
+        self._stopping = True
+        tasks = {item.task for item in self._running.values()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+        for item in tuple(self._running.values()):
+            self.cancel(item.turn.id, "the gateway stops")
+        tasks = {item.task for item in self._running.values()}
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_LIMIT)
+        await self._after.drain()
+
+    # -- the way in ----------------------------------------------------------
+
+    async def run(
+        self,
+        principal: Principal,
+        origin: Origin,
+        request: TurnRequest,
+        *,
+        sink: Callable[[Event], None] = lambda _: None,
+        accepted: Callable[[Turn], None] = lambda _: None,
+    ) -> Turn:
+        """Run one turn and return it, ended.
+
+        Args:
+            principal: Who asks; authentication has settled that.
+            origin: How the request came in; the entry path has settled that.
+            request: What is asked.
+            sink: Takes the turn's events; must not wait.
+            accepted: Called once the user's message is committed.
+
+        Raises:
+            NotAllowedError: The principal may not chat, or not as this address.
+            NoAgentError: No agent answers this address.
+            LaneFullError: Too many messages wait for the session.
+            TurnError: The gateway stops, or the request cannot be a turn.
+            TurnCancelledError: It was cancelled while it waited for its lane.
+            StoreError: The message could not be committed.
+        """
+        if "chat" not in principal.scopes:
+            raise NotAllowedError(
+                f"{principal.id} has the scopes {sorted(principal.scopes)}, expected `chat`",
+                action="use a token with the scope `chat`",
+            )
+        if not principal.may_claim(request.address):
+            raise NotAllowedError(
+                f"{principal.id} may not speak as {request.address}",
+                action="claim a channel, account and peer that the token is bound to",
+            )
+        route = self.router.resolve(request.address, request.agent)
+        address = request.address
+        session = SessionKey(route.agent.name, address.channel, address.account, address.peer)
+        turn = self._make(principal, origin, request, route.agent, session, sink)
+        return await self._start(turn, request, accepted)
+
+    async def nested(
+        self,
+        parent: Turn,
+        text: str,
+        *,
+        agent: str | None = None,
+        tool: str = "",
+        session: SessionKey | None = None,
+    ) -> Turn:
+        """Run a turn on behalf of `parent`; see `Host.nested_turn`."""
+        limit = self._host.settings.turn.max_depth
+        if parent.depth >= limit:
+            raise LaneHeldError(
+                f"turn {parent.id} is nested {parent.depth} deep, and {limit} is the limit",
+                action="raise `turn.max_depth`, or do not nest so deep",
+            )
+        route = self.router.resolve(parent.address, agent or parent.agent.name)
+        if session is None:
+            child = new_id("child")
+            session = SessionKey(route.agent.name, "nested", parent.session.account, child)
+        address = Address("nested", session.account, session.peer)
+        request = TurnRequest(content=text, address=address)
+        origin = Origin(
+            provenance=Provenance.INTER_SESSION,
+            path="nested",
+            session=str(parent.session),
+            tool=tool,
+        )
+        turn = self._make(parent.principal, origin, request, route.agent, session, lambda _: None)
+        turn.parent, turn.depth = parent, parent.depth + 1
+        turn.message = replace(turn.message, taint=parent.taint)
+        turn.extra_taint = parent.taint
+        try:
+            return await self._start(turn, request, lambda _: None)
+        finally:
+            parent.extra_taint |= turn.taint
+
+    def _make(
+        self,
+        principal: Principal,
+        origin: Origin,
+        request: TurnRequest,
+        agent: Agent,
+        session: SessionKey,
+        sink: Callable[[Event], None],
+    ) -> Turn:
+        settings = self._host.settings
+        events = self._host.events
+
+        def tell(event: Event) -> None:
+            sink(event)
+            events.publish(event)
+
+        turn = Turn(
+            session=session,
+            agent=agent,
+            address=request.address,
+            principal=principal,
+            origin=origin,
+            message=Message(
+                role="user",
+                parts=(Text(request.content), *request.images),
+                provenance=origin.provenance,
+            ),
+            snapshot=self._snapshot(),
+            plan=TurnPlan(
+                models=agent.models,
+                failure_mode=settings.turn.failure_mode,
+                tool_selection=settings.turn.tool_selection,
+                history="client" if request.client_history is not None else "server",
+                history_turns=settings.context.history_turns,
+                max_iterations=settings.turn.max_iterations,
+                context_tokens=settings.context.budget_tokens,
+                deadline=settings.turn.deadline_seconds,
+            ),
+            sink=tell,
+            options=request.options,
+            client_tools=request.client_tools,
+            started=self._host.clock.now(),
+        )
+        turn.message = replace(turn.message, turn=turn.id)
+        return turn
+
+    # -- the lane ------------------------------------------------------------
+
+    async def _start(
+        self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
+    ) -> Turn:
+        """Run the turn in a task of its own, which `cancel` can reach."""
+        if self._stopping:
+            raise TurnError(
+                "the gateway stops and takes no new messages",
+                code="stopping",
+                action="send it again in a moment",
+            )
+        task = asyncio.create_task(self._hold(turn, request, accepted), name=turn.id)
+        item = self._running[turn.id] = _Running(turn, task)
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.done():
+                # Whoever waits for this turn is cancelled: so is the turn, and it settles.
+                self.cancel(turn.id, "its caller was cancelled")
+                await asyncio.wait([task])
+                raise
+            if turn.ending is None:
+                why = item.reason or "cancelled"
+                raise TurnCancelledError(
+                    f"the turn was cancelled while it waited for its lane: {why}"
+                ) from None
+        finally:
+            self._running.pop(turn.id, None)
+        return turn
+
+    async def _hold(
+        self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
+    ) -> None:
+        lanes = self._host[LANES]
+        if waiting := lanes.waiting(turn.session):
+            turn.emit(Event("queued", {"before": waiting}, scope="chat"))
+        async with lanes.hold(turn.session, turn) as lease:
+            turn.fence = lease.fence
+            await self._commit_message(turn, request)
+            committed = len(turn.messages)
+            try:
+                accepted(turn)
+                await self._inside(turn)
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - told below
+                self._failed(turn, error)
+            # Whole, even if another cancellation comes: the turn was begun, so it ends.
+            await finish(self._end(turn, committed))
+
+    async def _commit_message(self, turn: Turn, request: TurnRequest) -> None:
+        """Load the history and commit what the user brought: a message, or tool results."""
+        conversations = self._host[CONVERSATIONS]
+        turns = max(turn.plan.history_turns, 1)
+        stored = await conversations.history(turn.session, turns=turns)
+        history = stored if request.client_history is None else request.client_history
+        turn.history = tuple(history) if turn.plan.history_turns else ()
+        waiting = unanswered(history)
+        unknown = {part.tool_use_id for part in request.tool_results} - {use.id for use in waiting}
+        if unknown:
+            raise TurnError(
+                f"no call waits for the results of {sorted(unknown)}",
+                code="unknown_tool_use",
+                action="bring the results of the calls that the last turn ended with",
+            )
+        if waiting:
+            turn.history = tuple(history)
+            answers = await client_results(
+                turn, self._loop.calls, waiting, request.tool_results, turn.client_tools
+            )
+            turn.messages.append(answers)
+        if request.content or request.images or not waiting:
+            turn.messages.append(turn.message)
+        else:
+            turn.message = turn.messages[0]
+        await conversations.append(turn.session, turn.messages, fence=turn.fence)
+
+    async def _inside(self, turn: Turn) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._host.settings.turn.deadline_seconds) as clock:
+                await self._loop.prepare(turn)
+                clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
+                waits = await self._loop.converse(turn)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            raise TurnCancelledError(
+                "the turn reached its deadline",
+                code="deadline",
+                action="raise `turn.deadline_seconds`, or ask for less at once",
+            ) from None
+        turn.ending = "awaiting_client" if waits else "done"
+
+    # -- the end ---------------------------------------------------------------
+
+    async def _end(self, turn: Turn, committed: int) -> None:
+        """Commit the answer, say that the turn is done, and let what follows follow."""
+        fresh = turn.messages[committed:]
+        if fresh:
+            try:
+                await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
+            except StoreError as error:
+                self._failed(turn, error)
+        data = {
+            "turn": turn.id,
+            "session": str(turn.session),
+            "ending": turn.ending,
+            "text": turn.answer,
+            "usage": turn.usage.to_json(),
+        }
+        turn.emit(Event("done", data, scope="chat"))
+        self._after.run(turn.session, lambda: self._follow(turn))
+
+    def _failed(self, turn: Turn, error: BaseException) -> None:
+        """Set how the turn ended, in words that a client can act on."""
+        turn.ending, turn.error = self._classify(turn, error)
+        if turn.error.code == "internal":
+            self._host.log.error("turn failed", turn=turn.id, exc_info=error)
+        redact = self._host.secrets.redact
+        data = {
+            "code": turn.error.code,
+            "message": redact(str(turn.error)),
+            "action": turn.error.action,
+            **turn.error.data,
+        }
+        turn.emit(Event("error", data, scope="chat"))
+
+    def _classify(self, turn: Turn, error: BaseException) -> tuple[TurnEnding, TurnError]:
+        match error:
+            case asyncio.CancelledError():
+                task = asyncio.current_task()
+                if task is not None:
+                    # It has been heard: what follows is the turn's orderly end.
+                    task.uncancel()
+                item = self._running.get(turn.id)
+                reason = (item.reason if item else "") or "cancelled"
+                return "cancelled", TurnCancelledError(reason)
+            case TurnCancelledError():
+                return "cancelled", error
+            case RefusedError():
+                return "refused", error
+            case TurnError():
+                return "failed", error
+            case HookError():
+                where = {"hook": error.hook, "plugin": error.plugin}
+                return "failed", TurnError(str(error), code="hook_failed", data=where)
+            case ProviderError():
+                why = {"kind": error.kind, "retry_after": error.retry_after}
+                return "failed", TurnError(str(error), code="provider_failed", data=why)
+            case StoreError():
+                return "failed", TurnError(str(error), code="store_failed")
+            case _:
+                return "failed", TurnError(
+                    f"internal error; the log of the gateway has it under turn {turn.id}",
+                    code="internal",
+                )
+
+    async def _follow(self, turn: Turn) -> None:
+        """Judge the turn and tell whoever follows; off the lane."""
+        hooks = self._host.hooks
+        outcome = await hooks.first(hookspecs.judge_turn, turn) or judge(turn)
+        self._host.metric(
+            "turn",
+            turn=turn.id,
+            session=str(turn.session),
+            agent=turn.agent.name,
+            ending=turn.ending,
+            outcome=outcome.status,
+            score=outcome.score,
+            tool_calls=len(turn.calls),
+            milliseconds=(self._host.clock.now() - turn.started).total_seconds() * 1000,
+            **turn.usage.to_json(),
+        )
+        await hooks.notify(hookspecs.after_turn, turn, outcome)

@@ -1,0 +1,71 @@
+"""Names whoever holds the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from hookgate.core.host import Host
+
+__all__ = ["LIMIT", "Watchdog"]
+
+LIMIT = 0.05
+"""Seconds for which the event loop may be held before somebody is named."""
+
+
+class Watchdog:
+    """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
+
+    Attributes:
+        reports: How many times the loop was held for longer than `LIMIT`.
+    """
+
+    def __init__(self, host: Host, *, limit: float = LIMIT) -> None:
+        self._host = host
+        self._limit = limit
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.reports = 0
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(
+            target=self._watch, args=(loop, threading.get_ident()), name="watchdog", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        alive = threading.Event()
+        while not self._stop.wait(self._limit):
+            alive.clear()
+            try:
+                loop.call_soon_threadsafe(alive.set)
+            except RuntimeError:
+                return  # the loop is closed
+            if alive.wait(self._limit) or self._stop.is_set():
+                continue
+            frame = sys._current_frames().get(thread)
+            self._report(frame)
+            while not alive.wait(0.5) and not self._stop.is_set():
+                pass
+
+    def _report(self, frame: FrameType | None) -> None:
+        self.reports += 1
+        stack = traceback.extract_stack(frame)[-3:]
+        self._host.log.warning(
+            "the event loop is held",
+            longer_than_ms=self._limit * 1000,
+            by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
+        )
