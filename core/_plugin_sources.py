@@ -1,0 +1,195 @@
+"""Where plugins come from: builtin packages, entry points, and the embedding program.
+
+Package-private. Nothing is imported here until `Candidate.fetch` is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from hookgate.core._plugin_settings import problem
+from hookgate.core.errors import ConfigError, PluginError
+from hookgate.core.settings import Section
+from hookgate.hookspecs import PROJECT
+
+__all__ = ["Candidate", "allowed_by", "builtin_candidates", "extra_candidates", "installed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A plugin that could run.
+
+    Attributes:
+        name: Its own name.
+        origin: ``builtin``, ``program``, or the distribution and version that brought it.
+        fetch: Imports it, and returns its class, or an instance or module that is ready.
+        refused: Why it may not even be imported; "" where it may.
+
+    """
+
+    name: str
+    origin: str
+    fetch: Callable[[], object]
+    refused: str = ""
+
+    @property
+    def third_party(self) -> bool:
+        """Whether a separately installed distribution brings it."""
+        return self.origin not in ("builtin", "program")
+
+    def make(self, settings: Section | None) -> object:
+        """Make the plugin, with its settings where it has any.
+
+        Raises:
+            PluginError: Its constructor raised.
+
+        """
+        found = self.fetch()
+        if not inspect.isclass(found):
+            return found
+        build: Callable[..., object] = found
+        try:
+            made = build() if settings is None else build(settings)
+        except Exception as error:
+            raise PluginError(
+                self.name, f"its constructor raised {type(error).__name__}: {error}"
+            ) from error
+        return made
+
+
+def builtin_candidates(names: Sequence[str], package: str) -> list[Candidate]:
+    """Return the builtin plugins: ``package.NAME.plugin`` defines ``Plugin``."""
+
+    def fetcher(name: str) -> Callable[[], object]:
+        return lambda: _resolved(name, _imported(name, f"{package}.{name}.plugin"))
+
+    return [Candidate(name=name, origin="builtin", fetch=fetcher(name)) for name in names]
+
+
+def extra_candidates(plugins: Sequence[object]) -> list[Candidate]:
+    """Return the plugins that the embedding program brings: classes, instances, modules."""
+
+    def fetcher(name: str, plugin: object) -> Callable[[], object]:
+        return lambda: _resolved(name, plugin)
+
+    return [
+        Candidate(name=name, origin="program", fetch=fetcher(name, plugin))
+        for plugin in plugins
+        for name in [_name_of(plugin)]
+    ]
+
+
+def installed(allow: Sequence[str] | None) -> list[Candidate]:
+    """Return the plugins of installed distributions, by entry point, in order of name.
+
+    Args:
+        allow: Requirements that the distribution must meet, one of them; None: any may.
+
+    Raises:
+        ConfigError: `allow` has an entry that is no requirement.
+
+    """
+    requirements = _requirements(allow)
+
+    def fetcher(point: EntryPoint) -> Callable[[], object]:
+        return lambda: _resolved(point.name, _loaded(point))
+
+    candidates = []
+    for point in sorted(entry_points(group=PROJECT), key=lambda one: one.name):
+        name, version = (point.dist.name, point.dist.version) if point.dist else ("", "")
+        ok = requirements is None or allowed_by(requirements, name, version)
+        candidates.append(
+            Candidate(
+                name=point.name,
+                origin=f"{name} {version}".strip() or "an unknown distribution",
+                fetch=fetcher(point),
+                refused="" if ok else "its distribution is not in `plugins.allow`",
+            )
+        )
+    return candidates
+
+
+def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> bool:
+    """Return whether a distribution meets one of the requirements."""
+    return any(
+        canonicalize_name(one.name) == canonicalize_name(name)
+        and one.specifier.contains(version, prereleases=True)
+        for one in requirements
+    )
+
+
+def _requirements(allow: Sequence[str] | None) -> list[Requirement] | None:
+    if allow is None:
+        return None
+    requirements, problems = [], []
+    for number, text in enumerate(allow):
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            requirement = None
+        if requirement is None or requirement.url or requirement.marker or requirement.extras:
+            expected = "a distribution, with a version or without, such as 'acme-policy==1.2'"
+            problems.append(problem(f"plugins.allow.{number}", repr(text), expected))
+        else:
+            requirements.append(requirement)
+    if problems:
+        raise ConfigError(problems)
+    return requirements
+
+
+def _imported(name: str, module: str) -> object:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:
+        raise PluginError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+
+
+def _loaded(point: EntryPoint) -> object:
+    try:
+        return point.load()
+    except (Exception, SystemExit) as error:
+        raise PluginError(
+            point.name, f"cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _resolved(name: str, found: object) -> object:
+    """Return a class to be made, or an instance or stateless module to be used as it is."""
+    if inspect.ismodule(found):
+        found = getattr(found, "Plugin", found)
+    model = getattr(found, "Settings", None)
+    if inspect.isclass(found) and model is not None:
+        if not (inspect.isclass(model) and issubclass(model, Section)):
+            raise PluginError(
+                name, f"`Settings` is {model!r}: expected a subclass of core.settings.Section"
+            )
+    elif inspect.isfunction(found):
+        raise PluginError(name, f"{found!r} is a function: expected a class or a module")
+    return found
+
+
+def _name_of(plugin: object) -> str:
+    """Return the name of a program's plugin: its ``name``, or that of its class or module."""
+    own = getattr(plugin, "name", None)
+    if isinstance(own, str) and own:
+        return own
+    if inspect.ismodule(plugin):
+        return _last(plugin.__name__)
+    cls = plugin if inspect.isclass(plugin) else type(plugin)
+    if cls.__name__ == "Plugin":
+        return _last(cls.__module__)
+    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+    return snake.removesuffix("_plugin")
+
+
+def _last(module: str) -> str:
+    parts = module.split(".")
+    return parts[-2] if parts[-1] == "plugin" and len(parts) > 1 else parts[-1]

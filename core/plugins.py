@@ -1,0 +1,355 @@
+"""Finds, checks, configures and opens plugins.
+
+A plugin is a class (or a stateless module)::
+
+    class Plugin:
+        Settings = PolicySettings               # omitted: it has no settings
+        requires = (STORE,)                     # keys that must be there before it opens
+        provides = ()                           # keys that it offers to others
+
+        def __init__(self, settings: PolicySettings) -> None: ...
+
+Builtins load in their given order, then installed third parties by name, then what the
+embedding program brings: the last one loaded is the first one called. The set of plugins
+is fixed once it is loaded, and belongs to one gateway: two gateways share nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+import structlog
+from pydantic import ValidationError
+
+from hookgate import hookspecs
+from hookgate.core._plugin_checks import implemented_hooks, problems_with
+from hookgate.core._plugin_choice import name_problems, refuse_doubles
+from hookgate.core._plugin_order import Node, opening_order
+from hookgate.core._plugin_settings import nearest, problem, section_problems
+from hookgate.core._plugin_sources import (
+    Candidate,
+    builtin_candidates,
+    extra_candidates,
+    installed,
+)
+from hookgate.core.errors import ConfigError, ConfigProblem, HookError, PluginError
+from hookgate.core.hooks import Hooks, Implementation
+from hookgate.core.host import PluginInfo
+from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from hookgate.core.host import Host
+    from hookgate.core.settings import Section, Settings
+
+__all__ = ["BUILTIN_PACKAGE", "CORE_KEYS", "Plugins"]
+
+BUILTIN_PACKAGE = "hookgate.builtin_plugins"
+"""Where the builtin plugins are looked for, one package each."""
+
+CORE_KEYS: tuple[Key[Any], ...] = (CLOCK, TOKENS, SECRETS, SIGNALS, LANES, CONVERSATIONS)
+"""Keys that the core itself provides, so that any plugin may require them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """A candidate that is to run.
+
+    Attributes:
+        name: The name that it runs under, and that of its section.
+        candidate: What it is.
+        needed: Whether its failure stops the start.
+
+    """
+
+    name: str
+    candidate: Candidate
+    needed: bool
+
+
+class Plugins:
+    """The plugins of one gateway.
+
+    Attributes:
+        manager: pluggy's manager, with every running plugin registered.
+        hooks: Calls their hooks.
+        order: The names of the running plugins in the order in which they open.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Make an empty set; `load` is the way to a filled one."""
+        self.manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self.manager.add_hookspecs(hookspecs)
+        self.hooks: Hooks
+        self.order: tuple[str, ...] = ()
+        self._settings = settings
+        self._infos: list[PluginInfo] = []
+        self._reasons: dict[str, str] = {}
+        self._idle: list[Candidate] = []
+        self._log = structlog.get_logger("hookgate.plugins")
+
+    @classmethod
+    def load(
+        cls,
+        settings: Settings,
+        *,
+        builtin: Sequence[str],
+        extra: Sequence[object] = (),
+        disabled: Sequence[str] = (),
+        package: str = BUILTIN_PACKAGE,
+        core_keys: Collection[Key[Any]] = CORE_KEYS,
+    ) -> Plugins:
+        """Find the plugins, choose those that run, check, configure and register them.
+
+        Args:
+            settings: ``[plugins]`` says which run, ``[plugin.NAME]`` configures each.
+            builtin: The names of the builtin plugins in load order.
+            extra: Plugins of the embedding program: classes, instances or modules.
+            disabled: Names that do not run, beside those of the settings (``-p no:NAME``).
+            package: Where the builtin plugins are.
+            core_keys: Keys that need no plugin.
+
+        Raises:
+            ConfigError: Everything that is wrong in the settings of plugins and hooks.
+            PluginError: A builtin plugin, a required one or one of `extra` is broken.
+            MissingKeyError: A plugin requires a key that nobody provides.
+            StartError: Two plugins have one name, or require each other in a circle.
+
+        """
+        self = cls(settings)
+        third = installed(settings.plugins.allow) if settings.plugins.entry_points else []
+        candidates = [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
+        chosen = self._choose(refuse_doubles(candidates), disabled)
+        self._register(self._ready(chosen))
+        self.order = tuple(
+            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
+        )
+        self.hooks = Hooks(self.manager, settings.hooks)
+        return self
+
+    # -- choosing ----------------------------------------------------------
+
+    def _choose(self, candidates: Sequence[Candidate], disabled: Sequence[str]) -> list[_Chosen]:
+        """Return who is to run, under which name, in load order."""
+        options = self._settings.plugins
+        by_name = {candidate.name: candidate for candidate in candidates}
+        problems = name_problems(self._settings, by_name, disabled)
+        if problems:
+            raise ConfigError(problems)
+        off = {*options.disable, *disabled}
+        stands_in = {other: name for name, other in options.replace.items()}
+        chosen: list[_Chosen] = []
+        for candidate in candidates:
+            name = candidate.name
+            if name in stands_in:
+                continue
+            if name in off:
+                self._leave_out(candidate, "disabled", "disabled in `plugins.disable` or by `-p`")
+            elif name in options.replace:
+                other = by_name[options.replace[name]]
+                self._leave_out(
+                    candidate, "replaced", f"replaced by {other.name!r} of {other.origin}"
+                )
+                chosen.append(_Chosen(name=name, candidate=other, needed=True))
+            elif candidate.refused:
+                if name in options.required:
+                    raise PluginError(name, f"it is required, and {candidate.refused}")
+                self._leave_out(candidate, "disabled", candidate.refused)
+            else:
+                needed = not candidate.third_party or name in options.required
+                chosen.append(_Chosen(name=name, candidate=candidate, needed=needed))
+        return chosen
+
+    def _leave_out(self, candidate: Candidate, state: Any, reason: str) -> None:
+        info = PluginInfo(name=candidate.name, origin=candidate.origin, state=state, reason=reason)
+        self._infos.append(info)
+        self._idle.append(candidate)
+
+    # -- making ------------------------------------------------------------
+
+    def _ready(self, chosen: Sequence[_Chosen]) -> list[tuple[_Chosen, object]]:
+        """Import, configure, make and check the chosen plugins; skip the broken ones."""
+        ready: list[tuple[_Chosen, object]] = []
+        problems: list[ConfigProblem] = []
+        configured: list[tuple[_Chosen, Section | None]] = []
+        for one in chosen:
+            try:
+                configured.append((one, self._configure(one)))
+            except ConfigError as error:
+                problems += error.problems
+            except PluginError as error:
+                self._broken(one, error)
+        if problems:
+            raise ConfigError(problems)
+        for one, section in configured:
+            try:
+                plugin = one.candidate.make(section)
+                self._check(one, plugin)
+            except PluginError as error:
+                self._broken(one, error)
+            else:
+                ready.append((one, plugin))
+        return ready
+
+    def _configure(self, one: _Chosen) -> Section | None:
+        key = f"plugin.{one.name}"
+        values = self._settings.plugin.get(one.name)
+        found = one.candidate.fetch()
+        model = getattr(found, "Settings", None) if inspect.isclass(found) else None
+        if model is None:
+            if values:
+                told = f"settings ({', '.join(values)})"
+                raise ConfigError([problem(key, told, "no settings: this plugin takes none")])
+            return None
+        try:
+            section: Section = model.model_validate(values or {})
+        except ValidationError as error:
+            raise ConfigError(section_problems(key, model, error)) from error
+        return section
+
+    def _check(self, one: _Chosen, plugin: object) -> None:
+        for attribute in ("requires", "provides"):
+            keys = getattr(plugin, attribute, ())
+            if not isinstance(keys, tuple) or not all(isinstance(key, Key) for key in keys):
+                raise PluginError(
+                    one.name, f"`{attribute}` is {keys!r}: expected a tuple of core.ports.Key"
+                )
+        problems = problems_with(self.manager, plugin, _specs(self.manager))
+        if problems:
+            raise PluginError(one.name, "\n  ".join(problems))
+
+    def _broken(self, one: _Chosen, error: PluginError) -> None:
+        if one.needed:
+            raise error
+        reason = str(error).removeprefix(f"plugin {one.name!r}: ")
+        self._leave_out(one.candidate, "broken", reason)
+        self._log.error(
+            "plugin skipped", plugin=one.name, origin=one.candidate.origin, reason=reason
+        )
+
+    def _register(self, ready: Iterable[tuple[_Chosen, object]]) -> None:
+        for one, plugin in ready:
+            try:
+                self.manager.register(plugin, one.name)
+            except (pluggy.PluginValidationError, ValueError) as error:
+                raise PluginError(one.name, str(error)) from error
+            hooks = tuple(sorted(set(implemented_hooks(self.manager, plugin).values())))
+            self._infos.append(
+                PluginInfo(
+                    name=one.name,
+                    origin=one.candidate.origin,
+                    hooks=hooks,
+                    requires=tuple(key.name for key in getattr(plugin, "requires", ())),
+                    provides=tuple(key.name for key in getattr(plugin, "provides", ())),
+                )
+            )
+
+    def _nodes(self) -> list[Node]:
+        return [
+            Node(name, getattr(plugin, "requires", ()), getattr(plugin, "provides", ()))
+            for name, plugin in self.manager.list_name_plugin()
+        ]
+
+    def _idle_provisions(self) -> dict[str, tuple[Key[Any], ...]]:
+        """Return what builtins that do not run would provide. Third parties stay unimported."""
+        found = {}
+        for candidate in self._idle:
+            if candidate.origin == "builtin":
+                try:
+                    found[candidate.name] = getattr(candidate.fetch(), "provides", ())
+                except PluginError as error:
+                    self._log.warning("plugin cannot be read", reason=str(error))
+        return found
+
+    # -- questions ---------------------------------------------------------
+
+    def infos(self) -> tuple[PluginInfo, ...]:
+        """Return what is known of every plugin, those that do not run included."""
+        return tuple(self._infos)
+
+    def get(self, name: str) -> object | None:
+        """Return the running plugin that is called `name`."""
+        plugin: object | None = self.manager.get_plugin(name)
+        return plugin
+
+    def why(self, name: str) -> str:
+        """Say why the plugin called `name` runs, or why it does not."""
+        told = [_told(info) for info in self._infos if info.name == name]
+        replaces = [
+            f"{name!r} runs under the name {builtin!r}, in place of the builtin"
+            for builtin, other in self._settings.plugins.replace.items()
+            if other == name
+        ]
+        if told or replaces:
+            return "; ".join([*told, *replaces])
+        near = nearest(name, [info.name for info in self._infos])
+        hint = f"; did you mean {near!r}?" if near else ""
+        return f"no plugin called {name!r} is builtin or installed{hint}"
+
+    # -- opening -----------------------------------------------------------
+
+    @asynccontextmanager
+    async def opened(self, host: Host) -> AsyncIterator[None]:
+        """Open every plugin's lifespan, and close them in the opposite order.
+
+        Providers of keys open before whoever requires them. When one fails to open, those
+        that had opened are closed. A failure to close is logged, and the others are closed
+        all the same. What stands behind the ``yield`` of a lifespan runs in every case: the
+        gateway's own errors are not thrown into it.
+
+        Raises:
+            PluginError: A lifespan failed to open; it says which.
+
+        """
+        by_plugin: dict[str, list[Implementation]] = {}
+        for implementation in self.hooks.implementations(hookspecs.lifespan):
+            by_plugin.setdefault(implementation.plugin, []).append(implementation)
+        async with AsyncExitStack() as stack:
+            for name in self.order:
+                for implementation in by_plugin.get(name, ()):
+                    await self._open(stack, implementation, host)
+            yield
+
+    async def _open(
+        self, stack: AsyncExitStack, implementation: Implementation, host: Host
+    ) -> None:
+        try:
+            manager = await self.hooks.run_one(implementation, host)
+            if manager is None:
+                return
+            await self.hooks.guard(implementation, manager.__aenter__())
+        except HookError as error:
+            raise PluginError(
+                implementation.plugin, f"its lifespan did not open: {error.reason}"
+            ) from error
+        stack.push_async_callback(self._close, implementation, manager)
+
+    async def _close(
+        self, implementation: Implementation, manager: AbstractAsyncContextManager[None]
+    ) -> None:
+        try:
+            await self.hooks.guard(implementation, manager.__aexit__(None, None, None))
+        except HookError as error:
+            self._log.error("plugin not closed", plugin=error.plugin, reason=error.reason)
+
+
+def _specs(manager: pluggy.PluginManager) -> dict[str, tuple[str, ...]]:
+    return {
+        name: (*caller.spec.argnames, *caller.spec.kwargnames)
+        for name, caller in vars(manager.hook).items()
+        if caller.spec is not None
+    }
+
+
+def _told(info: PluginInfo) -> str:
+    if info.state == "running":
+        hooks = ", ".join(info.hooks) or "no hooks"
+        return f"{info.name!r} ({info.origin}) runs; it implements {hooks}"
+    return f"{info.name!r} ({info.origin}) does not run: {info.state}, {info.reason}"
