@@ -1,0 +1,245 @@
+"""What is installed is what stands in the repository, whichever way it is built."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FACE = ROOT / "src" / "hookgate"
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MADE_HERE = shutil.ignore_patterns(
+    ".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis", "dist", "build", "*.egg-info"
+)
+HEAVY = ("torch", "faiss", "sqlalchemy", "sqlmodel", "wasmtime", "aiohttp", "alembic", "typer")
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    done = subprocess.run(
+        [*map(str, command)],
+        cwd=cwd,
+        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def build(source: Path, kind: str, out: Path) -> Path:
+    run(sys.executable, "-m", "build", "--no-isolation", f"--{kind}", "-o", out, source, cwd=out)
+    (made,) = out.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return made
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.fixture(scope="session")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository in a folder with a space in its name."""
+    folder = tmp_path_factory.mktemp("a folder") / "hookgate copy"
+    shutil.copytree(ROOT, folder, symlinks=True, ignore=MADE_HERE)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def wheel(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(checkout, "wheel", tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def sdist(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(checkout, "sdist", tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that holds the installed wheel and nothing else."""
+    target = tmp_path_factory.mktemp("installed")
+    run(
+        *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"),
+        *("--no-compile", "--target", target, wheel),
+        cwd=target,
+    )
+    return target
+
+
+def source_files(folder: str) -> set[str]:
+    return {
+        f"hookgate/{path.relative_to(ROOT).as_posix()}"
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+# -- the mapping ---------------------------------------------------------------------
+
+
+def test_the_links_say_the_same_as_the_mapping() -> None:
+    target = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    mapping = {**target["sources"], **target["force-include"]}
+    links = {
+        link.resolve().relative_to(ROOT.resolve()).as_posix(): f"hookgate/{link.name}"
+        for link in FACE.iterdir()
+        if link.is_symlink()
+    }
+
+    assert mapping == {"src/hookgate": "hookgate"} | links
+
+
+def test_every_link_is_relative_and_kept_out_of_builds() -> None:
+    excluded = PYPROJECT["tool"]["hatch"]["build"]["exclude"]
+    links = [link for link in FACE.iterdir() if link.is_symlink()]
+
+    assert sorted(excluded) == sorted(f"/src/hookgate/{link.name}" for link in links)
+    assert all(not os.path.isabs(os.readlink(link)) for link in links)
+
+
+# -- the wheel -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["core", "builtin_plugins", "capabilities"])
+def test_the_wheel_holds_every_file_of_a_folder(wheel: Path, folder: str) -> None:
+    missing = source_files(folder) - contents(wheel).keys()
+
+    assert source_files(folder)
+    assert missing == set()
+
+
+def test_the_wheel_holds_the_face_the_hooks_and_the_type_marker(wheel: Path) -> None:
+    held = contents(wheel)
+
+    assert held["hookgate/hookspecs.py"] == (ROOT / "hookspecs.py").read_bytes()
+    for path in FACE.iterdir():
+        if path.is_file() and not path.is_symlink():
+            assert held[f"hookgate/{path.name}"] == path.read_bytes()
+    assert "hookgate/py.typed" in held
+
+
+def test_the_wheel_holds_one_package_and_neither_tests_nor_links(wheel: Path) -> None:
+    held = contents(wheel)
+    tops = {name.partition("/")[0] for name in held}
+
+    assert tops == {"hookgate", f"hookgate-{PYPROJECT['project']['version']}.dist-info"}
+    assert not [name for name in held if Path(name).name.startswith(("test_", "conftest"))]
+    assert not [name for name in held if "__pycache__" in name]
+
+
+def test_the_wheel_names_its_command_and_its_licence(wheel: Path) -> None:
+    held = contents(wheel)
+    info = f"hookgate-{PYPROJECT['project']['version']}.dist-info"
+
+    assert b"hookgate = hookgate.cli:main" in held[f"{info}/entry_points.txt"]
+    assert held[f"{info}/licenses/LICENSE"] == (ROOT / "LICENSE").read_bytes()
+
+
+def test_the_version_of_the_package_is_the_one_of_the_project(installed: Path) -> None:
+    code = "import hookgate; print(hookgate.__version__)"
+
+    assert run(sys.executable, "-c", code, cwd=installed).strip() == PYPROJECT["project"]["version"]
+
+
+# -- the other ways ------------------------------------------------------------------
+
+
+def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    out = tmp_path / "out"
+    out.mkdir()
+
+    assert contents(build(unpacked, "wheel", out)) == contents(wheel)
+
+
+def test_the_sdist_holds_what_its_readers_need(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+
+    assert {"README.md", "LICENSE", "pyproject.toml", "hookspecs.py", "core/hooks.py"} <= names
+    assert {"tests/test_packaging.py", "docs/architecture.md", "CHANGELOG.md"} <= names
+    assert not [name for name in names if name.startswith(("src/hookgate/core", ".venv", ".git/"))]
+
+
+def test_a_checkout_without_links_builds_the_same_wheel(
+    checkout: Path, wheel: Path, tmp_path: Path
+) -> None:
+    # Git writes a link's target into a plain file where the system has no links.
+    copy = tmp_path / "without links"
+    shutil.copytree(checkout, copy, symlinks=True)
+    for link in (copy / "src" / "hookgate").iterdir():
+        if link.is_symlink():
+            target = os.readlink(link)
+            link.unlink()
+            link.write_text(target, encoding="utf-8")
+    out = tmp_path / "out"
+    out.mkdir()
+
+    assert contents(build(copy, "wheel", out)) == contents(wheel)
+
+
+def test_an_editable_install_imports_from_the_checkout(checkout: Path, tmp_path: Path) -> None:
+    # The back end's own hook, since pip would look for the back end in an empty environment.
+    hook = "import sys; from hatchling.build import build_editable; build_editable(sys.argv[1])"
+    run(sys.executable, "-c", hook, tmp_path, cwd=checkout)
+    (editable,) = tmp_path.glob("*.whl")
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", environment, cwd=tmp_path)
+    python = environment / "bin" / "python"
+    run(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps"),
+        *("--no-index", editable),
+        cwd=tmp_path,
+    )
+
+    code = "from importlib.util import find_spec; print(find_spec('hookgate.hookspecs').origin)"
+    shown = run(python, "-c", code, cwd=tmp_path)
+
+    assert Path(shown.strip()).resolve() == (checkout / "hookspecs.py").resolve()
+
+
+# -- what is imported ----------------------------------------------------------------
+
+
+def imported(code: str, installed: Path) -> set[str]:
+    show = f"{code}; import sys; print(*sys.modules)"
+    return set(
+        run(sys.executable, "-P", "-c", show, cwd=installed, PYTHONPATH=str(installed)).split()
+    )
+
+
+def test_the_installed_wheel_imports_from_its_own_folder(installed: Path) -> None:
+    code = (
+        "import hookgate.core.hooks, hookgate.builtin_plugins, hookgate.hookspecs as specs; "
+        "print(specs.__file__)"
+    )
+
+    shown = run(sys.executable, "-P", "-c", code, cwd=installed, PYTHONPATH=str(installed))
+
+    assert Path(shown.strip()) == installed / "hookgate" / "hookspecs.py"
+
+
+@pytest.mark.parametrize("name", ["hookgate", "hookgate.core", "hookgate.hookspecs"])
+def test_importing_the_package_loads_nothing_heavy(name: str, installed: Path) -> None:
+    assert imported(f"import {name}", installed).isdisjoint(HEAVY)
+
+
+def test_importing_the_face_loads_no_part_of_the_core(installed: Path) -> None:
+    loaded = imported("import hookgate", installed)
+
+    assert not [name for name in loaded if name.startswith("hookgate.")]
