@@ -1,0 +1,122 @@
+"""One gateway per SQLite file: a lock file beside the database that names its holder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import TYPE_CHECKING
+
+from hookgate.core.errors import StartError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["DatabaseHeldError", "FileLock", "holder_pid", "lock_path"]
+
+PATIENCE = 0.5
+"""Seconds to wait for a holder that is just ending, or for a look by `holder_pid`."""
+PAUSE = 0.02
+
+
+class DatabaseHeldError(StartError):
+    """Another gateway holds the database.
+
+    Attributes:
+        pid: Its process id; 0 where it is not known.
+
+    """
+
+    def __init__(self, database: Path, pid: int) -> None:
+        who = f"process {pid}" if pid else "another process"
+        if pid == os.getpid():
+            who = f"another gateway in this process (pid {pid})"
+        super().__init__(
+            f"the database {database} is held by {who}: expected that no gateway uses it. "
+            "Stop that one, or give this one a database of its own "
+            '(`[plugin.storage] path = "..."`, or another `home`)'
+        )
+        self.pid = pid
+
+
+def lock_path(database: Path) -> Path:
+    """Return the lock file of a database."""
+    return database.with_name(database.name + ".lock")
+
+
+class FileLock:
+    """The lock on a database, held until `release` or until the process ends, however it ends.
+
+    The file stays when the lock is released: to remove it would let two processes hold
+    two locks of one name.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+        self._file: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock.
+
+        Raises:
+            DatabaseHeldError: Another gateway holds it.
+            OSError: The lock file cannot be written.
+
+        """
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        descriptor = os.open(lock_path(self._database), flags, 0o600)
+        try:
+            if not _try_lock(descriptor, fcntl.LOCK_EX):
+                raise DatabaseHeldError(self._database, _read_pid(descriptor))
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._file = descriptor
+
+    def release(self) -> None:
+        """Give the lock back; nothing happens where it is not held."""
+        descriptor, self._file = self._file, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def holder_pid(database: Path) -> int | None:
+    """Return the process id of the gateway that holds `database`, or None where none does.
+
+    Returns:
+        The process id; 0 where somebody holds it who has not written its own yet.
+
+    """
+    try:
+        descriptor = os.open(lock_path(database), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        try:
+            # Shared, so that two that look at the same time do not see each other.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _read_pid(descriptor)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int, kind: int) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(PAUSE)
+        else:
+            return True
+
+
+def _read_pid(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else 0

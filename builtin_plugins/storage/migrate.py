@@ -1,0 +1,282 @@
+"""Alembic without its command line: each plugin's scripts, and a version table for each.
+
+A plugin brings a folder with ``versions/*.py`` and nothing else: there is no ``env.py``
+and no ``alembic.ini``. Everything runs on a connection that is handed in, in one
+transaction, so that a migration is done whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import column, insert, inspect, select, table, update
+
+from hookgate.builtin_plugins.storage.faults import fault
+from hookgate.core.errors import HookgateError, StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from pathlib import Path
+
+    from alembic.script import ScriptDirectory
+    from sqlalchemy import Connection, MetaData
+
+__all__ = ["PREFIX", "PluginTables", "TableStatus", "status", "upgrade", "version_tables"]
+
+PREFIX = "alembic_version_"
+"""A plugin's version table is called this and the plugin's name."""
+LOCK = 0x686B67746D
+"""The PostgreSQL advisory lock for migrations: ``hkgtm``."""
+
+_ALEMBIC = threading.Lock()
+"""Alembic hands ``op`` to scripts through a global of its module: one migration at a time,
+even where two gateways run in one process. This is the only state that they share."""
+
+_seen = table("storage_scripts", column("plugin"), column("digest"), column("version"))
+"""Which scripts a plugin's tables were last brought up to date with. Where nothing has
+changed since, a start needs neither Alembic (0.2 s to import) nor the scripts."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginTables:
+    """The tables of one plugin.
+
+    Attributes:
+        plugin: The plugin's name; it names the version table.
+        metadata: The tables as the code knows them.
+        scripts: The folder that holds ``versions/``.
+
+    """
+
+    plugin: str
+    metadata: MetaData
+    scripts: Path
+
+    def __post_init__(self) -> None:
+        # PostgreSQL cuts names behind 63 bytes, without saying so.
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", self.plugin):
+            raise StartError(
+                f"found {self.plugin!r} as the name of a plugin with tables: expected 1 to 40 "
+                "letters, digits, `_` and `-`, since it becomes part of a table's name"
+            )
+        if not (self.scripts / "versions").is_dir():
+            raise StartError(
+                f"plugin {self.plugin!r} has no folder {self.scripts / 'versions'}: expected its "
+                "migrations there (is the folder part of the installed package?)"
+            )
+
+    @property
+    def version_table(self) -> str:
+        """The name of the version table."""
+        return PREFIX + self.plugin
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all scripts, names and contents, as hex."""
+        digest = hashlib.sha256()
+        for script in sorted((self.scripts / "versions").glob("*.py")):
+            content = script.read_bytes()
+            digest.update(f"{script.name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStatus:
+    """How far a plugin's tables are.
+
+    Attributes:
+        plugin: The plugin.
+        version: The revision of the database, "" where there is none yet.
+        head: The newest revision of the code, "" where the plugin does not run.
+
+    """
+
+    plugin: str
+    version: str
+    head: str
+
+    @property
+    def current(self) -> bool:
+        """Whether nothing is to be done."""
+        return self.version == self.head or not self.head
+
+
+def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = True) -> TableStatus:
+    """Bring a plugin's tables up to date, in one transaction of its own.
+
+    Args:
+        connection: A connection outside of any transaction.
+        tables: The plugin's tables.
+        allowed: Whether anything may be changed; otherwise outdated tables are an error.
+
+    Raises:
+        StartError: The database is newer than the code; or it is outdated and may not be
+            changed; or a script failed. Nothing was changed.
+
+    """
+    digest = tables.digest()
+    with _foreign_keys_off(connection), connection.begin():
+        _one_gateway_at_a_time(connection)
+        version = _version(connection, tables.version_table)
+        if version and _seen_with(connection, tables.plugin) == (digest, version):
+            return TableStatus(plugin=tables.plugin, version=version, head=version)
+        with _ALEMBIC:
+            script = _scripts(tables)
+            found = _compare(tables, script, version)
+            if not found.current:
+                if not allowed:
+                    raise StartError(
+                        f"the tables of plugin {tables.plugin!r} are at revision "
+                        f"{version or '(none)'}, expected {found.head}: run `hookgate db "
+                        "upgrade`, or set `[plugin.storage] auto_upgrade = true`"
+                    )
+                _run_scripts(connection, tables, script, found)
+                found = _compare(tables, script, _version(connection, tables.version_table))
+        if allowed:
+            _remember(connection, tables.plugin, digest, found.version)
+        return found
+
+
+def status(connection: Connection, tables: PluginTables) -> TableStatus:
+    """Return how far a plugin's tables are; changes nothing.
+
+    Raises:
+        StartError: The database is newer than the code.
+
+    """
+    return _compare(tables, _scripts(tables), _version(connection, tables.version_table))
+
+
+def version_tables(connection: Connection, known: Collection[str]) -> list[TableStatus]:
+    """Return the tables of plugins that are not `known` here: disabled or uninstalled ones."""
+    names = inspect(connection).get_table_names()
+    plugins = sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+    return [
+        TableStatus(plugin=plugin, version=_version(connection, PREFIX + plugin), head="")
+        for plugin in plugins
+        if plugin not in known
+    ]
+
+
+def _scripts(tables: PluginTables) -> ScriptDirectory:
+    from alembic.script import ScriptDirectory
+
+    script = ScriptDirectory(str(tables.scripts))
+    heads = script.get_heads()
+    if len(heads) != 1:
+        raise StartError(
+            f"the migrations of plugin {tables.plugin!r} end in {len(heads)} revisions "
+            f"({', '.join(sorted(heads)) or 'none'}), expected one: give each script the "
+            "`down_revision` of the one before it"
+        )
+    return script
+
+
+def _compare(tables: PluginTables, script: ScriptDirectory, version: str) -> TableStatus:
+    (head,) = script.get_heads()
+    if version and version not in {revision.revision for revision in script.walk_revisions()}:
+        raise StartError(
+            f"the tables of plugin {tables.plugin!r} are at revision {version}, which this "
+            f"version of the plugin does not know (its newest is {head}): the database was "
+            "written by a newer version. Install that version again, or restore a backup from "
+            "before the upgrade, or start with another database (`[plugin.storage] path`)"
+        )
+    return TableStatus(plugin=tables.plugin, version=version, head=head)
+
+
+def _run_scripts(
+    connection: Connection, tables: PluginTables, script: ScriptDirectory, found: TableStatus
+) -> None:
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext, RevisionStep
+
+    step = ""
+
+    def steps(_: object, context: MigrationContext) -> Iterator[RevisionStep]:
+        nonlocal step
+        path = list(script.iterate_revisions(found.head, found.version or "base"))
+        for revision in reversed(path):
+            step = revision.revision
+            yield RevisionStep(script.revision_map, revision, True)
+
+    context = MigrationContext.configure(
+        connection,
+        opts={
+            "fn": steps,
+            "version_table": tables.version_table,
+            "target_metadata": tables.metadata,
+        },
+    )
+    try:
+        with Operations.context(context):
+            context.run_migrations()
+        _check_foreign_keys(connection)
+    except HookgateError:
+        raise
+    except Exception as error:
+        if fault(error):
+            raise
+        raise StartError(
+            f"the migration of plugin {tables.plugin!r} failed at revision {step or 'none'} "
+            f"(`{tables.scripts / 'versions'}`), and nothing was changed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _version(connection: Connection, name: str) -> str:
+    if not inspect(connection).has_table(name):
+        return ""
+    found = connection.execute(select(table(name, column("version_num")))).scalars()
+    return ",".join(sorted(found))
+
+
+def _seen_with(connection: Connection, plugin: str) -> tuple[str, str] | None:
+    if not inspect(connection).has_table(_seen.name):
+        return None
+    row = connection.execute(
+        select(_seen.c.digest, _seen.c.version).where(_seen.c.plugin == plugin)
+    ).one_or_none()
+    return None if row is None else (row.digest, row.version)
+
+
+def _remember(connection: Connection, plugin: str, digest: str, version: str) -> None:
+    values = {"digest": digest, "version": version}
+    done = connection.execute(update(_seen).where(_seen.c.plugin == plugin).values(values))
+    if done.rowcount == 0:
+        connection.execute(insert(_seen).values(plugin=plugin, **values))
+
+
+@contextmanager
+def _foreign_keys_off(connection: Connection) -> Iterator[None]:
+    """Switch SQLite's foreign keys off, which it allows outside of transactions only.
+
+    A migration that makes a table anew would else delete what refers to the former one
+    (https://sqlite.org/lang_altertable.html, "Making Other Kinds Of Table Schema Changes").
+    """
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    driver = connection.connection.driver_connection
+    assert driver is not None
+    driver.execute("PRAGMA foreign_keys=OFF")
+    try:
+        yield
+    finally:
+        driver.execute("PRAGMA foreign_keys=ON")
+
+
+def _check_foreign_keys(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+        if broken is not None:
+            raise ValueError(f"a row of table {broken[0]!r} refers to a row that is not there")
+
+
+def _one_gateway_at_a_time(connection: Connection) -> None:
+    # On SQLite, the lock file and BEGIN IMMEDIATE see to that.
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -1,0 +1,88 @@
+"""A few threads that read, each with a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
+
+from hookgate.builtin_plugins.storage.faults import contain, fault
+from hookgate.core.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from hookgate.builtin_plugins.storage.links import Link
+
+__all__ = ["Readers"]
+
+T = TypeVar("T")
+
+
+class Readers:
+    """Threads that read.
+
+    Args:
+        connect: Makes a link; called once on each thread.
+        count: How many threads.
+
+    """
+
+    def __init__(self, connect: Callable[[], Link], count: int) -> None:
+        self._connect = connect
+        self._links: list[Link] = []
+        self._mine = threading.local()
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix="hookgate-read")
+        self._closed = False
+
+    async def run(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a read transaction.
+
+        Raises:
+            StoreUnavailableError: The database cannot be read.
+
+        """
+        if self._closed:
+            raise StoreUnavailableError("the store is closed: the gateway is stopping")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._read, work)
+
+    async def close(self) -> None:
+        """Finish what was begun, and close the connections."""
+        self._closed = True
+        await asyncio.to_thread(self._pool.shutdown)
+        for link in self._links:
+            await asyncio.to_thread(link.close)
+        self._links.clear()
+
+    def _read(self, work: Callable[[Connection], T]) -> T:
+        link: Link | None = getattr(self._mine, "link", None)
+        if link is None:
+            link = self._mine.link = self._connect()
+            self._links.append(link)
+
+        def read(connection: Connection) -> T:
+            transaction = connection.begin()
+            try:
+                return work(connection)
+            finally:
+                transaction.rollback()
+
+        try:
+            return link.run(read)
+        except BaseException as error:
+            reason = fault(error)
+            if reason:
+                self._give_up(link)
+                raise StoreUnavailableError(f"the store cannot be read: {reason}") from error
+            raise contain(error) from error.__cause__
+
+    @staticmethod
+    def _give_up(link: Link) -> None:
+        try:
+            link.reset()
+        except Exception:  # noqa: BLE001
+            # It was broken, which is why it is given up; the next read opens another one.
+            return

@@ -1,0 +1,58 @@
+"""The settings of the store: ``[plugin.storage]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from hookgate.core.settings import Section
+
+__all__ = ["DATABASE_NAME", "StorageSettings"]
+
+DATABASE_NAME = "hookgate.db"
+POSTGRES = ("postgresql+asyncpg://", "postgresql://", "postgres://")
+
+
+class StorageSettings(Section):
+    """``[plugin.storage]``: where the store is, and how it behaves."""
+
+    path: Path = Path(DATABASE_NAME)
+    """The SQLite file; a relative path starts at `home`. Local disks only, no network share."""
+    url: SecretStr | None = None
+    """A PostgreSQL database instead: `postgresql+asyncpg://user:password@host/database`."""
+    auto_upgrade: bool = True
+    """Whether a start upgrades the tables; `false` refuses to start until `hookgate db upgrade`."""
+    fallback: Literal["ephemeral", "refuse"] = "ephemeral"
+    """What a start does when the database is damaged or gone: run in memory, or stop."""
+    queue: int = Field(default=16_384, ge=1, le=1_000_000)
+    """Writes that may wait at once; who comes later waits until there is room."""
+    group_rows: int = Field(default=4096, ge=1, le=1_000_000)
+    """The most rows that one commit takes together."""
+    readers: int = Field(default=4, ge=1, le=64)
+    """Threads that read."""
+    busy_seconds: float = Field(default=5.0, ge=0, le=600)
+    """How long a write waits for another program that holds the SQLite file."""
+    check_mb: int = Field(default=256, ge=0)
+    """Files up to this size, in MiB, are checked page by page at start."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_postgres(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None and not url.get_secret_value().startswith(POSTGRES):
+            raise ValueError(
+                "expected a URL that begins with postgresql+asyncpg:// "
+                "(for a SQLite file, set `path` instead)"
+            )
+        return url
+
+    @model_validator(mode="after")
+    def _one_place(self) -> StorageSettings:
+        if self.url is not None and "path" in self.model_fields_set:
+            raise ValueError("expected either `path` (SQLite) or `url` (PostgreSQL), and not both")
+        return self
+
+    def database(self, home: Path) -> Path:
+        """Return the SQLite file of a gateway whose home is `home`."""
+        return (home.expanduser() / self.path.expanduser()).absolute()

@@ -1,0 +1,183 @@
+"""Opening a SQLite file so that what is committed stays, and what is damaged is left alone."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.pool import NullPool, StaticPool
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection, Engine
+
+__all__ = ["DamagedError", "FileIdentity", "memory_engine", "prepare", "read_only", "sqlite_engine"]
+
+HEADER = b"SQLite format 3\x00"
+"""The first 16 bytes of every database (https://sqlite.org/fileformat2.html, 1.2)."""
+HEADER_SIZE = 100
+APPLICATION_ID = 0x686B6774
+"""``hkgt``; ``file`` and SQLite's own tools show it."""
+WAL_LIMIT = 64 * 1024 * 1024
+"""Bytes that the write-ahead log is cut back to after a checkpoint."""
+
+
+class DamagedError(Exception):
+    """A file is no sound SQLite database; it was not touched."""
+
+
+class FileIdentity:
+    """Which file a database was when it was opened.
+
+    SQLite goes on writing to a file that was deleted or replaced; nobody would ever find
+    those rows again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._identity = self._look()
+
+    def check(self) -> None:
+        """Raise OSError where the path no longer leads to the same file."""
+        if self._look() != self._identity:
+            raise OSError(
+                f"{self._path} was replaced while the gateway was using it: "
+                "put the former file back, or restart the gateway"
+            )
+
+    def _look(self) -> tuple[int, int]:
+        found = os.stat(self._path)
+        return found.st_dev, found.st_ino
+
+
+def sqlite_engine(path: Path, *, busy_seconds: float) -> Engine:
+    """Return an engine for the file at `path`, which must be there."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            _uri(path, "rw"),
+            uri=True,
+            timeout=busy_seconds,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA journal_size_limit={WAL_LIMIT}")
+        return connection
+
+    # Parameters would show what people wrote in errors and logs.
+    engine = create_engine(
+        "sqlite+pysqlite://", creator=connect, poolclass=NullPool, hide_parameters=True
+    )
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def memory_engine() -> Engine:
+    """Return an engine for one database in memory, which lasts as long as the engine."""
+
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA foreign_keys=ON")
+        return connection
+
+    engine = create_engine(
+        "sqlite+pysqlite://", creator=connect, poolclass=StaticPool, hide_parameters=True
+    )
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def read_only(connection: Connection) -> None:
+    """Make a connection one that only reads."""
+    connection.execution_options(hookgate_begin="BEGIN")
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    driver.execute("PRAGMA query_only=ON")
+
+
+def _begin(connection: Connection) -> None:
+    # The driver's own transactions are off (isolation_level=None): it would commit before
+    # some statements and begin only at the first write. IMMEDIATE takes the write lock at
+    # once, so that a transaction that has read cannot fail when it comes to write.
+    begin = connection.get_execution_options().get("hookgate_begin", "BEGIN IMMEDIATE")
+    connection.exec_driver_sql(begin)
+
+
+def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
+    """Make the file at `path` ready: there, sound, private, in WAL mode and writable.
+
+    Args:
+        path: The database; its folder is there.
+        busy_seconds: How long to wait for another program.
+        check_bytes: Files up to this size are checked page by page.
+
+    Raises:
+        DamagedError: It is no sound database.
+        OSError: It cannot be opened.
+        sqlite3.Error: SQLite cannot open, read or write it.
+
+    """
+    size = _examine(path)
+    os.chmod(path, 0o600)
+    if size:
+        _check(path, deep=size <= check_bytes)
+    with closing(
+        sqlite3.connect(_uri(path, "rw"), uri=True, timeout=busy_seconds, isolation_level=None)
+    ) as connection:
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("PRAGMA journal_mode=WAL")
+        # This writes, always: a full or read-only disk shows now, and not in a turn.
+        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+
+
+def _examine(path: Path) -> int:
+    """Return the size of the file; look at its header without SQLite, which might mend it."""
+    log = path.with_name(path.name + "-wal")
+    waiting = log.stat().st_size if log.exists() else 0
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if waiting:
+            raise DamagedError(f"the file is gone, but its log {log} is there") from None
+        # Created here, since SQLite would follow the umask; its -wal and -shm follow this mode.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, HEADER_SIZE, 0)
+    finally:
+        os.close(descriptor)
+    if size == 0 and waiting:
+        raise DamagedError(f"the file is empty, but its log {log} is not")
+    if size and not head.startswith(HEADER):
+        raise DamagedError(f"it begins with {head[:16]!r}, expected {HEADER!r}")
+    if 0 < size < HEADER_SIZE:
+        raise DamagedError(f"it is {size} bytes long, expected at least {HEADER_SIZE}")
+    return size
+
+
+def _check(path: Path, *, deep: bool) -> None:
+    """Raise DamagedError where SQLite finds damage. Reads only: a checkpoint would write."""
+    try:
+        with closing(sqlite3.connect(_uri(path, "ro"), uri=True)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            found = connection.execute("PRAGMA quick_check(3)").fetchall() if deep else [("ok",)]
+    except sqlite3.DatabaseError as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+            sqlite3.SQLITE_CORRUPT,
+            sqlite3.SQLITE_NOTADB,
+        ):
+            raise DamagedError(str(error)) from error
+        raise
+    if found != [("ok",)]:
+        raise DamagedError("; ".join(str(row[0]).replace("\n", " ") for row in found))
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"file:{quote(str(path))}?mode={mode}"

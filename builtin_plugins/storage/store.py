@@ -1,0 +1,147 @@
+"""`SqlStore`: the store that plugins share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hookgate.builtin_plugins.storage import migrate
+from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import Connection, MetaData, Table
+
+    from hookgate.builtin_plugins.storage.readers import Readers
+    from hookgate.builtin_plugins.storage.writer import Writer
+
+__all__ = ["SqlStore"]
+
+T = TypeVar("T")
+
+
+class SqlStore:
+    """One SQL database for all plugins; see `hookgate.core.ports.Store`.
+
+    Args:
+        writer: Writes.
+        readers: Read; None where only the writer's connection sees the database.
+        place: Where the database is, for people, without a password.
+        problem: Why the store is ephemeral, or "" where it is durable.
+        auto_upgrade: Whether `migrate` may change tables.
+        release: Called once everything is closed.
+
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        readers: Readers | None,
+        *,
+        place: str,
+        problem: str = "",
+        auto_upgrade: bool = True,
+        release: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._place = place
+        self._problem = problem
+        self._auto_upgrade = auto_upgrade or bool(problem)
+        self._release = release
+        self._tables: dict[str, PluginTables] = {}
+
+    @property
+    def place(self) -> str:
+        """Where the database is, for people."""
+        return self._place
+
+    @property
+    def durable(self) -> bool:
+        """False where the store is ephemeral because the real one is corrupt or gone."""
+        return not self._problem
+
+    @property
+    def problem(self) -> str:
+        """Why the store is ephemeral, or ""."""
+        return self._problem
+
+    async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
+        """Bring the plugin's tables up to date with its Alembic scripts.
+
+        Args:
+            plugin: The plugin's name; its version table is ``alembic_version_NAME``.
+            metadata: Its tables, in a `MetaData` of its own.
+            scripts: The folder whose ``versions/*.py`` are the scripts.
+
+        Raises:
+            StartError: The database is newer than the code, or outdated while
+                ``auto_upgrade`` is off, or a script failed. Nothing was changed.
+            StoreUnavailableError: The database cannot be written; nothing was changed.
+
+        """
+        await self.upgrade(PluginTables(plugin, metadata, scripts), allowed=self._auto_upgrade)
+
+    async def upgrade(self, tables: PluginTables, *, allowed: bool = True) -> TableStatus:
+        """Do what `migrate` does, and return how far the tables are now."""
+        self._tables[tables.plugin] = tables
+        return await self._writer.alone(
+            lambda connection: migrate.upgrade(connection, tables, allowed=allowed)
+        )
+
+    async def upgrade_all(self) -> Sequence[TableStatus]:
+        """Bring the tables of all plugins that called `migrate` up to date."""
+        return [await self.upgrade(tables) for tables in tuple(self._tables.values())]
+
+    async def status(self) -> Sequence[TableStatus]:
+        """Return how far each plugin's tables are; those of absent plugins come last."""
+        known = tuple(self._tables.values())
+
+        def look(connection: Connection) -> list[TableStatus]:
+            present = [migrate.status(connection, tables) for tables in known]
+            return present + migrate.version_tables(connection, [t.plugin for t in known])
+
+        return await self.read(look)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a read transaction, off the event loop.
+
+        Raises:
+            StoreUnavailableError: The database cannot be read.
+
+        """
+        if self._readers is None:
+            return await self._writer.work(work)
+        return await self._readers.run(work)
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a write transaction, off the event loop; return once it is committed.
+
+        `work` runs in a savepoint: if it raises, its own changes are undone and nobody
+        else's. It leaves commit and rollback to the store, and should be short, since
+        every other write waits for it.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was.
+
+        """
+        return await self._writer.work(work)
+
+    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert `rows`, all or none; return once they are committed.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was.
+
+        """
+        await self._writer.insert(table, rows)
+
+    async def close(self) -> None:
+        """Finish the writes that were handed over, and close the database."""
+        try:
+            if self._readers is not None:
+                await self._readers.close()
+        finally:
+            await self._writer.close()
+            self._release()

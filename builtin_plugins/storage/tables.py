@@ -1,0 +1,127 @@
+"""The tables of the store's own: conversations, and what is known of migrations.
+
+They are SQLModel classes over a registry of their own. SQLModel's global metadata would
+show every plugin the tables of all others.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, DateTime, Index, Integer, Text, TypeDecorator
+from sqlalchemy.orm import registry
+from sqlmodel import Field, SQLModel
+
+if TYPE_CHECKING:
+    from sqlalchemy import Dialect, Table
+
+__all__ = ["MESSAGES", "METADATA", "SESSIONS", "MessageRow", "ScriptsRow", "SessionRow", "UtcTime"]
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A time in UTC: aware times only go in, and aware times come out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return what is stored; SQLite has no time zones and keeps the digits."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"found the time {value} without a zone: expected one in UTC")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return what was stored, aware."""
+        if value is None or value.tzinfo is not None:
+            return value
+        return value.replace(tzinfo=UTC)
+
+
+class StorageModel(SQLModel, registry=registry()):
+    """Base of the store's own tables."""
+
+
+class SessionRow(StorageModel, table=True):
+    """One conversation.
+
+    Attributes:
+        session: The session key, as `str(SessionKey)`.
+        fence: The highest fence that has written to it.
+        messages: How many messages it has; also the `seq` of the next one.
+        turns: How many turns it has.
+        updated: When it was last written, in UTC.
+
+    """
+
+    __tablename__ = "storage_sessions"
+    __table_args__ = (
+        Index("storage_sessions_by_fence", "fence"),
+        Index("storage_sessions_by_updated", "updated"),
+    )
+
+    session: str = Field(primary_key=True, sa_type=Text)
+    fence: int = Field(sa_type=BigInteger)
+    messages: int = Field(sa_type=Integer)
+    turns: int = Field(sa_type=Integer)
+    updated: datetime = Field(sa_type=UtcTime)
+
+
+class MessageRow(StorageModel, table=True):
+    """One message of a conversation.
+
+    Attributes:
+        session: The session key.
+        seq: Its place in the conversation, from 0.
+        turn: The id of its turn.
+        turn_number: The place of that turn in the conversation, from 1.
+        role: user, assistant or tool.
+        taint: Where untrusted text in it came from: a JSON list.
+        body: The whole message: the JSON of `Message.to_json`.
+        created: When it was made, in UTC.
+
+    """
+
+    __tablename__ = "storage_messages"
+    __table_args__ = (
+        Index("storage_messages_by_turn", "session", "turn_number", "seq"),
+        Index("storage_messages_by_turn_id", "session", "turn"),
+    )
+
+    session: str = Field(primary_key=True, sa_type=Text)
+    seq: int = Field(primary_key=True, sa_type=Integer)
+    turn: str = Field(sa_type=Text)
+    turn_number: int = Field(sa_type=Integer)
+    role: str = Field(sa_type=Text)
+    taint: str = Field(sa_type=Text)
+    body: str = Field(sa_type=Text)
+    created: datetime = Field(sa_type=UtcTime)
+
+
+class ScriptsRow(StorageModel, table=True):
+    """The migration scripts that a plugin's tables were brought up to date with.
+
+    Attributes:
+        plugin: The plugin.
+        digest: The SHA-256 of its scripts.
+        version: The revision that they led to.
+
+    """
+
+    __tablename__ = "storage_scripts"
+
+    plugin: str = Field(primary_key=True, sa_type=Text)
+    digest: str = Field(sa_type=Text)
+    version: str = Field(sa_type=Text)
+
+
+def _table(model: Any) -> Table:
+    found: Table = model.__table__
+    return found
+
+
+METADATA = StorageModel.metadata
+SESSIONS = _table(SessionRow)
+MESSAGES = _table(MessageRow)

@@ -1,0 +1,203 @@
+"""Group commit: one thread writes, and what waits is committed together.
+
+Callers on the event loop hand over jobs and wait. All jobs that arrive within one round
+of the loop travel together; the thread takes whatever has gathered while it was busy
+with the group before, runs it in one transaction and commits. Only then do the callers
+go on. So the cost of a commit, which is the disk's, is shared by all who wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hookgate.builtin_plugins.storage.faults import contain, fault
+from hookgate.builtin_plugins.storage.group import (
+    Exclusive,
+    Group,
+    Guard,
+    Insert,
+    Work,
+    groups_of,
+    refused,
+)
+from hookgate.core.errors import StoreError, StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection, Table
+
+    from hookgate.builtin_plugins.storage.group import Job
+    from hookgate.builtin_plugins.storage.links import Link
+
+__all__ = ["Writer"]
+
+T = TypeVar("T")
+
+
+class Writer:
+    """The one writer of a database.
+
+    It belongs to the event loop on which it is made. A job that was handed over is carried
+    out even if its caller is cancelled meanwhile; a caller that is cancelled while it waits
+    for room in the queue has handed over nothing.
+
+    Args:
+        link: The connection; used by the writer's thread alone.
+        queue_jobs: How many jobs may wait or run; later callers wait, in their order.
+        group_rows: The most rows of one commit.
+        tell: Called on the event loop with what is wrong when the store stops working, and
+            with "" when it works again.
+        check: Called before each group; raises OSError where the database is not the one
+            that was opened.
+
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        *,
+        queue_jobs: int = 16_384,
+        group_rows: int = 4096,
+        tell: Callable[[str], None] = lambda _: None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._link = link
+        self._guard = Guard()
+        link.on_open(self._guard.watch)
+        self._group_rows = group_rows
+        self._tell = tell
+        self._check = check
+        self._loop = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(queue_jobs)
+        self._arrived: list[Job] = []
+        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, name="hookgate-store", daemon=True)
+        self._thread.start()
+
+    # -- on the event loop -------------------------------------------------
+
+    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert `rows`; return once they are committed."""
+        if not rows:
+            return
+        kept = list(rows)
+        columns: tuple[str, ...] | None = tuple(kept[0])
+        if len(kept) > 1 and any(tuple(row) != columns for row in kept):
+            columns = None
+        await self._submit(Insert(self._loop.create_future(), table, kept, columns))
+
+    async def work(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a group's transaction; return once it is committed."""
+        result: T = await self._submit(Work(self._loop.create_future(), work))
+        return result
+
+    async def alone(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` with the connection for itself; it begins and commits by itself."""
+        result: T = await self._submit(Exclusive(self._loop.create_future(), work))
+        return result
+
+    async def close(self) -> None:
+        """Carry out what was handed over, then end the thread and the connection."""
+        if not self._closed:
+            self._closed = True
+            self._flush()
+            self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _submit(self, job: Job) -> Any:
+        await self._room.acquire()
+        if self._closed:
+            self._room.release()
+            raise StoreUnavailableError("the store is closed: the gateway is stopping")
+        self._arrived.append(job)
+        if len(self._arrived) == 1:
+            # All who were woken by the same commit get to add theirs before this runs.
+            self._loop.call_soon(self._flush)
+        return await job.future
+
+    def _flush(self) -> None:
+        if self._arrived:
+            self._queue.put(self._arrived)
+            self._arrived = []
+
+    def _settle(self, jobs: Sequence[Job], problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            self._tell(problem)
+        for job in jobs:
+            self._room.release()
+            if job.future.done():
+                continue
+            if job.error is None:
+                job.future.set_result(job.value)
+            else:
+                job.future.set_exception(job.error)
+
+    # -- on the writer's thread --------------------------------------------
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            jobs, more = self._take()
+            for group in groups_of(jobs, self._group_rows):
+                problem = self._carry_out(group)
+                try:
+                    self._loop.call_soon_threadsafe(self._settle, group, problem)
+                except RuntimeError:
+                    # The event loop is closed: nobody waits for this answer any more.
+                    more = False
+        self._reset()
+        self._link.close()
+
+    def _take(self) -> tuple[list[Job], bool]:
+        """Wait for jobs, and return all that are there, and whether there will be more."""
+        batch = self._queue.get()
+        jobs: list[Job] = []
+        while batch is not None:
+            jobs += batch
+            try:
+                batch = self._queue.get_nowait()
+            except queue.Empty:
+                return jobs, True
+        return jobs, False
+
+    def _carry_out(self, group: Sequence[Job]) -> str:
+        """Do all of `group`; return what is wrong with the store, or ""."""
+        try:
+            self._check()
+            if isinstance(group[0], Exclusive):
+                return self._carry_out_alone(group[0])
+            self._link.run(Group(group, self._guard).commit)
+        except Exception as error:  # noqa: BLE001 - every caller of the group is told
+            reason = fault(error) or str(error) or type(error).__name__
+            for job in group:
+                if not isinstance(job.error, StoreError):
+                    job.error = refused(reason, error)
+            self._reset()
+            return reason
+        broken = (job.error for job in group if isinstance(job.error, StoreUnavailableError))
+        return next((str(error.__cause__ or error) for error in broken), "")
+
+    def _carry_out_alone(self, job: Exclusive) -> str:
+        try:
+            job.value = self._link.run(job.work)
+        except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the job
+            reason = fault(error)
+            job.error = refused(reason, error) if reason else contain(error)
+            self._reset()
+            return reason
+        return ""
+
+    def _reset(self) -> None:
+        try:
+            self._link.reset()
+        except Exception:  # noqa: BLE001
+            # The connection was broken, which is why it is given up; the next group opens
+            # another one and reports what is wrong with that.
+            return
