@@ -1,0 +1,1 @@
+"""What tests share: a provider that follows a script, and gateways made of small plugins."""

@@ -1,0 +1,213 @@
+"""A gateway made of small plugins, and a provider that says what a test tells it to."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from hookgate.core.descriptors import Flags
+from hookgate.core.events import Event
+from hookgate.core.models import (
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
+from hookgate.core.runtime import Gateway
+from hookgate.core.settings import Settings
+from hookgate.core.tools import Tool, ToolCall, Verdict
+from hookgate.core.turn import Turn
+from hookgate.hookspecs import hookimpl
+
+Step = Sequence[Any] | Callable[[ModelRequest], Any]
+
+USAGE = Usage(input_tokens=11, output_tokens=7)
+
+
+def say(text: str) -> list[ModelEvent]:
+    """A whole answer: each word as a chunk, usage, stop."""
+    words = text.split(" ")
+    chunks = [TextDelta(word if n == 0 else f" {word}") for n, word in enumerate(words)]
+    return [*chunks, UsageEvent(USAGE), StopEvent("end")]
+
+
+def call(*uses: tuple[str, str, Mapping[str, Any] | str]) -> list[ModelEvent]:
+    """A message that calls tools: (id, name, input) each."""
+    events = [ToolUseEvent(id=i, name=name, input=value) for i, name, value in uses]
+    return [*events, UsageEvent(USAGE), StopEvent("tool_use")]
+
+
+class Script:
+    """A provider that plays one step for each request, and keeps the requests.
+
+    A step is a list of events (an exception in it is raised, an awaitable factory is
+    awaited), or a function of the request that returns such a list.
+    """
+
+    def __init__(self, *steps: Step, name: str = "script") -> None:
+        self.name = name
+        self.steps = list(steps)
+        self.requests: list[ModelRequest] = []
+        self.closed = 0
+
+    def models(self) -> Sequence[ModelInfo]:
+        return [ModelInfo(name="*")]
+
+    async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        self.requests.append(request)
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        items = step(request) if callable(step) else step
+        try:
+            for item in items:
+                if isinstance(item, BaseException):
+                    raise item
+                if callable(item):
+                    value = item()
+                    if inspect.isawaitable(value):
+                        await value
+                    continue
+                yield item
+        finally:
+            self.closed += 1
+
+
+class Scripted:
+    """A plugin that brings a `Script` as the provider."""
+
+    name = "scripted"
+
+    def __init__(self, *scripts: Script) -> None:
+        self.scripts = scripts
+
+    @hookimpl
+    def list_providers(self, host: Any) -> Sequence[Script]:
+        return self.scripts
+
+
+class Allow:
+    """A plugin that allows every call."""
+
+    name = "allow"
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+        return Verdict.allow()
+
+
+class Tools:
+    """A plugin that brings tools."""
+
+    name = "some_tools"
+
+    def __init__(self, *tools: Tool) -> None:
+        self.tools = tools
+
+    @hookimpl
+    def list_tools(self, host: Any) -> Sequence[Tool]:
+        return self.tools
+
+
+class Recorder:
+    """A plugin that counts what must happen exactly once."""
+
+    name = "recorder"
+
+    def __init__(self) -> None:
+        self.before: list[str] = []
+        self.after: list[tuple[str, str, Usage | None]] = []
+        self.decided: list[tuple[str, str]] = []
+        self.finished: list[tuple[str, str]] = []
+        self.turns: list[Turn] = []
+        self.failures: list[Any] = []
+
+    @hookimpl
+    def before_model_call(self, turn: Turn, request: ModelRequest) -> None:
+        self.before.append(request.call_id)
+
+    @hookimpl
+    def after_model_call(self, turn: Turn, request: ModelRequest, ending: Any, usage: Any) -> None:
+        self.after.append((request.call_id, ending.status, usage))
+
+    @hookimpl
+    def tool_decided(self, turn: Turn, call: ToolCall, decision: Any) -> None:
+        self.decided.append((call.id, decision.effect.name))
+
+    @hookimpl
+    def tool_finished(self, turn: Turn, call: ToolCall, result: Any) -> None:
+        self.finished.append((call.id, result.status))
+
+    @hookimpl
+    def after_turn(self, turn: Turn, outcome: Any) -> None:
+        self.turns.append(turn)
+
+    @hookimpl
+    def hook_failed(self, failure: Any) -> None:
+        self.failures.append(failure)
+
+
+def echo_tool(name: str = "echo", **kwargs: Any) -> Tool:
+    """A tool that answers with its `text` argument."""
+
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        return str(arguments["text"])
+
+    schema = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+    kwargs.setdefault("run", run)
+    kwargs.setdefault("flags", Flags.none())
+    return Tool(name=name, description=f"Says {name}.", schema=schema, **kwargs)
+
+
+def settings(home: Path | None = None, **sections: Any) -> Settings:
+    """Settings with an agent on the scripted provider."""
+    data: dict[str, Any] = {
+        "home": home or Path(mkdtemp(prefix="hookgate-test-")),
+        "agents": {"main": {"model": "script/one"}},
+        "default_agent": "main",
+        "plugins": {"entry_points": False},
+    }
+    for name, section in sections.items():
+        data[name] = section
+    return Settings.model_validate(data)
+
+
+def gateway(*plugins: object, config: Settings | None = None, **sections: Any) -> Gateway:
+    """A gateway without any builtin plugin."""
+    return Gateway(config or settings(**sections), plugins=plugins)
+
+
+class Events(list[Event]):
+    """A sink that keeps events."""
+
+    def __call__(self, event: Event) -> None:
+        self.append(event)
+
+    def types(self) -> list[str]:
+        return [event.type for event in self]
+
+    def of(self, kind: str) -> list[Mapping[str, Any]]:
+        return [event.data for event in self if event.type == kind]
+
+
+async def settled(gate: Gateway) -> None:
+    """Wait until everything that follows turns has run."""
+    await gate.turns._after.drain()
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+    """Wait for `condition`, giving other tasks their turn; fail after `seconds`."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0)
