@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parent.parent
 FACE = ROOT / "src" / "hookgate"
@@ -243,3 +249,75 @@ def test_importing_the_face_loads_no_part_of_the_core(installed: Path) -> None:
     loaded = imported("import hookgate", installed)
 
     assert not [name for name in loaded if name.startswith("hookgate.")]
+
+
+# -- dependencies --------------------------------------------------------------------
+
+# What a declared library takes and returns in its own interface comes with it.
+COMES_WITH = {"multidict": "aiohttp", "pydantic_core": "pydantic", "yarl": "aiohttp"}
+
+
+def declared() -> list[Requirement]:
+    project = PYPROJECT["project"]
+    extras = project["optional-dependencies"].values()
+    return [Requirement(text) for text in [*project["dependencies"], *chain(*extras)]]
+
+
+def imported_by_the_product() -> dict[str, str]:
+    """Top-level packages that the product imports, each with a file that does."""
+    found = {}
+    for folder in ("core", "builtin_plugins", "src", "hookspecs.py"):
+        where = ROOT / folder
+        for path in [where] if where.is_file() else where.rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [node.module or ""]
+                else:
+                    continue
+                found.update({name.partition(".")[0]: str(path) for name in names})
+    return {
+        name: path
+        for name, path in found.items()
+        if name not in sys.stdlib_module_names and name != "hookgate"
+    }
+
+
+def test_everything_that_is_imported_is_declared() -> None:
+    distributions = packages_distributions()
+    names = {canonicalize_name(requirement.name) for requirement in declared()}
+
+    undeclared = {
+        name: path
+        for name, path in imported_by_the_product().items()
+        if names.isdisjoint(
+            canonicalize_name(one) for one in distributions.get(COMES_WITH.get(name, name), [name])
+        )
+    }
+
+    assert undeclared == {}
+
+
+def test_every_dependency_is_explained_with_its_floor() -> None:
+    text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    development = [Requirement(one) for one in PYPROJECT["dependency-groups"]["dev"]]
+
+    for requirement in [*declared(), *development]:
+        floors = [one.version for one in requirement.specifier if one.operator in (">=", "==")]
+        rows = [line for line in text.splitlines() if re.search(rf"\b{requirement.name}\b", line)]
+        assert any(re.search(rf"\b{re.escape(floors[0])}\b", row) for row in rows), requirement
+
+
+def test_constraints_pin_every_dependency_and_nothing_else_stands_there() -> None:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {}
+    for line in lines:
+        if not line.startswith("#"):
+            pin = re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][\w.]*)", line)
+            assert pin, line
+            pins[canonicalize_name(pin[1])] = pin[2]
+
+    development = [Requirement(one) for one in PYPROJECT["dependency-groups"]["dev"]]
+    for requirement in [*declared(), *development]:
+        assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
