@@ -1,0 +1,218 @@
+"""The plugin ``policy``: judges every tool call and asks people where the rules say so."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.policy.approvals import Choice, Inbox
+from hookgate.builtin_plugins.policy.judging import Judge
+from hookgate.builtin_plugins.policy.profiles import PROFILES, cells
+from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+from hookgate.core.operations import Empty, Operation, OperationModel
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hookgate.core.events import Event
+    from hookgate.core.host import Host
+    from hookgate.core.operations import Invocation
+    from hookgate.core.tools import Ask, Decision, ToolCall, Verdict
+    from hookgate.core.turn import Turn
+
+
+class Approvals(OperationModel):
+    """The questions that wait."""
+
+    approvals: list[dict[str, Any]]
+    """Each with all that is asked about: see the event ``approval``."""
+
+
+class Resolve(OperationModel):
+    """An answer."""
+
+    id: str = Field(min_length=1, max_length=200)
+    """The question's id."""
+    decision: Choice
+    """``allow-once`` or ``deny``."""
+    digest: str = Field(default="", max_length=64)
+    """The question's digest, as it was shown; the answer is refused where it is another."""
+
+
+class Resolved(OperationModel):
+    """What became of an answer."""
+
+    id: str
+    decision: Choice
+    tool: str
+    session: str
+
+
+class TableParams(OperationModel):
+    """Which table is wanted."""
+
+    profile: ProfileName | None = None
+    """The profile; the one that is set where this is left out."""
+
+
+class TableRow(OperationModel):
+    """One cell of the table."""
+
+    flag: str
+    value: Literal["true", "false", "unknown"]
+    provenance: str
+    tainted: bool
+    effect: Literal["allow", "ask", "deny"]
+    rule: str
+
+
+class Table(OperationModel):
+    """The verdicts of a profile, for each flag by itself."""
+
+    profile: ProfileName
+    profiles: list[ProfileName]
+    rows: list[TableRow]
+
+
+class Plugin:
+    """Judges by profile and overrides, and keeps the inbox of questions."""
+
+    Settings = PolicySettings
+
+    def __init__(self, settings: PolicySettings) -> None:
+        self._settings = settings
+        self._judge = Judge(settings)
+        self._inbox: Inbox | None = None
+        self._host: Host | None = None
+        self._checked_version = -1
+        self._warned: set[tuple[str, str]] = set()
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Open the inbox. Questions that wait when it closes are cancelled with their turns."""
+        self._host = host
+        self._inbox = Inbox(host.clock, attended=self._attended)
+        yield
+        self._inbox = None
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Offer the inbox and the table of verdicts."""
+        return [
+            Operation(
+                name="approval.list",
+                summary="List the tool calls that wait for somebody's approval.",
+                params=Empty,
+                result=Approvals,
+                handler=self.list_approvals,
+                scope="approve",
+                rest=("GET", "/v1/approvals"),
+                command="approvals list",
+            ),
+            Operation(
+                name="approval.resolve",
+                summary="Allow a waiting tool call once, or deny it.",
+                params=Resolve,
+                result=Resolved,
+                handler=self.resolve_approval,
+                scope="approve",
+                rest=("POST", "/v1/approvals/resolve"),
+                command="approvals resolve",
+            ),
+            Operation(
+                name="policy.table",
+                summary="Show which flag leads to which verdict in which circumstances.",
+                params=TableParams,
+                result=Table,
+                handler=self.table,
+                scope="read",
+                rest=("GET", "/v1/policy/table"),
+                command="policy table",
+            ),
+        ]
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+        """Judge by the operator's overrides, then by the profile."""
+        self._warn_of_idle_globs()
+        return self._judge.judge(turn, call)
+
+    @hookimpl
+    async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
+        """Put the question into the inbox and wait."""
+        return None if self._inbox is None else await self._inbox.ask(turn, call, ask)
+
+    # -- operations --------------------------------------------------------
+
+    async def list_approvals(self, invocation: Invocation, params: Empty) -> Approvals:
+        """Return the questions that the caller may answer."""
+        waiting = self._open_inbox.waiting(invocation.principal)
+        return Approvals(approvals=[question.to_json() for question in waiting])
+
+    async def resolve_approval(self, invocation: Invocation, params: Resolve) -> Resolved:
+        """Answer a question."""
+        question = self._open_inbox.resolve(
+            invocation.principal, params.id, params.decision, digest=params.digest
+        )
+        invocation.host.log.info(
+            "approval resolved",
+            tool=question.call.name,
+            decision=params.decision,
+            by=invocation.principal.id,
+            session=str(question.turn.session),
+        )
+        return Resolved(
+            id=question.id,
+            decision=params.decision,
+            tool=question.call.name,
+            session=str(question.turn.session),
+        )
+
+    async def table(self, invocation: Invocation, params: TableParams) -> Table:
+        """Return the table of a profile."""
+        profile = params.profile or self._settings.profile
+        rows = [
+            TableRow(
+                flag=cell.flag,
+                value="unknown" if cell.value is None else "true" if cell.value else "false",
+                provenance=cell.circumstances.provenance.value,
+                tainted=cell.circumstances.tainted,
+                effect=cell.effect.name.lower(),  # type: ignore[arg-type]  # the enum's names
+                rule=cell.rule,
+            )
+            for cell in cells(profile)
+        ]
+        return Table(profile=profile, profiles=list(PROFILES), rows=rows)
+
+    # -- within ------------------------------------------------------------
+
+    @property
+    def _open_inbox(self) -> Inbox:
+        assert self._inbox is not None, "operations are called between start and stop"
+        return self._inbox
+
+    def _attended(self, turn: Turn, event: Event) -> bool:
+        # The client of the turn hears every event of it; others listen on the bus.
+        return (
+            self._settings.approvals.unattended == "wait"
+            or "approve" in turn.principal.scopes
+            or (self._host is not None and self._host.events.reaches(event))
+        )
+
+    def _warn_of_idle_globs(self) -> None:
+        # Here and not at start: tools come and go, and all are there at the first call.
+        if self._host is None or self._host.tools.version == self._checked_version:
+            return
+        self._checked_version = self._host.tools.version
+        for key, glob in self._judge.idle_globs(self._host.tools.view().keys()):
+            if (key, glob) not in self._warned:
+                self._warned.add((key, glob))
+                self._host.log.warning(
+                    f"`[plugin.policy] {key}` names a tool that there is not",
+                    glob=glob,
+                    tools=sorted(self._host.tools.view()),
+                )

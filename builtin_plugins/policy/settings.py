@@ -1,0 +1,37 @@
+"""The settings of policy: ``[plugin.policy]``."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from pydantic import Field
+
+from hookgate.core.settings import Section
+
+__all__ = ["ApprovalSettings", "PolicySettings", "ProfileName"]
+
+ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
+
+
+class ApprovalSettings(Section):
+    """``[plugin.policy.approvals]``: how people are asked."""
+
+    timeout_seconds: float = Field(default=120.0, gt=0, le=600)
+    """After so long nobody's answer means deny."""
+    unattended: Literal["deny", "wait"] = "deny"
+    """What to do where nobody who may approve is connected: deny at once, or wait all the
+    same for somebody who comes and looks."""
+
+
+class PolicySettings(Section):
+    """``[plugin.policy]``: what tool calls may do."""
+
+    profile: ProfileName = "balanced"
+    """The rules that stand where nothing below says otherwise."""
+    allow: tuple[str, ...] = ()
+    """Globs of tool names that run, whatever the profile says."""
+    ask: tuple[str, ...] = ()
+    """Globs of tool names that a person is asked about each time; beats `allow`."""
+    deny: tuple[str, ...] = ()
+    """Globs of tool names that never run; beats `ask` and `allow`."""
+    approvals: ApprovalSettings = ApprovalSettings()
