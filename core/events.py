@@ -67,19 +67,20 @@ class Subscription:
     """One subscriber's bounded queue. The oldest event is dropped when it is full.
 
     Attributes:
+        wants: Whether an event is for this subscriber.
         dropped: How many events this subscriber has missed.
     """
 
     def __init__(self, capacity: int, wants: Callable[[Event], bool]) -> None:
         self._queue: deque[Event] = deque(maxlen=capacity)
         self._ready = asyncio.Event()
-        self._wants = wants
+        self.wants = wants
         self._closed = False
         self.dropped = 0
 
     def offer(self, event: Event) -> None:
         """Take `event` if it is wanted; never waits."""
-        if self._closed or not self._wants(event):
+        if self._closed or not self.wants(event):
             return
         if len(self._queue) == self._queue.maxlen:
             self.dropped += 1
@@ -119,6 +120,10 @@ class EventBus:
     def watched(self) -> bool:
         """Whether anybody listens; makers of costly events look here first."""
         return bool(self._subscriptions)
+
+    def reaches(self, event: Event) -> bool:
+        """Whether anybody who listens now would be handed `event`."""
+        return any(subscription.wants(event) for subscription in self._subscriptions)
 
     def publish(self, event: Event) -> None:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
