@@ -190,19 +190,19 @@ class Inbox:
         if question is None or not principal.may_claim(question.turn.address):
             raise TurnError(
                 f"no question {question_id!r} waits: it was answered, ran out, or never was",
-                code="approval_gone",
+                code="not_found",
                 action="list the questions that wait with `approval.list`",
             )
         if digest and digest != question.digest:
             raise TurnError(
                 "the question is about another call than the one that was shown",
-                code="approval_changed",
+                code="invalid_params",
                 action="show the question again and decide on what it says now",
             )
         if choice not in question.choices:
             raise TurnError(
                 f"found the decision {choice!r}, expected one of {', '.join(question.choices)}",
-                code="approval_choice",
+                code="invalid_params",
             )
         del self._waiting[question_id]
         if choice == "deny":

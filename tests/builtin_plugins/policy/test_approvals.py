@@ -78,7 +78,7 @@ async def test_answer_is_used_up_by_its_call() -> None:
     desk.inbox.resolve(OWNER, shown["id"], "allow-once")
     with pytest.raises(TurnError, match="no question") as caught:
         desk.inbox.resolve(OWNER, shown["id"], "deny")
-    assert caught.value.code == "approval_gone"
+    assert caught.value.code == "not_found"
     assert (await desk.asked).allowed
     again = await desk.ask()
     assert again["id"] != shown["id"]
@@ -154,7 +154,7 @@ async def test_answer_about_another_call_is_refused_and_the_question_waits_on() 
     shown = await desk.ask()
     with pytest.raises(TurnError) as caught:
         desk.inbox.resolve(OWNER, shown["id"], "allow-once", digest="0" * 64)
-    assert caught.value.code == "approval_changed"
+    assert caught.value.code == "invalid_params"
     assert len(desk.inbox) == 1
     desk.inbox.resolve(OWNER, shown["id"], "deny")
     assert not (await desk.asked).allowed
