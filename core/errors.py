@@ -46,6 +46,7 @@ __all__ = [
     "EgressDeniedError",
     "EgressError",
     "EgressFailedError",
+    "EgressFailureKind",
     "HookError",
     "HookResultError",
     "HookTimeoutError",
@@ -96,8 +97,9 @@ class ConfigProblem:
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
+        where = "".join(f"{part}: " for part in (place, self.key and f"`{self.key}`") if part)
         hint = f"; did you mean `{self.nearest}`?" if self.nearest else ""
-        return f"{place}: `{self.key}`: found {self.found}, expected {self.expected}{hint}"
+        return f"{where}found {self.found}, expected {self.expected}{hint}"
 
 
 class ConfigError(HookgateError):
@@ -288,8 +290,22 @@ class EgressDeniedError(EgressError):
     """The request, or a redirect that it met, lies outside the grants. Nothing was sent there."""
 
 
+EgressFailureKind = Literal["connect", "timeout", "cut", "limit", "protocol"]
+
+
 class EgressFailedError(EgressError):
-    """The request was allowed, and failed: connection, limit, or protocol."""
+    """The request was allowed, and failed: connection, limit, or protocol.
+
+    Attributes:
+        kind: ``connect`` (nothing could be sent), ``timeout``, ``cut`` (the connection broke
+            before the response was whole), ``limit`` (the response is too large, or there
+            were too many redirects) or ``protocol`` (what came back is no valid HTTP).
+
+    """
+
+    def __init__(self, message: str, *, kind: EgressFailureKind = "protocol") -> None:
+        super().__init__(message)
+        self.kind: EgressFailureKind = kind
 
 
 class StoreError(HookgateError):

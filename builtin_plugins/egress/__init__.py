@@ -1,0 +1,1 @@
+"""The one checked way out for HTTP: grants, pinned addresses, limits."""

@@ -1,0 +1,246 @@
+"""The `Egress` service and the client that it hands out."""
+
+from __future__ import annotations
+
+import asyncio
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import httpx
+
+from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, shown, target_of
+from hookgate.builtin_plugins.egress.resolver import Resolver, resolve_by_system
+from hookgate.builtin_plugins.egress.settings import EgressSettings
+from hookgate.builtin_plugins.egress.transport import CheckedTransport
+from hookgate.core.errors import EgressDeniedError, EgressFailedError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["CheckedClient", "CheckedEgress", "tls_settings"]
+
+# What may follow a redirect to another origin. Everything else can carry a secret: a list
+# of the headers that do would never be whole.
+HARMLESS_HEADERS = frozenset(
+    (
+        "accept",
+        "accept-encoding",
+        "accept-language",
+        "content-encoding",
+        "content-language",
+        "content-type",
+        "range",
+        "user-agent",
+    )
+)
+
+
+def tls_settings() -> ssl.SSLContext:
+    """Return TLS settings that trust certifi's and the system's authorities. Reads files."""
+    context = httpx.create_ssl_context(trust_env=False)
+    context.load_default_certs()
+    return context
+
+
+class CheckedClient(httpx.AsyncClient):
+    """An `httpx.AsyncClient` whose every request, redirects included, is checked.
+
+    It keeps no cookies, and no proxy or ``.netrc`` of the environment is looked at. All of
+    its failures are `EgressError`, those of reading a streamed body included.
+    """
+
+    def __init__(
+        self,
+        transport: CheckedTransport,
+        *,
+        name: str,
+        timeout: httpx.Timeout,
+        total: float,
+        headers: Mapping[str, str],
+        max_redirects: int,
+    ) -> None:
+        super().__init__(
+            transport=transport,
+            trust_env=False,
+            timeout=timeout,
+            headers={"accept-encoding": "gzip, deflate", "user-agent": "hookgate", **headers},
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            max_redirects=max_redirects,
+        )
+        self._egress_name = name
+        self._egress_total = total
+
+    def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
+        """Build a request; see `httpx.AsyncClient.build_request`.
+
+        Raises:
+            EgressDeniedError: The URL cannot be read, so no grant can name it.
+
+        """
+        try:
+            return super().build_request(method, url, **rest)
+        except httpx.InvalidURL as error:
+            raise EgressDeniedError(
+                f"{self._egress_name}: the URL cannot be read: {error}; nothing was sent"
+            ) from None
+
+    async def send(
+        self,
+        request: httpx.Request,
+        *,
+        stream: bool = False,
+        auth: Any = httpx.USE_CLIENT_DEFAULT,
+        follow_redirects: Any = httpx.USE_CLIENT_DEFAULT,
+    ) -> httpx.Response:
+        """Send a request, and follow its redirects where that is asked for.
+
+        A redirect to another origin takes no header along that could be a credential.
+        ``request.extensions["total"]`` sets another limit in seconds for all of it.
+
+        Raises:
+            EgressDeniedError: The request or a redirect lies outside the grants.
+            EgressFailedError: It failed.
+
+        """
+        follow = (
+            self.follow_redirects if not isinstance(follow_redirects, bool) else follow_redirects
+        )
+        total = float(request.extensions.get("total", self._egress_total))
+        deadline = asyncio.get_running_loop().time() + total
+        request.extensions = {**request.extensions, "deadline": deadline}
+        history: list[httpx.Response] = []
+        try:
+            while True:
+                response = await super().send(
+                    request, stream=True, auth=auth, follow_redirects=False
+                )
+                response.history = list(history)
+                if not (follow and response.next_request):
+                    break
+                following = response.next_request
+                await response.aclose()
+                history.append(response)
+                if len(history) > self.max_redirects:
+                    raise EgressFailedError(
+                        f"{self._egress_name}: found more than {self.max_redirects} redirects",
+                        kind="limit",
+                    )
+                if not _same_origin(request.url, following.url):
+                    auth = None
+                    following = _without_credentials(following)
+                request = following
+            if not stream:
+                try:
+                    await response.aread()
+                finally:
+                    await response.aclose()
+            return response
+        except (httpx.RemoteProtocolError, httpx.InvalidURL) as error:
+            # The transport raises neither: it is a redirect's address that cannot be read.
+            raise EgressDeniedError(
+                f"{self._egress_name}: {shown(request.url)} redirects to what no grant can "
+                f"name: {error}; it was not followed"
+            ) from None
+        except httpx.HTTPError as error:
+            raise EgressFailedError(
+                f"{self._egress_name}: the exchange failed: {error}", kind="protocol"
+            ) from error
+
+
+def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    try:
+        return target_of(one).origin == target_of(other).origin
+    except NotGrantedError:
+        return False
+
+
+def _without_credentials(request: httpx.Request) -> httpx.Request:
+    """Return the request without every header that could be one."""
+    kept = httpx.Headers(
+        [
+            (key, value)
+            for key, value in request.headers.multi_items()
+            if key.lower() in HARMLESS_HEADERS
+        ]
+    )
+    request.headers = kept
+    return request
+
+
+class CheckedEgress:
+    """The one checked way out for HTTP; the service behind the `EGRESS` key.
+
+    Args:
+        settings: The limits.
+        tls: The TLS settings; made when the first client is, where they are not given.
+        resolve: Resolves names; the system's resolver where it is not given.
+
+    """
+
+    def __init__(
+        self,
+        settings: EgressSettings | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+        resolve: Resolver = resolve_by_system,
+    ) -> None:
+        self._settings = settings or EgressSettings()
+        self._tls = tls
+        self._resolve = resolve
+        self._clients: WeakSet[CheckedClient] = WeakSet()
+
+    def client(
+        self,
+        grants: Sequence[str],
+        *,
+        name: str,
+        timeout: httpx.Timeout | float = 30.0,
+        max_bytes: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.AsyncClient:
+        """Return a client that reaches what `grants` name and nothing else.
+
+        Args:
+            grants: URL patterns; the module `grants` has their grammar.
+            name: Who asks, for the errors.
+            timeout: Seconds. A number limits each phase and the whole request with its
+                redirects and its body; an `httpx.Timeout` limits the phases, and the
+                whole is limited by ``total_seconds`` of the settings.
+            max_bytes: The longest response body, after decompression.
+            headers: Headers of every request.
+
+        Raises:
+            ValueError: A grant does not follow the grammar.
+
+        """
+        if self._tls is None:
+            self._tls = tls_settings()
+        if isinstance(timeout, httpx.Timeout):
+            phases, total = timeout, self._settings.total_seconds
+        else:
+            phases, total = httpx.Timeout(timeout), float(timeout)
+        transport = CheckedTransport(
+            name,
+            Grants(grants),
+            resolve=self._resolve,
+            private_hosts=frozenset(self._settings.private_hosts),
+            max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
+            tls=self._tls,
+        )
+        client = CheckedClient(
+            transport,
+            name=name,
+            timeout=phases,
+            total=total,
+            headers=dict(headers or {}),
+            max_redirects=self._settings.max_redirects,
+        )
+        self._clients.add(client)
+        return client
+
+    async def close(self) -> None:
+        """Close every client that its owner has left open."""
+        for client in tuple(self._clients):
+            await client.aclose()
