@@ -104,9 +104,18 @@ bench-quick: $(DEV)  ## the same in a short form, for a look
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build docs constraints clean help
+.PHONY: build pyz docs constraints clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
+
+# One file that runs where Python 3.11 is; it unpacks itself on its first run.
+pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
+	@$(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt --group pyz
+	@mkdir -p dist
+	@$(PY) -m shiv --quiet --compressed --entry-point hookgate.cli:main \
+	  --python '/usr/bin/env python3' --output-file dist/hookgate.pyz \
+	  --constraint constraints.txt .
+	@ls -l dist/hookgate.pyz | awk '{ printf "dist/hookgate.pyz: %.1f MB\n", $$5 / 1e6 }'
 
 docs: $(DEV)  ## write the generated lines of the hook pages anew
 	@$(PY) -m docs.hook_pages
@@ -116,7 +125,7 @@ docs: $(DEV)  ## write the generated lines of the hook pages anew
 constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	@$(PY) -m venv --clear .venv-pins
 	@.venv-pins/bin/python -m pip install -qq --upgrade pip
-	@.venv-pins/bin/python -m pip install -qq --group dev --editable '.[$(EXTRAS)]'
+	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --editable '.[$(EXTRAS)]'
 	@{ sed -n '/^#/p' constraints.txt; \
 	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
 	     | sed -e 's/ @ .*//' -e '/==/!d' -e 's/+[a-z0-9]*$$//'; } > .venv-pins/constraints.txt

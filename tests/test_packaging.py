@@ -301,7 +301,7 @@ def test_everything_that_is_imported_is_declared() -> None:
 
 def test_every_dependency_is_explained_with_its_floor() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
-    development = [Requirement(one) for one in PYPROJECT["dependency-groups"]["dev"]]
+    development = map(Requirement, chain(*PYPROJECT["dependency-groups"].values()))
 
     for requirement in [*declared(), *development]:
         floors = [one.version for one in requirement.specifier if one.operator in (">=", "==")]
@@ -318,6 +318,6 @@ def test_constraints_pin_every_dependency_and_nothing_else_stands_there() -> Non
             assert pin, line
             pins[canonicalize_name(pin[1])] = pin[2]
 
-    development = [Requirement(one) for one in PYPROJECT["dependency-groups"]["dev"]]
+    development = map(Requirement, chain(*PYPROJECT["dependency-groups"].values()))
     for requirement in [*declared(), *development]:
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
