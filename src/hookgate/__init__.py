@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hookgate.core.runtime import Gateway
     from hookgate.core.settings import Settings
+    from hookgate.embedding import Gateway
     from hookgate.hookspecs import blocking, hookimpl
 
 __all__ = ["Gateway", "Settings", "__version__", "blocking", "hookimpl"]
@@ -18,7 +18,7 @@ __all__ = ["Gateway", "Settings", "__version__", "blocking", "hookimpl"]
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Gateway": "hookgate.core.runtime",
+    "Gateway": "hookgate.embedding",
     "Settings": "hookgate.core.settings",
     "blocking": "hookgate.hookspecs",
     "hookimpl": "hookgate.hookspecs",

@@ -178,8 +178,7 @@ def settings(home: Path | None = None, **sections: Any) -> Settings:
         "default_agent": "main",
         "plugins": {"entry_points": False},
     }
-    for name, section in sections.items():
-        data[name] = section
+    data.update(sections)
     return Settings.model_validate(data)
 
 
@@ -209,5 +208,5 @@ async def settled(gate: Gateway) -> None:
 async def until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
     """Wait for `condition`, giving other tasks their turn; fail after `seconds`."""
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - a condition has no event to wait for
             await asyncio.sleep(0)
