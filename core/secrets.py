@@ -140,8 +140,11 @@ def _forms(value: str) -> Iterator[str]:
         if len(piece) < MIN_MASKED:
             continue
         yield piece
-        yield json.dumps(piece)[1:-1]
-        yield json.dumps(piece, ensure_ascii=False)[1:-1]
+        for ascii_only in (True, False):
+            # Twice, for JSON that is a text within JSON, as in the body of a failed request.
+            once = json.dumps(piece, ensure_ascii=ascii_only)[1:-1]
+            yield once
+            yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
         yield repr(piece)[1:-1]
         yield html.escape(piece)
         yield html.escape(piece, quote=False)
@@ -154,6 +157,7 @@ def _encoded(piece: str) -> Iterator[str]:
         yield form
         yield re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form)
     yield raw.hex()
+    yield repr(raw)[2:-1]
     # In base64 a byte's place modulo 3 decides how it is written, and a secret seldom begins
     # the encoded text: `Authorization: Basic` encodes `user:secret`. The characters at both
     # ends that depend on the neighbours as well are left out.

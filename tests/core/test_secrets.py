@@ -200,6 +200,8 @@ def test_no_form_of_a_secret_gets_through(value: str, before: bytes, around: str
         json.dumps(value)[1:-1],
         json.dumps(value, ensure_ascii=False)[1:-1],
         repr(value)[1:-1],
+        repr(raw)[2:-1],
+        json.dumps(json.dumps(value))[3:-3],
         quote(value),
         quote(value, safe=""),
         quote_plus(value),
