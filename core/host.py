@@ -290,4 +290,4 @@ def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
             return [clean(item) for item in value]
         return value
 
-    return {str(key): clean(value) for key, value in data.items()}
+    return {clean(str(key)): clean(value) for key, value in data.items()}

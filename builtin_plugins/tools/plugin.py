@@ -97,11 +97,13 @@ class Plugin:
     def list_capabilities(self, host: Host) -> Sequence[Capability]:
         """Name the tools that wait for a grant, so that people find out what to set."""
         waiting = []
-        if not self._settings.http_get:
+        # Another plugin's tool of the same name is no tool of ours that waits.
+        known = host.tools.view()
+        if not self._settings.http_get and "http_get" not in known:
             waiting.append(_waiting("http_get", "web", HTTP_FLAGS, "Fetch a page", "http_get"))
         if not SUPPORTED:
             host.degrade("tools.read_file", "this system cannot open a file without its links")
-        elif not self._settings.read_roots:
+        elif not self._settings.read_roots and "read_file" not in known:
             waiting.append(
                 _waiting("read_file", "files", FILE_FLAGS, "Read a text file", "read_roots")
             )

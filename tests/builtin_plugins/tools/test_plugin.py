@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import pytest
@@ -13,10 +13,7 @@ from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.core.ports import EGRESS
 from hookgate.core.tooling import compile_schema
-from hookgate.core.tools import ToolResult
-
-if TYPE_CHECKING:
-    from hookgate.core.tools import Tool
+from hookgate.core.tools import Tool, ToolResult
 
 
 class OpenEgress:
@@ -57,6 +54,9 @@ def test_tools_that_wait_for_a_grant_are_unavailable_capabilities_that_name_the_
     assert rows.keys() == {"tool:http_get", "tool:read_file"}
     assert not any(row.available for row in rows.values())
     assert "[plugin.tools] read_roots" in rows["tool:read_file"].description
+    other = Tool(name="read_file", description="Another's.", schema={"type": "object"})
+    host.tools.apply("other", [other])
+    assert [row.id for row in Plugin(ToolsSettings()).list_capabilities(host)] == ["tool:http_get"]
     granted = ToolsSettings(http_get=("https://example.org/*",), read_roots=(Path("/srv"),))
     assert Plugin(granted).list_capabilities(host) == []
 

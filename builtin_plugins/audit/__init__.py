@@ -1,0 +1,1 @@
+"""Records every decision on a tool call, and what the call came to; writes figures to a file."""

@@ -1,0 +1,138 @@
+"""What is recorded of a tool call."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.descriptors import FLAG_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.core.descriptors import Flags
+    from hookgate.core.tools import Decision, ToolCall, ToolResult
+    from hookgate.core.turn import Turn
+
+__all__ = ["Entry", "category", "decided", "finished"]
+
+_CATEGORIES = {
+    "executes_privileged": "privileged",
+    "creates_autonomous_actions": "autonomous",
+    "sends_externally": "send",
+    "writes_persistent_state": "write",
+    "reads_external_data": "read",
+}
+"""From the gravest to the mildest; a call is filed under the gravest that applies."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing to be recorded.
+
+    Attributes:
+        kind: ``tool_decided``, ``tool_finished``, or a plugin's own word.
+        turn: The turn's id, or "".
+        session: The session's key, or "".
+        call: The call's id, or "".
+        tool: The tool's name, or "".
+        category: See `category`.
+        outcome: The decision's effect, or the result's status.
+        data: Everything else, JSON-ready.
+
+    """
+
+    kind: str
+    turn: str = ""
+    session: str = ""
+    call: str = ""
+    tool: str = ""
+    category: str = ""
+    outcome: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def category(flags: Flags) -> str:
+    """Return the gravest thing that a tool declares; what it leaves open counts as ``unknown``.
+
+    ``privileged``, ``autonomous``, ``send``, ``write``, ``read``, ``unknown`` or ``pure``.
+    """
+    for name, word in _CATEGORIES.items():
+        if flags.get(name):
+            return word
+    return "unknown" if any(flags.get(name) is None for name in FLAG_NAMES) else "pure"
+
+
+def decided(turn: Turn, call: ToolCall, decision: Decision) -> Entry:
+    """Return the entry of a decision, with all that a policy could look at.
+
+    A later policy can be judged on it: arguments, flags, provenance, taint.
+    """
+    data = {
+        "agent": turn.agent.name,
+        "principal": turn.principal.id,
+        "channel": turn.address.channel,
+        "account": turn.address.account,
+        "peer": turn.address.peer,
+        "provenance": turn.origin.provenance.value,
+        "path": turn.origin.path,
+        "origin_session": turn.origin.session,
+        "origin_tool": turn.origin.tool,
+        "taint": sorted(turn.taint),
+        "plugin": call.tool.plugin,
+        "sandbox": call.tool.sandbox,
+        "owner": call.tool.owner,
+        "tool_digest": call.tool.digest,
+        "call_digest": call.digest,
+        "flags": call.flags.to_json(),
+        "proven": sorted(call.flags.proven),
+        "arguments": dict(call.arguments),
+        "depth": call.depth,
+        "index": call.index,
+        "rewritten_by": list(call.rewritten_by),
+        "by": decision.by,
+        "rule": decision.rule,
+        "reason": decision.reason,
+        "rounds": decision.rounds,
+        "asked": decision.asked.title if decision.asked else "",
+        "verdicts": [
+            {
+                "plugin": verdict.plugin,
+                "effect": verdict.effect.name.lower(),
+                "rule": verdict.rule,
+                "reason": verdict.reason,
+            }
+            for verdict in decision.verdicts
+        ],
+    }
+    return _entry("tool_decided", turn, call, decision.effect.name.lower(), data)
+
+
+def finished(turn: Turn, call: ToolCall, result: ToolResult) -> Entry:
+    """Return the entry of an outcome: of the result its size and digest, not its text."""
+    content = result.content.encode("utf-8", "surrogatepass")
+    data = {
+        "is_error": result.is_error,
+        "taint": sorted(result.taint),
+        "reveal": list(result.reveal),
+        "bytes": len(content),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "call_digest": call.digest,
+    }
+    if result.is_error:
+        data["error"] = result.content[:500]
+    return _entry("tool_finished", turn, call, result.status, data)
+
+
+def _entry(kind: str, turn: Turn, call: ToolCall, outcome: str, data: dict[str, Any]) -> Entry:
+    return Entry(
+        kind=kind,
+        turn=turn.id,
+        session=str(turn.session),
+        call=call.id,
+        tool=call.name,
+        category=category(call.flags),
+        outcome=outcome,
+        data=data,
+    )

@@ -1,0 +1,109 @@
+"""Figures in a file: one JSON object a line, put aside when it has grown large.
+
+A process that is killed while it writes leaves a line without an end. That line is ended
+before the next one is written, and passed over when the file is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from io import FileIO
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+__all__ = ["MetricsFile", "read_records"]
+
+
+class MetricsFile:
+    """Appends records to a file. Every method blocks, and may be called from any thread."""
+
+    def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
+        self._path = path
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._file: FileIO | None = None
+        self._size = 0
+        self._lock = Lock()
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record.
+
+        Raises:
+            OSError: It could not be written.
+
+        """
+        line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        with self._lock:
+            if self._file is None:
+                self._open()
+            if self._size and self._size + len(line) > self._max_bytes:
+                self._put_aside()
+                self._open()
+            assert self._file is not None
+            try:
+                written = self._file.write(line)
+            except OSError:
+                self._close()
+                raise
+            self._size += written
+            if written < len(line):
+                # A full disk takes a part. Opened again, the torn line is ended first.
+                self._close()
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def close(self) -> None:
+        """Close the file; the next `write` opens it again."""
+        with self._lock:
+            self._close()
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Session keys stand in it: nobody else is to read it.
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        # Unbuffered: a line is written by one call, whole or torn, never in pieces later.
+        self._file = FileIO(handle, "ab")
+        self._size = os.fstat(handle).st_size
+        if self._size and os.pread(handle, 1, self._size - 1) != b"\n":
+            self._file.write(b"\n")
+            self._size += 1
+
+    def _put_aside(self) -> None:
+        self._close()
+        for number in range(self._keep, 0, -1):
+            older = self._numbered(number)
+            newer = self._numbered(number - 1) if number > 1 else self._path
+            if newer.exists():
+                newer.replace(older)
+        if self._keep == 0:
+            self._path.unlink()
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_records(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file, oldest first; lines that are no record are passed over."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(record, dict):
+                yield record

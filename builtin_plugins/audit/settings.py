@@ -1,0 +1,28 @@
+"""The settings of the audit: ``[plugin.audit]``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hookgate.core.settings import Section
+
+__all__ = ["AuditSettings", "MetricsFileSettings"]
+
+
+class MetricsFileSettings(Section):
+    """``[plugin.audit.metrics]``: the file of figures, ``metrics.jsonl`` in `home`."""
+
+    enabled: bool = True
+    """Whether figures are written at all."""
+    max_bytes: int = Field(default=10_000_000, ge=1000)
+    """The file is put aside, and a new one begun, before it grows past this."""
+    keep: int = Field(default=3, ge=0, le=100)
+    """So many files that were put aside are kept: ``metrics.jsonl.1`` is the newest."""
+
+
+class AuditSettings(Section):
+    """``[plugin.audit]``: what is recorded, and where."""
+
+    ring: int = Field(default=1000, ge=1, le=1_000_000)
+    """Rows that are kept in memory where there is no store."""
+    metrics: MetricsFileSettings = MetricsFileSettings()

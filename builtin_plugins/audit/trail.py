@@ -1,0 +1,198 @@
+"""The trail: entries on their way to where they are kept, in order and with secrets masked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from hookgate.builtin_plugins.audit.entries import Entry
+from hookgate.core.host import redact_json
+from hookgate.core.messages import new_id
+from hookgate.core.strict_json import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from hookgate.core.ports import Clock, Secrets, Store
+
+__all__ = ["Keeper", "Place", "Ring", "StoreKeeper", "Trail"]
+
+
+class Place(NamedTuple):
+    """A row's place among all rows, of all chains. Places sort by time."""
+
+    at: str
+    chain: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.at}/{self.chain}/{self.seq}"
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Place:
+        """Return the place of a row."""
+        return cls(row["at"], row["chain"], row["seq"])
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """Read what `str()` wrote.
+
+        Raises:
+            ValueError: It is no place.
+
+        """
+        at, chain, seq = text.split("/")
+        return cls(at, chain, int(seq))
+
+
+class Keeper(Protocol):
+    """Where rows are kept."""
+
+    def keep(self, row: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
+        """Keep `row`; what this returned from is as durable as it gets here."""
+
+    async def newest(
+        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the newest rows, the newest first."""
+
+
+class Ring:
+    """Keeps the last rows in memory, where there is no store."""
+
+    def __init__(self, size: int) -> None:
+        self._rows: deque[Mapping[str, Any]] = deque(maxlen=size)
+
+    async def keep(self, row: Mapping[str, Any]) -> None:
+        """Keep `row`; the oldest one goes when the ring is full."""
+        self._rows.append(row)
+
+    async def newest(
+        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the newest rows, the newest first."""
+        fitting = [
+            row
+            for row in self._rows
+            if all(row[key] == value for key, value in filters.items())
+            and (before is None or Place.of(row) < before)
+        ]
+        return sorted(fitting, key=Place.of, reverse=True)[:limit]
+
+
+class StoreKeeper:
+    """Keeps rows in the store."""
+
+    def __init__(self, store: Store) -> None:
+        # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
+        from hookgate.builtin_plugins.audit import tables
+
+        self._store = store
+        self._tables = tables
+
+    async def keep(self, row: Mapping[str, Any]) -> None:
+        """Return once `row` is committed."""
+        await self._store.insert(self._tables.ENTRIES, [row])
+
+    async def newest(
+        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return the newest rows, the newest first."""
+        return await self._store.read(self._tables.newest(filters, limit=limit, before=before))
+
+
+class Trail:
+    """Gives entries their place, masks secrets in them and hands them to a keeper.
+
+    It is the `Audit` that other plugins reach under the key ``audit``.
+
+    Attributes:
+        chain: Names this start of the process; begins with the time, so that chains sort.
+
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        clock: Clock,
+        secrets: Secrets,
+        *,
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> None:
+        self._keeper = keeper
+        self._clock = clock
+        self._secrets = secrets
+        self._failed = failed
+        self._seq = 0
+        self._handed_over: set[asyncio.Task[None]] = set()
+        started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        self.chain = f"{started}-{new_id('chain').removeprefix('chain_')[:12]}"
+
+    async def append(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Commit one row of a plugin's own kind.
+
+        Raises:
+            StoreUnavailableError: Nothing was written.
+
+        """
+        await self.write(Entry(kind=kind, data=data))
+
+    async def write(self, entry: Entry) -> None:
+        """Return once `entry` is committed.
+
+        Raises:
+            StoreUnavailableError: Nothing was written.
+
+        """
+        await self._keeper.keep(self._row(entry))
+
+    def hand_over(self, entry: Entry) -> None:
+        """Write `entry` without waiting for it; a failure goes to `failed`.
+
+        The store commits in the order in which it is handed rows, so what a turn commits
+        after this is not acknowledged before this row is.
+        """
+        task = asyncio.create_task(self._keeper.keep(self._row(entry)), name="audit row")
+        self._handed_over.add(task)
+        task.add_done_callback(self._reap)
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._handed_over.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(error)
+
+    async def flush(self) -> None:
+        """Return once everything that was handed over is written, or has failed."""
+        await asyncio.gather(*tuple(self._handed_over), return_exceptions=True)
+
+    async def newest(
+        self, filters: Mapping[str, str], *, limit: int, before: Place | None = None
+    ) -> list[dict[str, Any]]:
+        """Return the newest rows that fit, ``data`` read, the newest first."""
+        rows = await self._keeper.newest(filters, limit=limit, before=before)
+        return [{**row, "data": json.loads(row["data"])} for row in rows]
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        clean = redact_json(self._secrets, entry.data)
+        plain = canonical(dict(entry.data))
+        masked = canonical(clean)
+        if masked != plain:
+            # A decision that is judged again later must know that it cannot see all.
+            masked = canonical({**clean, "redacted": True})
+        self._seq += 1
+        return {
+            "chain": self.chain,
+            "seq": self._seq,
+            "at": self._clock.now().astimezone(UTC).isoformat(timespec="microseconds"),
+            "kind": entry.kind,
+            "turn": entry.turn,
+            "session": entry.session,
+            "call": entry.call,
+            "tool": entry.tool,
+            "category": entry.category,
+            "outcome": entry.outcome,
+            "data": masked.decode(),
+        }

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import os
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.builtin_plugins.stores import BrokenStore, opened_store
+from tests.builtin_plugins.turns import make_call, make_host, make_turn
+
+from hookgate.builtin_plugins.audit.metrics import read_records
+from hookgate.builtin_plugins.audit.plugin import ListParams, Plugin
+from hookgate.builtin_plugins.audit.settings import AuditSettings
+from hookgate.core.errors import StoreUnavailableError
+from hookgate.core.metrics import MetricRecord
+from hookgate.core.operations import Invocation
+from hookgate.core.ports import AUDIT, STORE
+from hookgate.core.tools import Decision, ToolResult
+from hookgate.core.turn import Principal
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from hookgate.core.host import Host
+
+
+@asynccontextmanager
+async def opened(
+    home: Path, store: Any = None, **settings: Any
+) -> AsyncIterator[tuple[Host, Plugin]]:
+    host = make_host(home, secrets=["s3cret"])
+    if store is not None:
+        host.provide(STORE, store)
+    plugin = Plugin(AuditSettings(**settings))
+    async with plugin.lifespan(host):
+        yield host, plugin
+
+
+async def rows(host: Host, plugin: Plugin, **params: Any) -> Any:
+    operation = plugin.list_operations(host)[0]
+    invocation = Invocation(host=host, principal=Principal.owner())
+    return await operation.handler(invocation, ListParams(**params))
+
+
+async def test_decision_and_outcome_of_a_call_are_in_the_store(tmp_path: Path) -> None:
+    turn, call = make_turn(), make_call("mail", arguments={"key": "s3cret"})
+    async with opened_store(tmp_path) as store:
+        async with opened(tmp_path, store) as (host, plugin):
+            await plugin.tool_decided(turn, call, Decision.allow(by="policy"))
+            plugin.tool_finished(turn, call, ToolResult(content="sent"))
+        # Closing has written what was on its way.
+        async with opened(tmp_path, store) as (host, plugin):
+            listed = await rows(host, plugin, turn=turn.id)
+            assert "audit" not in host.degraded
+    assert [(row.kind, row.outcome) for row in listed.entries] == [
+        ("tool_finished", "done"),
+        ("tool_decided", "allow"),
+    ]
+    assert listed.entries[1].data["arguments"] == {"key": "***"}
+    assert listed.entries[1].data["redacted"] is True
+    assert listed.durable
+
+
+async def test_decision_that_cannot_be_written_raises(tmp_path: Path) -> None:
+    async with opened(tmp_path, BrokenStore()) as (_, plugin):
+        with pytest.raises(StoreUnavailableError):
+            await plugin.tool_decided(make_turn(), make_call(), Decision.allow())
+
+
+async def test_outcome_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    async with opened(tmp_path, BrokenStore()) as (host, plugin):
+        plugin.tool_finished(make_turn(), make_call(), ToolResult(content=""))
+    assert "could not be recorded: the disk is gone" in host.degraded["audit"]
+
+
+async def test_without_a_store_the_last_rows_are_kept_and_that_is_said(tmp_path: Path) -> None:
+    async with opened(tmp_path, ring=2) as (host, plugin):
+        assert "enable the plugin `storage`" in host.degraded["audit"]
+        for name in ("a", "b", "c"):
+            await plugin.tool_decided(make_turn(), make_call(name), Decision.deny("no"))
+        listed = await rows(host, plugin)
+    assert [row.tool for row in listed.entries] == ["c", "b"]
+    assert not listed.durable
+
+
+async def test_rows_are_listed_page_by_page(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (host, plugin):
+        for number in range(5):
+            await host[AUDIT].append("k", {"n": number})
+        seen, params = [], {"limit": 2, "before": ""}
+        while True:
+            page = await rows(host, plugin, **params)
+            seen += [row.data["n"] for row in page.entries]
+            if not page.next:
+                break
+            params["before"] = page.next
+    assert seen == [4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("before", ["x", "a/b", "a/b/c", "a/b/1/2"])
+def test_place_that_is_none_is_refused(before: str) -> None:
+    with pytest.raises(ValueError, match="before"):
+        ListParams(before=before)
+
+
+async def test_other_plugins_write_to_the_same_trail(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (host, plugin):
+        await host[AUDIT].append("policy_changed", {"to": "strict", "token": "s3cret"})
+        listed = await rows(host, plugin, kind="policy_changed")
+    assert [row.data for row in listed.entries] == [
+        {"to": "strict", "token": "***", "redacted": True}
+    ]
+
+
+async def test_figures_go_to_the_file_in_home(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (_, plugin):
+        plugin.log_metrics(MetricRecord(name="turn", timestamp=5, fields={"ms": 1.5}))
+    assert list(read_records(tmp_path / "metrics.jsonl")) == [
+        {"timestamp": 5, "name": "turn", "ms": 1.5}
+    ]
+
+
+async def test_no_file_is_written_where_none_is_wanted(tmp_path: Path) -> None:
+    async with opened(tmp_path, metrics={"enabled": False}) as (_, plugin):
+        plugin.log_metrics(MetricRecord(name="turn", timestamp=5))
+    assert os.listdir(tmp_path) == []
+
+
+async def test_call_before_the_gateway_runs_is_denied_by_an_error() -> None:
+    with pytest.raises(RuntimeError, match="not open"):
+        await Plugin(AuditSettings()).tool_decided(make_turn(), make_call(), Decision.allow())

@@ -1,0 +1,68 @@
+"""A real store for the tests of the plugins that keep something, and the check of their tables."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+
+from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.core.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from sqlalchemy import Connection, MetaData
+
+    from hookgate.builtin_plugins.storage.store import SqlStore
+
+
+@asynccontextmanager
+async def opened_store(home: Path) -> AsyncIterator[SqlStore]:
+    """Open a SQLite store in `home`, and close it at the end."""
+    store = await open_store(StorageSettings(), home)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def differences(store: SqlStore, metadata: MetaData) -> list[Any]:
+    """Return what the migrations made otherwise than `metadata` says."""
+    mine = set(metadata.tables)
+
+    def compare(connection: Connection) -> list[Any]:
+        context = MigrationContext.configure(
+            connection,
+            opts={
+                "include_object": lambda item, name, kind, reflected, other: (
+                    (name if kind == "table" else item.table.name) in mine
+                )
+            },
+        )
+        return list(compare_metadata(context, metadata))
+
+    return await store.read(compare)
+
+
+class BrokenStore:
+    """A store that can be read and migrated and not written."""
+
+    durable = True
+    problem = ""
+
+    async def migrate(self, *_: Any) -> None:
+        return None
+
+    async def read(self, work: Any) -> Any:
+        raise StoreUnavailableError("the disk is gone")
+
+    async def write(self, work: Any) -> Any:
+        raise StoreUnavailableError("the disk is gone")
+
+    async def insert(self, table: Any, rows: Any) -> None:
+        raise StoreUnavailableError("the disk is gone")
