@@ -1,0 +1,34 @@
+"""SECURITY.md promises nothing that no test holds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+PROMISED = TEXT.partition("## What is promised")[2].partition("## What is not promised")[0]
+ROWS = [
+    line.split("|")[1:3]
+    for line in PROMISED.splitlines()
+    if line.startswith("|") and not line.startswith(("| promise", "|---"))
+]
+
+
+@pytest.mark.parametrize(("promise", "held_by"), ROWS, ids=[row[0].strip()[:40] for row in ROWS])
+def test_a_promise_names_tests_that_exist(promise: str, held_by: str) -> None:
+    named = TEST.findall(held_by)
+
+    assert named, f"no test holds: {promise}"
+    for path, name in named:
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+        assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+
+
+def test_what_is_not_promised_is_said_too() -> None:
+    assert "Python plugins are trusted code" in TEXT.partition("## What is not promised")[2]
