@@ -202,8 +202,8 @@ def test_the_core_holds_neither_sql_nor_html() -> None:
     assert wrong == []
 
 
-def test_the_command_line_alone_names_the_builtin_plugins() -> None:
-    allowed = {FACE / "cli.py", ROOT / "builtin_plugins" / "__init__.py"}
+def test_the_face_alone_names_the_builtin_plugins() -> None:
+    allowed = {*files(FACE), ROOT / "builtin_plugins" / "__init__.py"}
 
     naming = {
         path

@@ -9,10 +9,9 @@ from time import monotonic
 
 import pytest
 
+from hookgate import Gateway, Settings
 from hookgate.core.descriptors import Flags
 from hookgate.core.ports import CLOCK
-from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
 from hookgate.hookspecs import hookimpl
