@@ -117,8 +117,9 @@ pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 	  --constraint constraints.txt .
 	@ls -l dist/hookgate.pyz | awk '{ printf "dist/hookgate.pyz: %.1f MB\n", $$5 / 1e6 }'
 
-docs: $(DEV)  ## write the generated lines of the hook pages anew
+docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages
+	@$(PY) -m docs.configuration_page
 
 # Exact versions of all that a fresh environment gets today. No hashes and no addresses,
 # so that the file serves any index or mirror.

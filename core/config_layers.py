@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -163,10 +164,8 @@ def _value(path: KeyPath, raw: str) -> Any:
 
 
 def _literal(raw: str) -> Any:
-    try:
+    with suppress(ValueError, RecursionError):
         return json.loads(raw)
-    except (ValueError, RecursionError):
-        pass  # It is no JSON; perhaps it is TOML.
     try:
         table = tomllib.loads(f"value = {raw}")
     except (ValueError, RecursionError):

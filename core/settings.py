@@ -162,10 +162,15 @@ class BindingSettings(Section):
     agent: str
     """The agent's name."""
     channel: str | None = None
+    """The channel that a message comes by, such as `web`."""
     account: str | None = None
+    """The account on that channel."""
     peer: str | None = None
+    """Who wrote it."""
     guild: str | None = None
+    """The guild, server or workspace that it was written in."""
     team: str | None = None
+    """The team that it was written in."""
 
 
 class ContextSettings(Section):
@@ -239,9 +244,10 @@ class HookSettings(Section):
 
 
 class LogSettings(Section):
-    """``[log]``."""
+    """``[log]``: what is logged, and how it looks."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least urgent lines that are written; `debug` brings those of the libraries too."""
     format: Literal["auto", "console", "json"] = "auto"
     """`auto` is console on a terminal and JSON elsewhere."""
 

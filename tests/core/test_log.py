@@ -129,6 +129,7 @@ def test_a_stream_that_is_closed_does_not_stop_the_caller() -> None:
     log, stream = opened()
     stream.close()
     log.logger().info("nobody reads this")
+    assert stream.closed
 
 
 def test_a_stream_of_a_narrow_encoding_gets_escapes() -> None:
