@@ -21,9 +21,10 @@ from hookgate.core.registry import Registry
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
-    from hookgate.core.hooks import Hooks
+    from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.descriptors import Capability, Card, Rejected
+    from hookgate.core.hooks import Hooks
     from hookgate.core.models import ModelEvent, ModelRequest, Provider
     from hookgate.core.operations import Operation
     from hookgate.core.ports import Channel, Clock, Secrets, TokenCounter
@@ -79,9 +80,11 @@ class Host:
         log: A structured logger.
     """
 
-    def __init__(self, settings: Settings, secrets: Secrets) -> None:
+    def __init__(
+        self, settings: Settings, secrets: Secrets, log: FilteringBoundLogger | None = None
+    ) -> None:
         self.settings = settings
-        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("hookgate")
+        self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
         self.tools: Registry[Tool] = Registry("tool", lambda tool: tool.name)
         self.capabilities: Registry[Capability] = Registry("capability", lambda row: row.id)

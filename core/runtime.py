@@ -13,7 +13,10 @@ from hookgate import hookspecs
 from hookgate.core.catalogue import Catalogue
 from hookgate.core.errors import HookgateError, MissingKeyError
 from hookgate.core.events import Event
+from hookgate.core.gateway.operations import core_operations
+from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Doors, Host
+from hookgate.core.log import Log
 from hookgate.core.loop import Loop
 from hookgate.core.messages import Provenance
 from hookgate.core.model_call import ModelCall
@@ -61,6 +64,8 @@ class Gateway:
         settings: The settings that it started with.
         host: What its plugins can reach.
         plugins: Its plugins.
+        log: The sink of its log; whoever owns the process may make it the default.
+        routes: The HTTP routes that its plugins have added.
         ready: Whether it takes messages.
     """
 
@@ -87,7 +92,9 @@ class Gateway:
             StartError: A plugin cannot be loaded.
         """
         self.settings = settings or Settings()
-        self.host = Host(self.settings, SecretStore(self.settings))
+        secrets = SecretStore(self.settings)
+        self.log = Log(self.settings.log, secrets)
+        self.host = Host(self.settings, secrets, self.log.logger())
         self.plugins = Plugins.load(
             self.settings,
             builtin=builtin,
@@ -95,6 +102,7 @@ class Gateway:
             disabled=disabled,
             core_keys=CORE_KEYS,
         )
+        self.routes = Routes()
         self.ready = False
         self._read_settings = read_settings
         self._stack = AsyncExitStack()
@@ -136,7 +144,9 @@ class Gateway:
         await stack.enter_async_context(self.plugins.opened(host))
         lanes.start_at(await host[CONVERSATIONS].last_fence())
         stack.push_async_callback(host.stop_tasks)
+        self._catalogue.add_operations("core", core_operations(self))
         await self._catalogue.fill()
+        await hooks.notify(hookspecs.add_routes, host, self.routes)
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
         self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)

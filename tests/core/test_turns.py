@@ -6,6 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.script import (
+    USAGE,
+    Allow,
+    Events,
+    Recorder,
+    Script,
+    Scripted,
+    Tools,
+    call,
+    echo_tool,
+    gateway,
+    say,
+    settled,
+    until,
+)
 
 from hookgate.core.descriptors import Capability, Flags
 from hookgate.core.errors import (
@@ -23,21 +38,6 @@ from hookgate.core.ports import CONVERSATIONS
 from hookgate.core.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
 from hookgate.core.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
-from tests.support.script import (
-    USAGE,
-    Allow,
-    Events,
-    Recorder,
-    Script,
-    Scripted,
-    Tools,
-    call,
-    echo_tool,
-    gateway,
-    say,
-    settled,
-    until,
-)
 
 USER = Origin(provenance=Provenance.EXTERNAL_USER, path="test")
 
@@ -128,9 +128,7 @@ async def test_parallel_calls_run_side_by_side_and_answer_in_the_order_of_the_me
             await both.wait()
         return str(arguments["text"])
 
-    script = Script(
-        call(("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "b"})), say("done")
-    )
+    script = Script(call(("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "b"})), say("done"))
     async with gateway(Scripted(script), Allow(), Tools(echo_tool(run=meet))) as gate:
         await gate.chat("go")
     parts = script.requests[1].messages[-1].tool_results
@@ -153,9 +151,7 @@ async def test_calls_are_judged_in_order_before_any_of_them_runs() -> None:
         log.append(f"run {arguments['text']}")
         return ""
 
-    script = Script(
-        call(("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "b"})), say("done")
-    )
+    script = Script(call(("c1", "echo", {"text": "a"}), ("c2", "echo", {"text": "b"})), say("done"))
     async with gateway(Scripted(script), Judge(), Tools(echo_tool(run=run))) as gate:
         log.clear()
         await gate.chat("go")
@@ -450,7 +446,8 @@ async def test_a_client_owned_tool_ends_the_turn_and_its_result_comes_back() -> 
     assert recorder.finished == [("c2", "done"), ("c1", "done")]
     parts = [part for message in script.requests[1].messages for part in message.tool_results]
     assert {part.tool_use_id: part.content for part in parts} == {
-        "c1": "from the client", "c2": "h",
+        "c1": "from the client",
+        "c2": "h",
     }
 
 
@@ -585,8 +582,10 @@ async def test_taint_is_stored_and_is_there_in_the_next_turn() -> None:
             return Verdict.allow()
 
     script = Script(
-        call(("c1", "web", {"text": "page"})), say("read it"),
-        call(("c2", "echo", {"text": "x"})), say("ok"),
+        call(("c1", "web", {"text": "page"})),
+        say("read it"),
+        call(("c2", "echo", {"text": "x"})),
+        say("ok"),
     )
     async with gateway(Scripted(script), Watch(), Tools(web, echo_tool())) as gate:
         seen.clear()
