@@ -45,6 +45,8 @@ from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, T
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
+    from structlog.typing import FilteringBoundLogger
+
     from hookgate.core.host import Host
     from hookgate.core.settings import Section, Settings
 
@@ -83,7 +85,7 @@ class Plugins:
 
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, log: FilteringBoundLogger | None = None) -> None:
         """Make an empty set; `load` is the way to a filled one."""
         self.manager = pluggy.PluginManager(hookspecs.PROJECT)
         self.manager.add_hookspecs(hookspecs)
@@ -93,7 +95,7 @@ class Plugins:
         self._infos: list[PluginInfo] = []
         self._reasons: dict[str, str] = {}
         self._idle: list[Candidate] = []
-        self._log = structlog.get_logger("hookgate.plugins")
+        self._log = log or structlog.get_logger("hookgate.plugins")
 
     @classmethod
     def load(
@@ -105,6 +107,7 @@ class Plugins:
         disabled: Sequence[str] = (),
         package: str = BUILTIN_PACKAGE,
         core_keys: Collection[Key[Any]] = CORE_KEYS,
+        log: FilteringBoundLogger | None = None,
     ) -> Plugins:
         """Find the plugins, choose those that run, check, configure and register them.
 
@@ -115,6 +118,7 @@ class Plugins:
             disabled: Names that do not run, beside those of the settings (``-p no:NAME``).
             package: Where the builtin plugins are.
             core_keys: Keys that need no plugin.
+            log: Takes what goes wrong; the gateway's own, which masks secrets.
 
         Raises:
             ConfigError: Everything that is wrong in the settings of plugins and hooks.
@@ -123,7 +127,7 @@ class Plugins:
             StartError: Two plugins have one name, or require each other in a circle.
 
         """
-        self = cls(settings)
+        self = cls(settings, log)
         third = installed(settings.plugins.allow) if settings.plugins.entry_points else []
         candidates = [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
         chosen = self._choose(refuse_doubles(candidates), disabled)
@@ -131,7 +135,7 @@ class Plugins:
         self.order = tuple(
             opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
         )
-        self.hooks = Hooks(self.manager, settings.hooks)
+        self.hooks = Hooks(self.manager, settings.hooks, log=self._log)
         return self
 
     # -- choosing ----------------------------------------------------------

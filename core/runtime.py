@@ -101,6 +101,7 @@ class Gateway:
             extra=plugins,
             disabled=disabled,
             core_keys=CORE_KEYS,
+            log=self.host.log,
         )
         self.routes = Routes()
         self.ready = False
