@@ -1,0 +1,1 @@
+"""Notes that a model keeps for the one it talks with."""

@@ -1,0 +1,147 @@
+"""Notes, their scopes, and how a query finds them.
+
+A note belongs to one scope, and every way to it names that scope: there is no query that
+could see two.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from hookgate.core.messages import CLEAN, Taint
+from hookgate.core.turn import SessionKey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+__all__ = ["FullError", "Note", "Notes", "ProcessNotes", "fold", "scope_of", "words_of"]
+
+MAX_WORDS = 16
+"""Words of a query that are looked for."""
+
+_WORD = re.compile(r"\w+")
+
+_COMMON_WORDS = """
+    a about an and are at be did do does for from had has have he her his how i in is it its
+    me my of on or our she so that the their them they this to was we were what when where
+    which who whose why will with you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+"""Words that nearly every note and every question has; they say nothing about either."""
+
+
+class FullError(ValueError):
+    """The scope holds as many notes as it may."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something to remember.
+
+    Attributes:
+        id: Unique.
+        scope: Whose it is.
+        text: What it says.
+        taint: Where untrusted text came from in what led to it.
+        provenance: How the turn that wrote it had come in.
+        session: The session that wrote it.
+        turn: The turn that wrote it.
+        created: When it was last said, in UTC.
+
+    """
+
+    id: str
+    scope: str
+    text: str
+    taint: Taint = CLEAN
+    provenance: str = ""
+    session: str = ""
+    turn: str = ""
+    created: datetime
+
+
+class Notes(Protocol):
+    """Where notes are kept."""
+
+    async def add(self, note: Note, *, limit: int) -> Note:
+        """Keep `note`; return what is kept.
+
+        A note that says the same as one of its scope takes that one's place: with its id,
+        the later time, and the taint of both.
+
+        Raises:
+            FullError: The scope holds `limit` notes already.
+
+        """
+
+    async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
+        """Return the notes of `scope` that hold most of `words`, of equals the newest first."""
+
+    async def remove(self, scope: str, note_id: str) -> bool:
+        """Remove a note of `scope`; return whether there was one."""
+
+
+def scope_of(session: SessionKey, width: Literal["session", "peer"]) -> str:
+    """Return the scope that a session's notes belong to."""
+    if width == "peer":
+        return f"peer:{SessionKey(session.agent, '', session.account, session.peer)}"
+    return f"session:{session}"
+
+
+def fold(text: str) -> str:
+    """Return `text` in the form in which notes and queries are compared."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def words_of(query: str) -> list[str]:
+    """Return the words to look for: folded, each once, without the common ones.
+
+    Where a query has common words only, those are looked for.
+    """
+    words = list(dict.fromkeys(_WORD.findall(fold(query))))
+    # What an apostrophe leaves over is no word; a single character beyond ASCII may be one.
+    words = [word for word in words if len(word) > 1 or not word.isascii() or word.isdigit()]
+    telling = [word for word in words if word not in _COMMON]
+    return (telling or words)[:MAX_WORDS]
+
+
+class ProcessNotes:
+    """Keeps notes in the process, where there is no store. They end with it."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str, dict[str, Note]] = {}
+
+    async def add(self, note: Note, *, limit: int) -> Note:
+        """Keep `note`; see `Notes.add`."""
+        kept = self._scopes.setdefault(note.scope, {})
+        text = fold(note.text)
+        for old in kept.values():
+            if fold(old.text) == text:
+                note = replace(note, id=old.id, taint=note.taint | old.taint)
+                break
+        else:
+            if len(kept) >= limit:
+                raise FullError(f"{limit} notes are kept already")
+        # Put at the end: the order of the notes is that of their times.
+        kept.pop(note.id, None)
+        kept[note.id] = note
+        return note
+
+    async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
+        """Return the notes that hold most of `words`; see `Notes.search`."""
+        hits = []
+        for note in reversed(self._scopes.get(scope, {}).values()):
+            text = fold(note.text)
+            count = sum(word in text for word in words)
+            if count:
+                hits.append((count, note))
+        hits.sort(key=lambda hit: -hit[0])
+        return [note for _, note in hits[:limit]]
+
+    async def remove(self, scope: str, note_id: str) -> bool:
+        """Remove a note; see `Notes.remove`."""
+        return self._scopes.get(scope, {}).pop(note_id, None) is not None
