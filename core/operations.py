@@ -25,9 +25,12 @@ Face = Literal["rpc", "rest", "command"]
 
 
 class OperationModel(BaseModel):
-    """Base of an operation's parameters and results: unknown keys are refused."""
+    """Base of an operation's parameters and results: unknown keys are refused.
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    The docstring below a field is its description in the schema.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Empty(OperationModel):
@@ -48,6 +51,11 @@ class Invocation:
         face: By which face the call came.
         request_id: The JSON-RPC id of the request, or a generated one.
         emit: Sends an event to the caller, tied to this request; never waits.
+        respond: Sends the result now, ahead of the handler's return; events that follow come
+            behind it. Passed over by a face that answers once, at the end.
+        cancel: Cancels another running request of the same client, by its id; returns
+            whether there is one.
+        streaming: Whether the caller gets to see what is emitted.
         disconnected: Returns whether the caller is gone.
         path: The entry path, for provenance: ``ws``, ``http`` or ``cli``.
     """
@@ -57,6 +65,9 @@ class Invocation:
     face: Face = "rpc"
     request_id: str | int = ""
     emit: Callable[[Event], None] = field(default=lambda _: None)
+    respond: Callable[[BaseModel], None] = field(default=lambda _: None)
+    cancel: Callable[[str | int], bool] = field(default=lambda _: False)
+    streaming: bool = True
     disconnected: Callable[[], bool] = field(default=lambda: False)
     path: str = "ws"
 
@@ -74,7 +85,10 @@ class Operation(Generic[P, R]):
         handler: Does it: ``await handler(invocation, params)``.
         rest: A REST route of its own, such as ``("GET", "/v1/usage")``.
         command: The words of its command, such as ``usage`` or ``audit verify``; "" for none.
-        streams: Whether it emits events before its result.
+        streams: Whether it emits events.
+        quick: Whether it answers from memory, without waiting for anything. It is then run
+            where the frame is read, without a task; its invocation carries no request id,
+            and what it emits goes nowhere.
         plugin: Who declared it; stamped by the gateway.
     """
 
@@ -87,6 +101,7 @@ class Operation(Generic[P, R]):
     rest: tuple[str, str] | None = None
     command: str = ""
     streams: bool = False
+    quick: bool = False
     plugin: str = ""
 
 

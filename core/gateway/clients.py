@@ -1,0 +1,93 @@
+"""The clients that are connected now: counted, asked whether they live, and closed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Client", "Clients"]
+
+_SLICES = 16
+"""A sweep is cut into this many pieces, so that it never holds the event loop for long."""
+
+
+class Client(Protocol):
+    """A live WebSocket, or a live HTTP request."""
+
+    @property
+    def token(self) -> str:
+        """The name of the token that it came with, or ""."""
+
+    def check(self) -> None:
+        """Ask whether it is still there, and let it go if it has not answered the last time."""
+
+    def tell(self, frame: bytes) -> None:
+        """Send it a notification, if it speaks JSON-RPC."""
+
+    def end(self, code: int, reason: str) -> None:
+        """Begin to close it; returns at once.
+
+        Args:
+            code: A WebSocket close code.
+            reason: For people, at most 123 bytes.
+        """
+
+
+class Clients:
+    """All that are connected to one gateway.
+
+    Args:
+        heartbeat: Seconds between two questions to one client.
+    """
+
+    def __init__(self, heartbeat: float) -> None:
+        self._heartbeat = heartbeat
+        self._clients: set[Client] = set()
+        self._gone = asyncio.Event()
+
+    def add(self, client: Client) -> None:
+        """Take note of `client`."""
+        self._clients.add(client)
+
+    def remove(self, client: Client) -> None:
+        """Forget `client`."""
+        self._clients.discard(client)
+        if not self._clients:
+            self._gone.set()
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(tuple(self._clients))
+
+    def end_token(self, name: str) -> None:
+        """Close all that came with the token called `name`."""
+        for client in self:
+            if client.token == name:
+                client.end(1008, "the token was revoked")
+
+    async def end_all(self, seconds: float) -> None:
+        """Close all, and wait until they are gone, at most `seconds`."""
+        for client in self:
+            client.end(1001, "the gateway stops")
+        if self._clients:
+            self._gone.clear()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._gone.wait()
+            except TimeoutError:
+                return
+
+    async def keep_asking(self) -> None:
+        """Ask every client once in each heartbeat whether it is still there; never returns."""
+        while True:
+            clients = tuple(self._clients)
+            for part in range(_SLICES):
+                await asyncio.sleep(self._heartbeat / _SLICES)
+                for client in clients[part::_SLICES]:
+                    if client in self._clients:
+                        client.check()

@@ -1,0 +1,175 @@
+"""The error codes of the wire, and what an exception becomes there.
+
+One table serves JSON-RPC and HTTP: the number stands in ``error.code``, the name in
+``error.data.code``, and over HTTP the status goes with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.errors import (
+    HookError,
+    HookgateError,
+    ProviderError,
+    RefusedError,
+    StoreError,
+    TurnError,
+    WireError,
+)
+from hookgate.core.host import redact_json
+from hookgate.core.messages import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.core.host import Host
+
+__all__ = ["CODES", "Code", "Problem", "describe", "wire_error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One error code.
+
+    Attributes:
+        number: The JSON-RPC code. -32099 to -32000 are the application's own.
+        name: The stable word for programs.
+        status: The HTTP status that goes with it.
+        meaning: When it is sent.
+    """
+
+    number: int
+    name: str
+    status: int
+    meaning: str
+
+
+CODES = (
+    Code(-32700, "parse_error", 400, "The frame or body is not JSON, or not strict JSON."),
+    Code(-32600, "invalid_request", 400, "It is JSON, but not a request: shape, id, batch."),
+    Code(-32601, "method_not_found", 404, "There is no such method."),
+    Code(-32602, "invalid_params", 400, "The parameters do not fit the method's schema."),
+    Code(-32603, "internal", 500, "A fault of the gateway; the log has it under `data.id`."),
+    Code(-32000, "failed", 500, "What was asked did not work; `data.code` says how."),
+    Code(-32001, "unauthorized", 401, "A token is needed, or the one that came is not known."),
+    Code(-32002, "forbidden", 403, "The principal lacks the scope, or claims another's address."),
+    Code(-32003, "no_agent", 422, "No agent answers this address."),
+    Code(-32004, "lane_full", 429, "Too many messages wait for this session."),
+    Code(-32005, "refused", 403, "A plugin refused; 429 where `data.retry_after` is given."),
+    Code(-32006, "not_found", 404, "What the parameters name is not there."),
+    Code(-32007, "too_many_turns", 429, "This client has too many turns running."),
+    Code(-32008, "lane_held", 409, "An ancestor of the turn holds its lane, or it nests too deep."),
+    Code(-32009, "cancelled", 409, "It was cancelled before anything was committed."),
+    Code(-32010, "too_many_attempts", 429, "Too many failed authentications from this address."),
+    Code(-32011, "stopping", 503, "The gateway stops, or has not started yet."),
+    Code(-32012, "store_failed", 503, "The store cannot be read or written; nothing was done."),
+    Code(-32013, "provider_failed", 502, "The model's provider failed."),
+    Code(-32014, "too_many_requests", 429, "Too many requests or clients at once."),
+    Code(-32015, "wrong_host", 421, "The Host header names a host that this gateway is not."),
+    Code(-32016, "wrong_origin", 403, "A web page of another origin asks."),
+    Code(-32017, "forwarded", 400, "A proxy is in front of a listener that has no tokens."),
+    Code(-32018, "bad_target", 400, "The request's target or Host header is malformed."),
+    Code(-32019, "too_large", 413, "The body is longer than `limits.frame_bytes`."),
+    Code(-32020, "unsupported_media_type", 415, "The body is not `application/json`."),
+    Code(-32021, "method_not_allowed", 405, "The path is there, but not for this method."),
+    Code(-32022, "not_acceptable", 406, "It only streams: ask with `Accept: text/event-stream`."),
+    Code(-32023, "upgrade_required", 426, "This path speaks WebSocket only."),
+    Code(-32024, "timeout", 408, "The rest of the request did not come in time."),
+)
+
+_BY_NAME = {code.name: code for code in CODES}
+_BY_NUMBER = {code.number: code for code in CODES}
+_ALIASES = {"not_allowed": "forbidden", "turn_failed": "failed", "hook_failed": "failed"}
+
+
+def wire_error(name: str, message: str, *, action: str = "", **data: Any) -> WireError:
+    """Return the exception for the code called `name`.
+
+    Args:
+        name: A name of the table.
+        message: What was found and what was expected.
+        action: What the caller can do.
+        data: More for programs, JSON-ready.
+    """
+    return WireError(_BY_NAME[name].number, message, data={**data, "code": name, "action": action})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """An error as it goes out: secrets are masked.
+
+    Attributes:
+        number: The JSON-RPC code.
+        message: For people.
+        data: For programs; ``code`` and ``action`` are always there.
+        status: The HTTP status.
+    """
+
+    number: int
+    message: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    status: int = 500
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON-RPC error object; HTTP answers carry the same."""
+        return {"code": self.number, "message": self.message, "data": dict(self.data)}
+
+
+def describe(host: Host, error: Exception) -> Problem:
+    """Return what a client gets to see of `error`.
+
+    What hookgate raises on purpose is meant for people and goes out, redacted. Anything
+    else is a fault: the client gets an id, and the log has the rest under it.
+    """
+    code, data = _classify(error)
+    message = str(error)
+    if code.name == "internal" and not isinstance(error, HookgateError):
+        fault = new_id("fault")
+        host.log.error("internal error", id=fault, exc_info=error)
+        message = f"internal error; the log of the gateway has it as {fault}"
+        data = {"id": fault, "action": "tell whoever runs this gateway"}
+    status = code.status
+    if code.name == "refused" and data.get("retry_after") is not None:
+        status = 429
+    return Problem(
+        number=code.number,
+        message=host.secrets.redact(message),
+        data=redact_json(host.secrets, {"code": code.name, "action": "", **data}),
+        status=status,
+    )
+
+
+def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:
+    match error:
+        case WireError():
+            return _BY_NUMBER.get(error.code, _BY_NAME["failed"]), error.data
+        case RefusedError():
+            refusal = error.refusal
+            data: dict[str, Any] = {
+                "code": refusal.code,
+                "action": refusal.action,
+                "plugin": refusal.plugin,
+            }
+            if refusal.retry_after is not None:
+                data["retry_after"] = refusal.retry_after
+            return _BY_NAME["refused"], data
+        case TurnError():
+            name = error.code if error.code in _BY_NAME else type(error).code
+            code = _BY_NAME.get(_ALIASES.get(name, name), _BY_NAME["failed"])
+            return code, {**error.data, "code": error.code, "action": error.action}
+        case StoreError():
+            return _BY_NAME["store_failed"], {"action": "try again; `status` says what is wrong"}
+        case ProviderError():
+            return _BY_NAME["provider_failed"], {"kind": error.kind}
+        case HookError():
+            return _BY_NAME["failed"], {
+                "code": "hook_failed",
+                "hook": error.hook,
+                "plugin": error.plugin,
+            }
+        case HookgateError():
+            return _BY_NAME["failed"], {}
+        case _:
+            return _BY_NAME["internal"], {}

@@ -1,0 +1,141 @@
+"""What all requests of one gateway share."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hookgate import __version__
+from hookgate.core.events import Event
+from hookgate.core.gateway.auth import Gate
+from hookgate.core.gateway.clients import Clients
+from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.rpc import Methods
+from hookgate.core.gateway.stream import QUEUE_BYTES
+from hookgate.core.host import redact_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hookgate.core.gateway.peer import PeerLookup
+    from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.turn import Principal
+
+__all__ = ["PROTOCOL", "Front"]
+
+PROTOCOL = 1
+"""The version of the wire protocol. It grows when an old client would no longer work."""
+
+PENDING = 512
+"""Sockets at once that have shown no token yet."""
+
+_AS_SAID = frozenset(("text", "reasoning", "usage", "tool_use", "done"))
+"""Events that carry the model's own words or figures. They go out unchanged: masking them
+piece by piece would miss what is cut in two, and cost a search of every chunk."""
+
+
+class Front:
+    """One gateway as the network sees it.
+
+    Attributes:
+        gateway: The gateway.
+        host: Its host.
+        settings: The section ``[gateway]``.
+        gate: Lets requests in.
+        clients: Who is connected.
+        methods: What can be called.
+        stopping: Whether the gateway takes nothing new.
+    """
+
+    def __init__(self, gateway: GatewayPort, *, peers: PeerLookup | None = None) -> None:
+        self.gateway = gateway
+        self.host = gateway.host
+        self.settings = gateway.settings.gateway
+        self.gate = Gate(self.host, peers=peers)
+        self.clients = Clients(self.settings.limits.heartbeat_seconds)
+        self.methods = Methods(self.host)
+        self.stopping = False
+        self._live = 0
+        self._pending = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether new work is taken."""
+        return self.gateway.ready and not self.stopping
+
+    def check_open(self) -> None:
+        """Refuse new work while the gateway starts or stops.
+
+        Raises:
+            WireError: It does.
+        """
+        if not self.ready:
+            state = "stops" if self.stopping else "has not started yet"
+            raise wire_error("stopping", f"the gateway {state}", action="try again in a moment")
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Count a request for as long as it lasts.
+
+        Raises:
+            WireError: There are too many.
+        """
+        limit = self.settings.limits.connections
+        if self._live >= limit:
+            raise wire_error(
+                "too_many_requests",
+                f"{self._live} clients are connected already",
+                action="try again in a moment, or raise `gateway.limits.connections`",
+            )
+        self._live += 1
+        try:
+            yield
+        finally:
+            self._live -= 1
+
+    @contextmanager
+    def pending(self, *, anonymous: bool) -> Iterator[None]:
+        """Count a socket that has shown no token yet.
+
+        Raises:
+            WireError: There are too many.
+        """
+        if self._pending >= PENDING and anonymous:
+            raise wire_error(
+                "too_many_requests",
+                f"{self._pending} sockets have not authenticated yet",
+                action="send the token in the `Authorization` header",
+            )
+        self._pending += anonymous
+        try:
+            yield
+        finally:
+            self._pending -= anonymous
+
+    def hello(self, principal: Principal) -> dict[str, Any]:
+        """Return what a client is told when it connects."""
+        limits = self.settings.limits
+        return {
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "principal": principal.id,
+            "scopes": sorted(principal.scopes),
+            "limits": {
+                "frame_bytes": limits.frame_bytes,
+                "queue_frames": limits.queue_frames,
+                "queue_bytes": QUEUE_BYTES,
+                "turns": limits.turns_per_connection,
+                "waiting_per_session": self.host.settings.turn.lane_queue,
+                "heartbeat_seconds": limits.heartbeat_seconds,
+            },
+            "degraded": dict(redact_json(self.host.secrets, self.host.degraded)),
+        }
+
+    def safe(self, event: Event) -> Event:
+        """Return `event` as it may leave, known secrets masked."""
+        if event.type in _AS_SAID:
+            return event
+        if event.type == "tool_result" and not event.data.get("is_error"):
+            return event
+        data = redact_json(self.host.secrets, event.data)
+        return Event(event.type, data, event.turn, event.session, event.scope)

@@ -1,0 +1,318 @@
+"""The operations of every gateway, whatever plugins it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hookgate import __version__
+from hookgate.core.events import Event
+from hookgate.core.gateway.chat import Accepted, ChatParams, Chats
+from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.front import PROTOCOL
+from hookgate.core.gateway.schemas import (
+    Cancelled,
+    CancelParams,
+    History,
+    HistoryParams,
+    OperationRow,
+    OperationRows,
+    OperationsParams,
+    PluginRows,
+    Pong,
+    Reloaded,
+    Revoked,
+    RevokeParams,
+    SessionRows,
+    SessionsParams,
+    Status,
+    Subscribed,
+    SubscribeParams,
+    TokenRow,
+    TokenRows,
+    UnsubscribeParams,
+)
+from hookgate.core.gateway.tokens import REVOKED, token_book
+from hookgate.core.host import redact_json
+from hookgate.core.operations import Empty, Invocation, Operation, OperationModel, describe
+from hookgate.core.ports import CONVERSATIONS, SIGNALS
+from hookgate.core.turn import Address, SessionKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.messages import Message
+    from hookgate.core.turn import Principal, Scope
+
+__all__ = ["core_operations"]
+
+
+def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
+    """Return the operations of `gateway` itself.
+
+    Raises:
+        StartError: The access tokens of the settings cannot be used.
+        ConfigError: The file of a token is not safe to use.
+    """
+    token_book(gateway.host)
+    chats = Chats(gateway)
+    core = Core(gateway)
+
+    def make(
+        name: str,
+        summary: str,
+        handler: Callable[..., Any],
+        params: type[OperationModel],
+        result: type[OperationModel],
+        scope: Scope | None,
+        **more: Any,
+    ) -> Operation[Any, Any]:
+        return Operation(
+            name=name,
+            summary=summary,
+            handler=handler,
+            params=params,
+            result=result,
+            scope=scope,
+            plugin="core",
+            **more,
+        )
+
+    return [
+        make("ping", "Answer.", core.ping, Empty, Pong, None, quick=True),
+        make("status", "Say how the gateway is.", core.status, Empty, Status, "read", quick=True,
+             rest=("GET", "/v1/status"), command="status"),
+        make("chat.send", "Send a message to an agent and stream the answer.", chats.send,
+             ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
+        make("chat.cancel", "Cancel a turn that runs or waits.", core.cancel, CancelParams,
+             Cancelled, "chat", quick=True),
+        make("plugin.list", "List the plugins.", core.plugins, Empty, PluginRows, "read",
+             quick=True, rest=("GET", "/v1/plugins")),
+        make("session.list", "List the latest sessions.", core.sessions, SessionsParams,
+             SessionRows, "read", rest=("GET", "/v1/sessions"), command="sessions list"),
+        make("session.history", "Show the last turns of a session.", core.history, HistoryParams,
+             History, "read", rest=("GET", "/v1/sessions/history"), command="sessions history"),
+        make("operation.list", "List what this client may call, with schemas.", core.operations,
+             OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
+        make("reload", "Read content again: cards, manifests, souls, rules.", core.reload, Empty,
+             Reloaded, "operate", command="reload"),
+        make("events.subscribe", "Follow what happens in the gateway.", core.subscribe,
+             SubscribeParams, Subscribed, "read", streams=True, rest=("GET", "/v1/events")),
+        make("events.unsubscribe", "End a subscription of this socket.", core.unsubscribe,
+             UnsubscribeParams, Cancelled, "read", quick=True),
+        make("token.list", "List the access tokens.", core.tokens, Empty, TokenRows, "operate",
+             quick=True, rest=("GET", "/v1/tokens"), command="token list"),
+        make("token.revoke", "Revoke an access token and close its connections.", core.revoke,
+             RevokeParams, Revoked, "operate", command="token revoke"),
+    ]  # fmt: skip
+
+
+_PONG = Pong()
+_CANCELLED = Cancelled()
+
+
+class Core:
+    """The handlers of the core's operations."""
+
+    def __init__(self, gateway: GatewayPort) -> None:
+        self._gateway = gateway
+        self._host = gateway.host
+        self._described: dict[Operation[Any, Any], OperationRow] = {}
+
+    async def ping(self, _: Invocation, __: Empty) -> Pong:
+        """Answer."""
+        return _PONG
+
+    async def status(self, _: Invocation, __: Empty) -> Status:
+        """Say how the gateway is."""
+        gateway, host = self._gateway, self._host
+        said = {
+            **gateway.status(),
+            "version": __version__,
+            "protocol": PROTOCOL,
+            "ready": gateway.ready,
+            "degraded": dict(host.degraded),
+            "turns": len(gateway.running()),
+        }
+        return Status.model_validate(redact_json(host.secrets, said))
+
+    async def cancel(self, invocation: Invocation, params: CancelParams) -> Cancelled:
+        """Cancel a turn of the caller's own; an operator may cancel any."""
+        if params.request is not None:
+            found = invocation.cancel(params.request)
+        else:
+            turn = params.turn or ""
+            owner, principal = self._gateway.turn_owner(turn), invocation.principal
+            mine = owner is not None and owner.id == principal.id
+            allowed = mine or "operate" in principal.scopes
+            found = allowed and self._gateway.cancel(turn, f"{principal.id} cancelled it")
+        if not found:
+            raise wire_error(
+                "not_found", "there is no such turn running", action="it may have ended already"
+            )
+        return _CANCELLED
+
+    async def plugins(self, _: Invocation, __: Empty) -> PluginRows:
+        """List the plugins."""
+        rows = {"plugins": [asdict(info) for info in self._host.doors.plugins()]}
+        return PluginRows.model_validate(redact_json(self._host.secrets, rows))
+
+    # -- sessions --------------------------------------------------------------
+
+    async def sessions(self, invocation: Invocation, params: SessionsParams) -> SessionRows:
+        """List the sessions that the caller may speak in; an operator sees all."""
+        rows = await self._host[CONVERSATIONS].sessions(limit=params.limit)
+        mine = [row for row in rows if _may_see(invocation.principal, str(row["session"]))]
+        return SessionRows.model_validate({"sessions": mine})
+
+    async def history(self, invocation: Invocation, params: HistoryParams) -> History:
+        """Show a session that the caller may speak in; an operator sees any."""
+        try:
+            key = SessionKey.parse(params.session)
+        except ValueError as error:
+            raise wire_error(
+                "invalid_params", str(error), action="`session.list` names the sessions"
+            ) from None
+        messages: Sequence[Message] = ()
+        if _may_see(invocation.principal, params.session):
+            messages = await self._host[CONVERSATIONS].history(key, turns=params.turns)
+        if not messages:
+            raise wire_error(
+                "not_found",
+                f"there is no session {params.session[:200]!r} that this principal may see",
+                action="`session.list` names the sessions",
+            )
+        return History(session=str(key), messages=tuple(item.to_json() for item in messages))
+
+    # -- the gateway itself ------------------------------------------------------
+
+    async def operations(self, invocation: Invocation, params: OperationsParams) -> OperationRows:
+        """List what the caller may call."""
+        scopes = invocation.principal.scopes
+        rows = [
+            await self._describe(operation)
+            for name, operation in sorted(self._host.operations.items())
+            if (operation.scope is None or operation.scope in scopes)
+            and fnmatch.fnmatchcase(name, params.name)
+        ]
+        return OperationRows(operations=tuple(rows))
+
+    async def _describe(self, operation: Operation[Any, Any]) -> OperationRow:
+        row = self._described.get(operation)
+        if row is None:
+            # Making schemas takes milliseconds, so it is done once, and not on the event loop.
+            row = OperationRow.model_validate(await asyncio.to_thread(describe, operation))
+            self._described[operation] = row
+        return row
+
+    async def reload(self, _: Invocation, __: Empty) -> Reloaded:
+        """Read content again."""
+        changed = redact_json(self._host.secrets, await self._host.reload())
+        return Reloaded.model_validate(changed)
+
+    # -- events ------------------------------------------------------------------
+
+    async def subscribe(self, invocation: Invocation, params: SubscribeParams) -> Subscribed:
+        """Pass on the events that the caller may see, until it goes away or cancels."""
+        principal = invocation.principal
+        if not invocation.streaming:
+            raise wire_error(
+                "not_acceptable",
+                "a subscription has no end, so it cannot be answered at once",
+                action="ask with `Accept: text/event-stream`, or over WebSocket",
+            )
+        if params.spans and "operate" not in principal.scopes:
+            raise wire_error(
+                "forbidden", "hook spans need the scope `operate`", action="leave `spans` out"
+            )
+        wanted = Wanted(principal, params)
+        answer = Subscribed(scopes=tuple(sorted(principal.scopes)))
+        with self._host.events.subscribe(
+            scopes=frozenset(principal.scopes), where=wanted, spans=params.spans
+        ) as subscription:
+            invocation.respond(answer)
+            missed = 0
+            async for event in subscription:
+                if subscription.dropped > missed:
+                    lost = subscription.dropped - missed
+                    missed = subscription.dropped
+                    invocation.emit(Event("events.missed", {"events": lost}))
+                invocation.emit(
+                    Event(
+                        "event",
+                        {
+                            "type": event.type,
+                            "turn": event.turn,
+                            "session": event.session,
+                            "data": event.data,
+                        },
+                    )
+                )
+        return answer
+
+    async def unsubscribe(self, invocation: Invocation, params: UnsubscribeParams) -> Cancelled:
+        """End a subscription of this socket."""
+        if not invocation.cancel(params.request):
+            raise wire_error("not_found", "no such request of this socket runs")
+        return _CANCELLED
+
+    # -- tokens --------------------------------------------------------------------
+
+    async def tokens(self, _: Invocation, __: Empty) -> TokenRows:
+        """List the access tokens."""
+        book = token_book(self._host)
+        rows = [
+            TokenRow(
+                name=token.name,
+                scopes=tuple(sorted(token.principal.scopes)),
+                revoked=book.is_revoked(token),
+            )
+            for token in book.tokens
+        ]
+        return TokenRows(tokens=tuple(rows))
+
+    async def revoke(self, _: Invocation, params: RevokeParams) -> Revoked:
+        """Revoke a token here and at every gateway beside this one."""
+        token = await token_book(self._host).revoke(params.name)
+        if token is None:
+            raise wire_error(
+                "not_found",
+                f"there is no token called {params.name[:80]!r}",
+                action="`token.list` names them",
+            )
+        if SIGNALS in self._host:
+            revocation = {"name": token.name, "digest": token.digest.hex()}
+            await self._host[SIGNALS].send(REVOKED, revocation)
+        return Revoked(name=token.name)
+
+
+class Wanted:
+    """Whether a subscriber wants an event, and may see it."""
+
+    def __init__(self, principal: Principal, params: SubscribeParams) -> None:
+        self._principal = principal
+        self._params = params
+
+    def __call__(self, event: Event) -> bool:
+        """Return whether to show `event`."""
+        params = self._params
+        return (
+            (params.turn is None or event.turn == params.turn)
+            and (params.session is None or event.session == params.session)
+            and any(fnmatch.fnmatchcase(event.type, pattern) for pattern in params.types)
+            and (not event.session or _may_see(self._principal, event.session))
+        )
+
+
+def _may_see(principal: Principal, session: str) -> bool:
+    """Whether a principal may read a session: an operator any, others where they may speak."""
+    if "operate" in principal.scopes:
+        return True
+    try:
+        key = SessionKey.parse(session)
+    except ValueError:
+        return False
+    return principal.may_claim(Address(key.channel, key.account, key.peer))

@@ -1,0 +1,292 @@
+"""Whether a request was meant for this gateway, and by whom: Host, Origin, proxies.
+
+A browser sends requests for whichever page it shows. The Host header tells the names by
+which the page reached us (DNS rebinding makes that the attacker's own name); the Origin
+header tells whose page asks. Both are checked before anything else is looked at.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from hookgate.core.errors import StartError
+from hookgate.core.gateway.codes import wire_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from multidict import CIMultiDictProxy
+
+__all__ = [
+    "Authority",
+    "HostRule",
+    "OriginRule",
+    "address_key",
+    "canonical",
+    "forwarded_header",
+    "is_loopback",
+    "is_loopback_bind",
+    "own_authorities",
+    "read_authority",
+]
+
+IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_AUTHORITY = re.compile(
+    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+)
+_ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#@\\]+)")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+
+# What proxies add, by the documentation of nginx, Apache, HAProxy, Envoy, Cloudflare, Fastly,
+# Akamai, AWS and ngrok. A header of these says that somebody else is the real client.
+_FORWARDED = frozenset(
+    (
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "true-client-ip",
+        "fastly-client-ip",
+        "x-amzn-trace-id",
+        "x-original-host",
+        "x-original-forwarded-for",
+        "x-proxyuser-ip",
+        "proxy-connection",
+    )
+)
+_FORWARDED_PREFIXES = ("x-forwarded", "cf-", "x-envoy-", "ngrok-", "fly-")
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A host and a port, as in a Host header: lower case, addresses without brackets."""
+
+    host: str
+    port: int | None = None
+
+
+def read_authority(text: str) -> Authority | None:
+    """Read ``host[:port]``; None where it is malformed.
+
+    Names keep their form but for the case: ``localhost.`` and ``127.1`` are other names,
+    and other names are not ours.
+    """
+    match = _AUTHORITY.fullmatch(text)
+    if match is None:
+        return None
+    port = None if match["port"] is None else int(match["port"])
+    if port is not None and not 0 < port < 65_536:
+        return None
+    host = match["host"].lower()
+    if host.startswith("["):
+        try:
+            host = str(ipaddress.IPv6Address(host[1:-1]))
+        except ValueError:
+            return None
+    return Authority(host, port)
+
+
+def canonical(address: str) -> IPAddress | None:
+    """Return an address without scope, IPv4-mapped ones folded; None where it is none."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return mapped or parsed
+
+
+def address_key(address: IPAddress) -> str:
+    """Return what attempts are counted by: an IPv4 address, or an IPv6 network of 64 bits.
+
+    Whoever has one IPv6 address usually has its whole /64 (RFC 6177).
+    """
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    return str(ipaddress.IPv6Network((int(address) >> 64 << 64, 64)))
+
+
+def is_loopback(address: IPAddress | None) -> bool:
+    """Whether this address is the machine's own loopback."""
+    return address is not None and address.is_loopback
+
+
+def is_loopback_bind(host: str) -> bool:
+    """Whether a listener bound to `host` can be reached from this machine only."""
+    return host.lower() == "localhost" or is_loopback(canonical(host.strip("[]")))
+
+
+def forwarded_header(names: Iterable[str]) -> str | None:
+    """Return the first header that a proxy has added, if there is one."""
+    for name in names:
+        lower = name.lower()
+        if lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIXES):
+            return name
+    return None
+
+
+def own_authorities(local: str, port: int) -> frozenset[Authority]:
+    """Return the names under which a listener on `local`:`port` is reached without settings.
+
+    The wildcard address is not among them: no honest client sends it, and browsers used
+    to let pages reach loopback by it.
+    """
+    hosts = set(_LOOPBACK_NAMES)
+    address = canonical(local)
+    if address is not None and not address.is_unspecified:
+        hosts.add(str(address))
+    return frozenset(Authority(host, port) for host in hosts)
+
+
+class HostRule:
+    """Which Host headers are ours.
+
+    Args:
+        allowed: ``gateway.allowed_hosts``. ``name`` stands for the name alone and with the
+            listener's port, ``name:port`` for exactly that.
+
+    Raises:
+        StartError: An entry is no host.
+    """
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._allowed: set[Authority] = set()
+        for entry in allowed:
+            authority = read_authority(entry)
+            if authority is None:
+                raise StartError(
+                    f"gateway.allowed_hosts: found {entry!r}, expected a name such as "
+                    "`gateway.example` or `gateway.example:8443`; `*` is not possible"
+                )
+            self._allowed.add(authority)
+
+    def check(self, headers: CIMultiDictProxy[str], local: str, port: int) -> Authority:
+        """Return the request's authority.
+
+        Args:
+            headers: The request's headers.
+            local: The address at which the request arrived.
+            port: The port at which it arrived.
+
+        Raises:
+            WireError: There is not exactly one Host header, or it names somebody else.
+        """
+        given: Sequence[str] = headers.getall("Host", ())
+        authority = read_authority(given[0]) if len(given) == 1 else None
+        if authority is None:
+            raise wire_error(
+                "bad_target",
+                f"found {len(given)} Host headers, expected exactly one, as `host:port`"
+                if len(given) != 1
+                else "found a malformed Host header, expected `host:port`",
+                action="send the Host header of the address that you connect to",
+            )
+        complete = Authority(authority.host, authority.port or _DEFAULT_PORTS["http"])
+        if complete in own_authorities(local, port) or self._named(authority, port):
+            return authority
+        raise wire_error(
+            "wrong_host",
+            f"this gateway is not {given[0][:100]!r}",
+            action="use the address that it listens on, or add the name to `gateway.allowed_hosts`",
+        )
+
+    def _named(self, authority: Authority, port: int) -> bool:
+        if authority in self._allowed:
+            return True
+        return authority.port == port and Authority(authority.host) in self._allowed
+
+
+class OriginRule:
+    """Which web pages may ask: our own, and those of ``gateway.allowed_origins``."""
+
+    def __init__(self, allowed: Sequence[str]) -> None:
+        self._allowed = frozenset(origin.lower() for origin in allowed)
+
+    def listed(self, origin: str) -> bool:
+        """Whether the settings name this origin."""
+        return origin.lower() in self._allowed
+
+    def check(
+        self, headers: CIMultiDictProxy[str], authority: Authority, *, scheme: str = "http"
+    ) -> None:
+        """Refuse a request that a foreign page makes. Programs send no Origin and pass.
+
+        Args:
+            headers: The request's headers.
+            authority: The request's own, from its Host header.
+            scheme: ``http``; ``https`` where a trusted proxy says so.
+
+        Raises:
+            WireError: The Origin is another one.
+        """
+        given: Sequence[str] = headers.getall("Origin", ())
+        if not given:
+            return
+        if len(given) == 1 and (self.listed(given[0]) or _same(given[0], authority, scheme)):
+            return
+        raise wire_error(
+            "wrong_origin",
+            f"found Origin {given[0][:100]!r}, expected the gateway's own",
+            action="open the gateway's own page, or add the origin to `gateway.allowed_origins`",
+        )
+
+
+def _same(origin: str, authority: Authority, scheme: str) -> bool:
+    """Whether `origin` is the origin of `authority` (RFC 6454, section 4)."""
+    match = _ORIGIN.fullmatch(origin)
+    if match is None or match["scheme"] != scheme:
+        return False
+    other = read_authority(match["authority"])
+    default = _DEFAULT_PORTS[scheme]
+    return other is not None and (other.host, other.port or default) == (
+        authority.host,
+        authority.port or default,
+    )
+
+
+class Proxies:
+    """The proxies whose forwarded headers are believed: ``gateway.trusted_proxies``.
+
+    Raises:
+        StartError: An entry is no address and no network.
+    """
+
+    def __init__(self, trusted: Sequence[str]) -> None:
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        for entry in trusted:
+            try:
+                self._networks.append(ipaddress.ip_network(entry, strict=False))
+            except ValueError:
+                raise StartError(
+                    f"gateway.trusted_proxies: found {entry!r}, expected an address such as "
+                    "`10.0.0.7` or a network such as `10.0.0.0/24`"
+                ) from None
+
+    def trusts(self, address: IPAddress | None) -> bool:
+        """Whether `address` is a proxy that is believed."""
+        return address is not None and any(address in network for network in self._networks)
+
+    def client(self, peer: IPAddress, headers: CIMultiDictProxy[str]) -> IPAddress:
+        """Return the client's address: the last one in the chain that is no trusted proxy."""
+        if not self.trusts(peer):
+            return peer
+        chain = ",".join(headers.getall("X-Forwarded-For", ())).split(",")
+        for hop in reversed(chain):
+            address = canonical(hop.strip())
+            if address is None:
+                return peer
+            if not self.trusts(address):
+                return address
+        return peer
+
+    def scheme(self, peer: IPAddress | None, headers: Mapping[str, str]) -> str:
+        """Return the scheme that the client used, as far as a trusted proxy says."""
+        said = headers.get("X-Forwarded-Proto", "") if self.trusts(peer) else ""
+        return "https" if said.strip().lower() == "https" else "http"

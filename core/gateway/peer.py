@@ -1,0 +1,189 @@
+"""Which user of this machine stands at the other end of a loopback connection.
+
+On Linux every user can connect to every loopback port. The kernel knows whose socket the
+other end is; a listener without tokens asks it, and serves its own user and root only.
+
+The kernel is asked by ``sock_diag`` (netlink), which finds one connection in a few
+microseconds. Where that is not allowed, ``/proc/net/tcp`` and ``tcp6`` say the same, but
+have to be read whole: milliseconds once thousands of connections are open.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hookgate.core.gateway.origin import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hookgate.core.gateway.origin import IPAddress
+
+__all__ = ["PeerLookup", "PeerUser", "parse_proc_net_tcp"]
+
+Endpoint = tuple[str, int]
+
+# linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port id
+_QUERY = struct.Struct("=BBBxI")  # family, protocol, extensions, states
+_PORTS = struct.Struct("!HH")
+_NO_COOKIE = struct.pack("=III", 0, 0xFFFFFFFF, 0xFFFFFFFF)  # interface, cookie
+_ANSWER = struct.Struct("=BBBB48sIIIII")  # family, state, timer, retrans, id, ..., uid, inode
+_ALL_STATES = 0xFFFFFFFF
+_UID, _INODE = 8, 9
+_TIMEOUT = 1.0
+
+
+class PeerUser:
+    """The user of a socket, as the kernel tells it.
+
+    Attributes:
+        uid: The user's id.
+        inode: The socket's inode; 0 where no process holds the socket any more. The kernel
+            calls the user of such a socket root, so its `uid` means nothing.
+    """
+
+    __slots__ = ("inode", "uid")
+
+    def __init__(self, uid: int, inode: int) -> None:
+        self.uid = uid
+        self.inode = inode
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it is a live socket of this process's user or of root."""
+        return self.inode != 0 and self.uid in (0, os.geteuid())
+
+
+class PeerLookup:
+    """Asks the kernel. One for each gateway; `close` it at the end.
+
+    Attributes:
+        enabled: Whether this system can be asked (Linux).
+    """
+
+    def __init__(self, *, netlink: bool = True, proc: Path = Path("/proc/net")) -> None:
+        self.enabled = sys.platform == "linux"
+        self._proc = proc
+        self._sequence = 0
+        self._netlink = _open_netlink() if self.enabled and netlink else None
+
+    def user_of(self, peer: Endpoint, local: Endpoint) -> PeerUser | None:
+        """Return who holds the other end of a connection.
+
+        Args:
+            peer: Address and port of the other end.
+            local: Address and port of ours.
+
+        Returns:
+            The user, or None where the kernel does not know such a connection (any more).
+        """
+        ours, theirs = canonical(local[0]), canonical(peer[0])
+        if ours is None or theirs is None or ours.version != theirs.version:
+            return None
+        if self._netlink is not None:
+            with suppress(OSError):
+                return self._ask(self._netlink, theirs, peer[1], ours, local[1])
+            # A kernel without inet_diag answers with an error: ask no more.
+            self.close()
+        for name in ("tcp", "tcp6"):
+            with suppress(OSError):
+                table = (self._proc / name).read_text("ascii")
+                for source, target, user in parse_proc_net_tcp(table):
+                    if (source, target) == ((theirs, peer[1]), (ours, local[1])):
+                        return user
+        return None
+
+    def _ask(
+        self,
+        netlink: socket.socket,
+        source: IPAddress,
+        source_port: int,
+        target: IPAddress,
+        target_port: int,
+    ) -> PeerUser | None:
+        family = socket.AF_INET if source.version == 4 else socket.AF_INET6
+        self._sequence += 1
+        body = (
+            _QUERY.pack(family, socket.IPPROTO_TCP, 0, _ALL_STATES)
+            + _PORTS.pack(source_port, target_port)
+            + source.packed.ljust(16, b"\0")
+            + target.packed.ljust(16, b"\0")
+            + _NO_COOKIE
+        )
+        length = _HEADER.size + len(body)
+        netlink.send(
+            _HEADER.pack(length, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, self._sequence, 0) + body
+        )
+        while True:
+            answer = netlink.recv(4096)
+            _, kind, _, sequence, _ = _HEADER.unpack_from(answer)
+            if sequence != self._sequence:
+                continue
+            if kind != _SOCK_DIAG_BY_FAMILY:
+                (error,) = struct.unpack_from("=i", answer, _HEADER.size)
+                if -error == _ENOENT:
+                    return None
+                raise OSError(-error, os.strerror(-error))
+            fields = _ANSWER.unpack_from(answer, _HEADER.size)
+            return PeerUser(fields[_UID], fields[_INODE])
+
+    def close(self) -> None:
+        """Close the socket to the kernel."""
+        if self._netlink is not None:
+            self._netlink.close()
+            self._netlink = None
+
+
+_ENOENT = 2
+
+
+def _open_netlink() -> socket.socket | None:
+    try:
+        netlink = socket.socket(
+            socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG
+        )
+        # The kernel answers before `send` returns; the limit is for a kernel that does not.
+        netlink.settimeout(_TIMEOUT)
+        netlink.connect((0, 0))
+    except (OSError, AttributeError):
+        return None
+    return netlink
+
+
+def parse_proc_net_tcp(
+    table: str,
+) -> Iterator[tuple[tuple[IPAddress, int], tuple[IPAddress, int], PeerUser]]:
+    """Yield local end, remote end and user of each row of ``/proc/net/tcp`` or ``tcp6``.
+
+    Addresses stand there as words of 32 bits in the machine's byte order; IPv4-mapped ones
+    are folded.
+    """
+    for line in table.splitlines()[1:]:
+        fields = line.split()
+        if len(fields) < 10:
+            continue
+        yield (
+            _endpoint(fields[1]),
+            _endpoint(fields[2]),
+            PeerUser(int(fields[7]), int(fields[9])),
+        )
+
+
+def _endpoint(text: str) -> tuple[IPAddress, int]:
+    address, _, port = text.partition(":")
+    words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
+    packed = struct.pack(f"={len(words)}I", *words)
+    name = socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
+    folded = canonical(name)
+    assert folded is not None, "inet_ntop writes addresses that can be read"
+    return folded, int(port, 16)

@@ -1,0 +1,351 @@
+"""Operations over HTTP: one JSON answer, or a stream of server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import hdrs, web
+
+from hookgate.core import strict_json
+from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.routes import CALLER
+from hookgate.core.gateway.rpc import event_data
+from hookgate.core.gateway.stream import EventOutbox
+from hookgate.core.messages import new_id
+from hookgate.core.operations import Invocation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp.abc import AbstractStreamWriter
+    from pydantic import BaseModel
+
+    from hookgate.core.events import Event
+    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.rpc import Method
+    from hookgate.core.operations import Operation
+
+__all__ = ["error_response", "read_body", "serve_named", "serve_operation"]
+
+BODY_SECONDS = 30.0
+"""Seconds that a request's body may take to arrive."""
+
+KEEP_ALIVE = 15.0
+"""Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""
+
+COMMENT = b": keep-alive\n\n"
+
+FLUSH_SECONDS = 30.0
+"""Seconds that a slow reader has for the rest of a stream that is over."""
+
+LOOK = 0.5
+"""Seconds between two looks at whether the client is still there."""
+
+
+async def serve_named(front: Front, request: web.Request) -> web.StreamResponse:
+    """Serve ``POST /v1/operations/{name}``."""
+    method = front.methods.find(request.match_info["name"], request[CALLER].principal)
+    return await _serve(front, method, request)
+
+
+def serve_operation(
+    front: Front, operation: Operation[Any, Any]
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the handler of an operation's own route."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        method = front.methods.find(operation.name, request[CALLER].principal)
+        return await _serve(front, method, request)
+
+    handler.__qualname__ = f"operation {operation.name}"
+    return handler
+
+
+async def _serve(front: Front, method: Method, request: web.Request) -> web.StreamResponse:
+    if method.operation.streams:
+        front.check_open()
+    if request.method in ("GET", "DELETE", "HEAD"):
+        arguments = method.read(_from_query(method, request), strings=True)
+    else:
+        body = await read_body(request, front.settings.limits.frame_bytes)
+        arguments = method.read({**body, **_path_variables(request)})
+    call = Call(front, request, method, arguments)
+    if method.operation.streams and _wants_events(request):
+        return await call.stream()
+    return await call.answer()
+
+
+def _wants_events(request: web.Request) -> bool:
+    accept = ",".join(request.headers.getall("Accept", ()))
+    kinds = (part.partition(";")[0].strip().lower() for part in accept.split(","))
+    return "text/event-stream" in kinds
+
+
+def _path_variables(request: web.Request) -> dict[str, str]:
+    return {key: value for key, value in request.match_info.items() if key != "name"}
+
+
+def _from_query(method: Method, request: web.Request) -> dict[str, Any]:
+    """Return a query's parameters: texts, and lists where the schema has an array."""
+    params: dict[str, Any] = dict(_path_variables(request))
+    for name in request.query:
+        values = request.query.getall(name)
+        params[name] = values if len(values) > 1 or name in method.arrays else values[0]
+    return params
+
+
+async def read_body(request: web.Request, limit: int) -> dict[str, Any]:
+    """Read a strict JSON object.
+
+    A page of another origin can send a plain form without asking first, but not this content
+    type: it is required, so that a browser asks.
+
+    Args:
+        request: The request.
+        limit: The longest body, in bytes.
+
+    Raises:
+        WireError: It is no JSON object, too long, too slow, or says that it is something else.
+    """
+    if (
+        request.content_type != "application/json"
+        or request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity"
+    ):
+        raise wire_error(
+            "unsupported_media_type",
+            "found a body that does not say it is plain JSON",
+            action="send `Content-Type: application/json` and no Content-Encoding",
+        )
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_any():
+                data += chunk
+                if len(data) > limit:
+                    raise wire_error(
+                        "too_large",
+                        f"found a body of more than {limit} bytes",
+                        action="send less, or raise `gateway.limits.frame_bytes`",
+                    )
+    except TimeoutError:
+        raise wire_error("timeout", f"the body did not come within {BODY_SECONDS:.0f} s") from None
+    try:
+        value = strict_json.loads(bytes(data))
+    except strict_json.StrictJSONError as error:
+        raise wire_error("parse_error", str(error), action="send one strict JSON text") from None
+    if not isinstance(value, dict):
+        raise wire_error(
+            "invalid_params", "expected a JSON object", action="send the parameters by name"
+        )
+    return value
+
+
+def error_response(problem: Problem) -> web.Response:
+    """Return the HTTP answer for an error: ``{"error": {code, message, data}}``."""
+    response = web.Response(
+        status=problem.status,
+        body=strict_json.dumps({"error": problem.to_json()}),
+        content_type="application/json",
+    )
+    retry_after = problem.data.get("retry_after")
+    if retry_after is not None:
+        response.headers["Retry-After"] = str(max(1, round(float(retry_after))))
+    if problem.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    if problem.status == 426:
+        response.headers["Upgrade"] = "websocket"
+    return response
+
+
+class Call:
+    """One operation, called over HTTP. A `Client` of the gateway while it runs."""
+
+    def __init__(
+        self, front: Front, request: web.Request, method: Method, arguments: BaseModel
+    ) -> None:
+        self._front = front
+        self._request = request
+        self._method = method
+        self._arguments = arguments
+        self._held: list[bytes] = []
+        self._outbox: EventOutbox | None = None
+        self._sent = False
+        self._responded = False
+        self._wake = asyncio.Event()
+        self._gone = False
+        self._task: asyncio.Task[BaseModel] | None = None
+        self.token = request[CALLER].token
+
+    # -- one answer ----------------------------------------------------------
+
+    async def answer(self) -> web.Response:
+        """Run the operation to its end and answer once."""
+        task = self._start(streaming=False)
+        try:
+            while not task.done():
+                await asyncio.wait([task], timeout=LOOK)
+                self.check()
+        finally:
+            self._stop(task)
+        return _json_response(self._result(task))
+
+    # -- a stream ------------------------------------------------------------
+
+    async def stream(self) -> web.StreamResponse:
+        """Run the operation and send its events as they come.
+
+        What goes wrong before there is anything to send is an ordinary error answer.
+        """
+        task = self._start(streaming=True)
+        try:
+            await self._until(lambda: task.done() or bool(self._held), KEEP_ALIVE)
+            if task.done() and not self._held:
+                self._result(task)
+            response = web.StreamResponse(
+                headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+            )
+            writer = await response.prepare(self._request)
+            assert writer is not None, "a response that was not sent yet has a writer"
+            outbox = self._open(writer)
+            await self._break_silences(task, outbox)
+            self._finish(task)
+            await self._until(lambda: not outbox.waiting, FLUSH_SECONDS)
+            if outbox.waiting:
+                self._overflow()
+            await response.write_eof()
+        finally:
+            self._stop(task)
+        return response
+
+    def _open(self, writer: AbstractStreamWriter) -> EventOutbox:
+        """Send what was held back until the response's head went out, and all that follows."""
+        outbox = self._outbox = EventOutbox(
+            self._request.protocol,
+            writer,
+            frames=self._front.settings.limits.queue_frames,
+            overflow=self._overflow,
+        )
+        for frame in self._held or [COMMENT]:
+            outbox.put(frame)
+        self._held.clear()
+        return outbox
+
+    async def _break_silences(self, task: asyncio.Task[BaseModel], outbox: EventOutbox) -> None:
+        while not task.done():
+            self._sent = False
+            await self._until(task.done, KEEP_ALIVE)
+            if not (self._sent or task.done()):
+                outbox.put(COMMENT)
+
+    def _finish(self, task: asyncio.Task[BaseModel]) -> None:
+        """Send the result, if the operation has not, or what went wrong."""
+        try:
+            self._respond(self._result(task))
+        except Exception as error:  # noqa: BLE001 - the head is out: it can only be told
+            problem = describe(self._front.host, error)
+            data = {**problem.data, "message": problem.message}
+            self._put(_sse("error", strict_json.dumps(data)))
+
+    async def _until(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until `ready`, at most `seconds`; see to the client meanwhile."""
+        loop = asyncio.get_running_loop()
+        limit = loop.time() + seconds
+        while not (ready() or self._gone or loop.time() >= limit):
+            self._wake.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK):
+                    await self._wake.wait()
+            self.check()
+
+    def _result(self, task: asyncio.Task[BaseModel]) -> BaseModel:
+        """Return what the operation came to.
+
+        Raises:
+            WireError: It was cancelled while the client is still there.
+            Exception: It failed with this.
+        """
+        if task.cancelled() and not self._gone:
+            raise wire_error("cancelled", "the request was cancelled")
+        return task.result()
+
+    # -- what runs ---------------------------------------------------------------
+
+    def _start(self, *, streaming: bool) -> asyncio.Task[BaseModel]:
+        invocation = Invocation(
+            host=self._front.host,
+            principal=self._request[CALLER].principal,
+            face="rest",
+            request_id=new_id("req"),
+            emit=self._emit if streaming else lambda _: None,
+            respond=self._respond if streaming else lambda _: None,
+            streaming=streaming,
+            disconnected=lambda: self._gone,
+            path="http",
+        )
+        work = self._method.handler(invocation, self._arguments)
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(lambda _: self._wake.set())
+        self._front.clients.add(self)
+        return self._task
+
+    def _stop(self, task: asyncio.Task[BaseModel]) -> None:
+        """The request is over: whatever still runs for it has lost its client."""
+        self._front.clients.remove(self)
+        if not task.done():
+            self._gone = True
+            task.cancel()
+
+    def _emit(self, event: Event) -> None:
+        self._put(_sse(event.type, event_data(self._front.safe(event))))
+
+    def _respond(self, result: BaseModel) -> None:
+        if self._responded:
+            return
+        self._responded = True
+        self._put(_sse("result", result.__pydantic_serializer__.to_json(result)))
+
+    def _put(self, frame: bytes) -> None:
+        self._sent = True
+        if self._outbox is not None:
+            self._outbox.put(frame)
+        elif not self._gone:
+            self._held.append(frame)
+            self._wake.set()
+
+    def _overflow(self) -> None:
+        # HTTP knows no 1013: the connection is cut, so that the client sees that it missed
+        # something.
+        self.end(1013, "this client reads too slowly")
+
+    # -- being a client ------------------------------------------------------------
+
+    def check(self) -> None:
+        """See `Client.check`; also called by the request itself, far more often."""
+        if self._request.transport is None and self._task is not None:
+            self._gone = True
+            self._task.cancel()
+
+    def tell(self, frame: bytes) -> None:
+        """See `Client.tell`: a stream of one request has no place for it."""
+
+    def end(self, code: int, reason: str) -> None:
+        """See `Client.end`."""
+        self._gone = True
+        if (transport := self._request.transport) is not None:
+            transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+
+def _json_response(result: BaseModel) -> web.Response:
+    body = result.__pydantic_serializer__.to_json(result)
+    return web.Response(body=body, content_type="application/json")
+
+
+def _sse(kind: str, data: bytes) -> bytes:
+    """Write one server-sent event. JSON has no line breaks outside of escapes."""
+    name = kind.replace("\r", " ").replace("\n", " ").encode()
+    return b"event: %b\ndata: %b\n\n" % (name, data)

@@ -1,0 +1,303 @@
+"""JSON-RPC 2.0: reading requests, finding methods, writing answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from hookgate.core import strict_json
+from hookgate.core.errors import WireError
+from hookgate.core.gateway.auth import Gate
+from hookgate.core.gateway.codes import wire_error
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hookgate.core.events import Event
+    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.host import Host
+    from hookgate.core.operations import Invocation, Operation
+    from hookgate.core.turn import Principal
+
+__all__ = [
+    "BadCall",
+    "CallId",
+    "Method",
+    "Methods",
+    "error_frame",
+    "event_data",
+    "event_frame",
+    "notification",
+    "read_call",
+    "result_frame",
+]
+
+CallId = str | int
+
+MAX_ID = 256
+"""Characters of the longest id; every event of a request repeats it."""
+
+_MEMBERS = frozenset(("jsonrpc", "id", "method", "params"))
+_MAX_SHOWN = 80
+
+
+class BadCall(WireError):
+    """A frame is no request.
+
+    Attributes:
+        call_id: The request's id where one could be read; None otherwise.
+    """
+
+    def __init__(self, error: WireError, call_id: CallId | None) -> None:
+        super().__init__(error.code, str(error), data=error.data)
+        self.call_id = call_id
+
+
+def read_call(frame: bytes | str) -> tuple[CallId | None, str, dict[str, Any]]:
+    """Read one request.
+
+    Args:
+        frame: What came in: one JSON text.
+
+    Returns:
+        Its id (None for a notification), its method and its parameters.
+
+    Raises:
+        BadCall: It is no JSON, a batch, or has the wrong shape.
+    """
+    try:
+        value = strict_json.loads(frame)
+    except strict_json.StrictJSONError as error:
+        problem = wire_error("parse_error", str(error), action="send one strict JSON text a frame")
+        raise BadCall(problem, None) from None
+    if type(value) is not dict:
+        raise BadCall(_no_object(value), None)
+    call_id = value.get("id")
+    if type(call_id) not in (int, str) and "id" in value:
+        raise BadCall(_no_id(call_id), None)
+    if type(call_id) is str and len(call_id) > MAX_ID:
+        raise BadCall(
+            _wrong("an id of more than 256 characters", "a shorter one", "use short ids"), None
+        )
+    if value.get("jsonrpc") != "2.0":
+        raise BadCall(_wrong("no `jsonrpc`", '"2.0"', 'add `"jsonrpc": "2.0"`'), call_id)
+    name = value.get("method")
+    if type(name) is not str:
+        raise BadCall(_wrong("no `method`", "a method's name", "name a method"), call_id)
+    if not value.keys() <= _MEMBERS:
+        odd = ", ".join(sorted(value.keys() - _MEMBERS))[:_MAX_SHOWN]
+        raise BadCall(_wrong(odd, ", ".join(sorted(_MEMBERS)), "leave it out"), call_id)
+    params = value.get("params", _NONE)
+    if params is _NONE:
+        params = {}
+    elif type(params) is not dict:
+        raise BadCall(
+            wire_error(
+                "invalid_params",
+                f"found params of type {_type(params)}, expected an object",
+                action="send the parameters by name",
+            ),
+            call_id,
+        )
+    return call_id, name, params
+
+
+_NONE: Any = object()
+
+
+def _type(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null"}
+    return names.get(type(value), "number")
+
+
+def _wrong(found: str, expected: str, action: str) -> WireError:
+    return wire_error("invalid_request", f"found {found}, expected {expected}", action=action)
+
+
+def _no_object(value: Any) -> WireError:
+    if type(value) is list:
+        return _wrong("a batch", "one request", "send each request in a frame of its own")
+    return _wrong(_type(value), "a request object", 'send `{"jsonrpc": "2.0", ...}`')
+
+
+def _no_id(value: Any) -> WireError:
+    return _wrong(
+        f"an id of type {_type(value)}",
+        "a string or an integer",
+        "use a string or an integer, or leave `id` out for a notification",
+    )
+
+
+class Method:
+    """An operation, made ready to be called.
+
+    Attributes:
+        operation: The operation.
+        quick: See `Operation.quick`.
+    """
+
+    def __init__(self, operation: Operation[Any, Any]) -> None:
+        self.operation = operation
+        self.handler: Callable[[Invocation, Any], Awaitable[BaseModel]] = operation.handler
+        self.quick = operation.quick
+        self.scope = operation.scope
+        self._validate: Callable[[Any], BaseModel] = operation.params.model_validate
+        self._validate_strings: Callable[[Any], BaseModel] = operation.params.model_validate_strings
+        # A model without fields has one value only, and it cannot change.
+        empty: BaseModel | None = None if operation.params.model_fields else operation.params()
+        self._empty = empty
+
+    def read(self, params: Mapping[str, Any], *, strings: bool = False) -> BaseModel:
+        """Check parameters and return them as the operation's model.
+
+        Args:
+            params: The parameters by name.
+            strings: Whether all values are texts, as in a query string.
+
+        Raises:
+            WireError: They do not fit.
+        """
+        if not params and self._empty is not None:
+            return self._empty
+        try:
+            return self._validate_strings(params) if strings else self._validate(params)
+        except ValidationError as error:
+            raise self._misfit(error) from None
+
+    @cached_property
+    def arrays(self) -> frozenset[str]:
+        """The names of the parameters that take several values."""
+        properties = self.operation.params.model_json_schema().get("properties", {})
+        return frozenset(
+            name
+            for name, schema in properties.items()
+            if "array" in (schema.get("type"), *(kind.get("type") for kind in _kinds(schema)))
+        )
+
+    def _misfit(self, error: ValidationError) -> WireError:
+        fields = self.operation.params.model_fields
+        known = [field.alias or name for name, field in fields.items()]
+        problems = []
+        for item in error.errors(include_url=False, include_input=False, include_context=False):
+            where = ".".join(str(part) for part in item["loc"]) or "params"
+            problem = {"path": where, "problem": item["msg"], "type": item["type"]}
+            if item["type"] == "extra_forbidden" and (
+                near := get_close_matches(where[:_MAX_SHOWN], known, 1)
+            ):
+                problem["nearest"] = near[0]
+            problems.append(problem)
+        first = problems[0]
+        return wire_error(
+            "invalid_params",
+            f"{self.operation.name}: `{first['path'][:_MAX_SHOWN]}`: {first['problem']}",
+            action="`operation.list` shows the schema of every method",
+            problems=problems,
+        )
+
+
+def _kinds(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    kinds: Sequence[Mapping[str, Any]] = schema.get("anyOf", ())
+    return kinds
+
+
+class Methods:
+    """The operations of a host by name, each made ready on its first call."""
+
+    def __init__(self, host: Host) -> None:
+        self._operations = host.operations
+        self._ready: dict[str, Method] = {}
+
+    def find(self, name: str, principal: Principal) -> Method:
+        """Return the method called `name`.
+
+        Raises:
+            WireError: There is none, or `principal` may not call it.
+        """
+        method = self._ready.get(name)
+        if method is None or self._operations.get(name) is not method.operation:
+            method = self._prepare(name)
+        scope = method.scope
+        if scope is not None and scope not in principal.scopes:
+            Gate.check_scope(principal, scope)
+        return method
+
+    def _prepare(self, name: str) -> Method:
+        operation = self._operations.get(name)
+        if operation is None:
+            shown = name[:_MAX_SHOWN]
+            near = get_close_matches(shown, self._operations, 1)
+            raise wire_error(
+                "method_not_found",
+                f"there is no method {shown!r}",
+                action=f"did you mean `{near[0]}`?" if near else "`operation.list` names them all",
+            )
+        method = self._ready[name] = Method(operation)
+        return method
+
+
+# -- writing ----------------------------------------------------------------------
+
+
+def result_frame(call_id: CallId, result: BaseModel) -> bytes:
+    """Return the answer to a request."""
+    body: bytes = result.__pydantic_serializer__.to_json(result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(call_id), body)
+
+
+def error_frame(call_id: CallId | None, problem: Problem) -> bytes:
+    """Return the error answer to a request; `call_id` is None where it could not be read."""
+    return orjson.dumps({"jsonrpc": "2.0", "id": call_id, "error": problem.to_json()})
+
+
+def notification(method: str, params: Mapping[str, Any]) -> bytes:
+    """Return a notification that belongs to no request."""
+    return orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def event_frame(call_id: bytes, event: Event) -> bytes:
+    """Return the notification of an event of a request.
+
+    Args:
+        call_id: The request's id, as JSON.
+        event: The event.
+    """
+    data = event_data(event)
+    head = b'{"jsonrpc":"2.0","method":%b,"params":{"request":%b' % (
+        orjson.dumps(event.type),
+        call_id,
+    )
+    return head + (b"," + data[1:] if len(data) > 2 else b"}") + b"}"
+
+
+def event_data(event: Event) -> bytes:
+    """Return an event's data as a JSON object, whatever a plugin or a model put into it."""
+    data = event.data
+    if "request" in data:
+        data = {key: value for key, value in data.items() if key != "request"}
+    try:
+        return orjson.dumps(data)
+    except TypeError:
+        return orjson.dumps(_clean(data))
+
+
+def _clean(value: Any) -> Any:
+    """Return `value` with what JSON does not know written as text.
+
+    Halves of surrogate pairs, which a model's escapes can bring in, become U+FFFD.
+    """
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case Mapping():
+            return {_clean(str(key)): _clean(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_clean(item) for item in value]
+        case None | bool() | int() | float():
+            return value if not isinstance(value, int) or abs(value) < 2**53 else str(value)
+        case _:
+            return _clean(str(value))

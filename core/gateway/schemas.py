@@ -1,0 +1,247 @@
+"""The parameters and results of the core's operations. Their docstrings are their schemas'."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from hookgate.core.operations import OperationModel
+
+__all__ = [
+    "CancelParams",
+    "Cancelled",
+    "History",
+    "HistoryParams",
+    "OperationRow",
+    "OperationRows",
+    "OperationsParams",
+    "PluginRow",
+    "PluginRows",
+    "Pong",
+    "Reloaded",
+    "RevokeParams",
+    "Revoked",
+    "SessionRow",
+    "SessionRows",
+    "SessionsParams",
+    "Status",
+    "SubscribeParams",
+    "Subscribed",
+    "TokenRow",
+    "TokenRows",
+    "UnsubscribeParams",
+]
+
+
+class Pong(OperationModel):
+    """The gateway answers."""
+
+    pong: Literal[True] = True
+    """Always true."""
+
+
+class Status(OperationModel):
+    """How the gateway is; plugins and the runtime may say more."""
+
+    model_config = ConfigDict(extra="allow")
+
+    version: str
+    """The gateway's version."""
+    protocol: int
+    """The version of the wire protocol."""
+    ready: bool
+    """Whether new turns are taken."""
+    degraded: dict[str, str]
+    """What does not work as it should: part -> why."""
+    turns: int
+    """Turns that run or wait."""
+
+
+class CancelParams(OperationModel):
+    """Which turn to cancel: one of the two."""
+
+    turn: str | None = None
+    """The turn's id."""
+    request: str | int | None = None
+    """The id of this client's own `chat.send`, which may not have been answered yet."""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> CancelParams:
+        if (self.turn is None) == (self.request is None):
+            raise ValueError("expected either `turn` or `request`")
+        return self
+
+
+class Cancelled(OperationModel):
+    """It is being cancelled; its `done` says when it has ended."""
+
+    cancelled: Literal[True] = True
+    """Always true; what does not run is an error, `not_found`."""
+
+
+class PluginRow(OperationModel):
+    """One plugin."""
+
+    name: str
+    """The name that it runs under."""
+    origin: str
+    """`builtin`, or the distribution and version that brought it."""
+    hooks: tuple[str, ...]
+    """The hooks that it implements."""
+    requires: tuple[str, ...]
+    """The keys that it needs."""
+    provides: tuple[str, ...]
+    """The keys that it offers."""
+    state: Literal["running", "disabled", "replaced", "broken"]
+    """Whether it runs."""
+    reason: str
+    """Why, where it does not run."""
+
+
+class PluginRows(OperationModel):
+    """All plugins that are known."""
+
+    plugins: tuple[PluginRow, ...]
+    """In the order in which they were loaded."""
+
+
+class SessionsParams(OperationModel):
+    """Which sessions to list."""
+
+    limit: int = Field(default=100, ge=1, le=1000)
+    """How many at most."""
+
+
+class SessionRow(OperationModel):
+    """One session."""
+
+    session: str
+    """Its key."""
+    messages: int
+    """How many messages it holds."""
+    updated: str
+    """When the last one came, in UTC (ISO 8601)."""
+
+
+class SessionRows(OperationModel):
+    """The latest sessions that the principal may see."""
+
+    sessions: tuple[SessionRow, ...]
+    """Newest first."""
+
+
+class HistoryParams(OperationModel):
+    """Whose history to show."""
+
+    session: str = Field(max_length=2048)
+    """The session's key."""
+    turns: int = Field(default=20, ge=1, le=1000)
+    """How many turns at most."""
+
+
+class History(OperationModel):
+    """The last turns of a session."""
+
+    session: str
+    """Its key."""
+    messages: tuple[dict[str, Any], ...]
+    """Its messages, oldest first, each as it is stored: `role`, `parts`, `taint` and so on."""
+
+
+class Reloaded(OperationModel):
+    """What a reload has changed."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class OperationsParams(OperationModel):
+    """Which operations to list."""
+
+    name: str = Field(default="*", max_length=256)
+    """A name, or a glob such as `chat.*`."""
+
+
+class OperationRow(OperationModel):
+    """One operation."""
+
+    name: str
+    """The method's name."""
+    summary: str
+    """What it does."""
+    scope: str | None
+    """The scope that it needs; null for none."""
+    plugin: str
+    """Who brings it."""
+    streams: bool
+    """Whether it emits events."""
+    params: dict[str, Any]
+    """JSON Schema of its parameters."""
+    result: dict[str, Any]
+    """JSON Schema of its result."""
+
+
+class OperationRows(OperationModel):
+    """The operations that the principal may call."""
+
+    operations: tuple[OperationRow, ...]
+    """In the order of their names."""
+
+
+class SubscribeParams(OperationModel):
+    """Which events to follow."""
+
+    types: tuple[str, ...] = Field(default=("*",), max_length=64)
+    """Types, or globs such as `tool_*`."""
+    turn: str | None = None
+    """Only events of this turn."""
+    session: str | None = None
+    """Only events of this session."""
+    spans: bool = False
+    """Whether hook spans are wanted, as events of type `hook`; needs the scope `operate`."""
+
+
+class Subscribed(OperationModel):
+    """The subscription stands; `event` notifications follow until it is cancelled."""
+
+    scopes: tuple[str, ...]
+    """The scopes whose events are shown."""
+
+
+class UnsubscribeParams(OperationModel):
+    """Which subscription to end."""
+
+    request: str | int
+    """The id of this client's own `events.subscribe`."""
+
+
+class TokenRow(OperationModel):
+    """One access token. The token itself is not known to the gateway."""
+
+    name: str
+    """Its name in the settings."""
+    scopes: tuple[str, ...]
+    """What its bearer may do."""
+    revoked: bool
+    """Whether it has been revoked."""
+
+
+class TokenRows(OperationModel):
+    """The access tokens."""
+
+    tokens: tuple[TokenRow, ...]
+    """In the order of the settings."""
+
+
+class RevokeParams(OperationModel):
+    """Which token to revoke."""
+
+    name: str = Field(max_length=256)
+    """Its name in the settings."""
+
+
+class Revoked(OperationModel):
+    """The token is refused from now on, and its live connections are being closed."""
+
+    name: str
+    """Its name."""

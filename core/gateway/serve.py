@@ -1,0 +1,203 @@
+"""Listening, and ending well: signals, the drain, the exit."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import asynccontextmanager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hookgate.core.errors import HookgateError, StartError
+from hookgate.core.gateway.app import FRONT, build_app
+from hookgate.core.gateway.auth import check_listener
+from hookgate.core.gateway.rpc import notification
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.port import GatewayPort
+
+__all__ = ["Listener", "drain", "listen", "loop_factory", "serve"]
+
+KEEP_ALIVE_SECONDS = 75.0
+"""Seconds that a connection may be idle between two requests, or before its first is whole."""
+
+LAST_WORDS = 1.0
+"""Seconds that answers of requests get to go out once their turns are over."""
+
+BACKLOG = 4096
+"""Connections that may wait to be accepted."""
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes event loops: uvloop's where it is installed, else None (asyncio's)."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+class Listener:
+    """A gateway that listens.
+
+    Attributes:
+        app: The application.
+        host: The address that it is bound to.
+        port: The port, the real one where the settings say 0.
+    """
+
+    def __init__(self, app: web.Application, site: web.TCPSite, host: str) -> None:
+        self.app = app
+        self.host = host
+        self._site = site
+
+    @property
+    def port(self) -> int:
+        """The port that it is bound to."""
+        return self._site.port
+
+    @property
+    def url(self) -> str:
+        """Where it is found."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+    async def stop_accepting(self) -> None:
+        """Take no new connections; those that are there stay."""
+        await self._site.stop()
+
+
+@asynccontextmanager
+async def listen(gateway: GatewayPort) -> AsyncIterator[Listener]:
+    """Listen for the length of an ``async with`` block.
+
+    Args:
+        gateway: The gateway, started.
+
+    Raises:
+        StartError: The settings would let strangers in, or the address cannot be used.
+    """
+    settings = gateway.settings.gateway
+    check_listener(gateway.settings)
+    app = build_app(gateway)
+    # Request lines may hold what somebody took for a secret's place: there is no access log.
+    runner = web.AppRunner(
+        app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=LAST_WORDS
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG)
+        try:
+            await site.start()
+        except OSError as error:
+            raise StartError(
+                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+                "set `gateway.host` and `gateway.port`, or stop what listens there"
+            ) from error
+        yield Listener(app, site, settings.host)
+    finally:
+        await runner.cleanup()
+
+
+async def serve(
+    gateway: GatewayPort,
+    *,
+    started: Callable[[Listener], None] = lambda _: None,
+    signals: bool = True,
+    stop: asyncio.Event | None = None,
+) -> int:
+    """Listen until SIGTERM or SIGINT, then end well. SIGHUP reads content again.
+
+    Ending well: accept nothing more, tell clients, let running turns finish or cancel them
+    after ``limits.drain_seconds``, close. A second signal cancels them at once.
+
+    Args:
+        gateway: The gateway, started; its own closing is left to whoever started it.
+        started: Called once it listens.
+        signals: Whether to listen to signals; only the main thread can.
+        stop: Ends it as SIGTERM does, for programs.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        StartError: It cannot listen.
+    """
+    stop = stop or asyncio.Event()
+    hurry = asyncio.Event()
+    async with listen(gateway) as listener:
+        with _handle_signals(gateway, stop, hurry) if signals else nullcontext():
+            gateway.host.log.info("listening", url=listener.url)
+            started(listener)
+            await stop.wait()
+            await drain(gateway, listener, hurry)
+    return 0
+
+
+@contextmanager
+def _handle_signals(
+    gateway: GatewayPort, stop: asyncio.Event, hurry: asyncio.Event
+) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    def reload() -> None:
+        gateway.host.spawn(_reload(gateway), name="reload")
+
+    handlers = {signal.SIGTERM: end, signal.SIGINT: end}
+    if hasattr(signal, "SIGHUP"):
+        handlers[signal.SIGHUP] = reload
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        yield
+    finally:
+        for number in handlers:
+            loop.remove_signal_handler(number)
+
+
+async def _reload(gateway: GatewayPort) -> None:
+    log = gateway.host.log
+    try:
+        log.info("reloaded", **await gateway.host.reload())
+    except HookgateError as error:
+        log.error("the reload failed; what was there stays", why=str(error))
+
+
+async def drain(
+    gateway: GatewayPort, listener: Listener, hurry: asyncio.Event | None = None
+) -> None:
+    """Accept nothing more; let what runs end within ``limits.drain_seconds``.
+
+    Args:
+        gateway: The gateway.
+        listener: Where it listens.
+        hurry: Once set, turns are cancelled at once.
+    """
+    front = listener.app[FRONT]
+    seconds = front.settings.limits.drain_seconds
+    front.stopping = True
+    await listener.stop_accepting()
+    turns = len(gateway.running())
+    gateway.host.log.info("stopping", turns=turns, seconds=seconds)
+    _tell(front, seconds)
+    draining = asyncio.ensure_future(gateway.drain(seconds))
+    hurrying = asyncio.ensure_future((hurry or asyncio.Event()).wait())
+    await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
+    if not draining.done():
+        for turn in gateway.running():
+            gateway.cancel(turn.id, "the gateway was told to stop at once")
+    hurrying.cancel()
+    await draining
+
+
+def _tell(front: Front, seconds: float) -> None:
+    frame = notification("stopping", {"seconds": seconds})
+    for client in front.clients:
+        client.tell(frame)
