@@ -139,6 +139,7 @@ def describe(operation: Operation[Any, Any]) -> dict[str, Any]:
         "summary": operation.summary,
         "scope": operation.scope,
         "plugin": operation.plugin,
+        "command": operation.command,
         "streams": operation.streams,
         "params": operation.params.model_json_schema(),
         "result": operation.result.model_json_schema(),

@@ -16,6 +16,7 @@ from hookgate.core.events import Event
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Doors, Host
+from hookgate.core.inspection import inspection_operations
 from hookgate.core.log import Log
 from hookgate.core.loop import Loop
 from hookgate.core.messages import Provenance
@@ -145,7 +146,8 @@ class Gateway:
         await stack.enter_async_context(self.plugins.opened(host))
         lanes.start_at(await host[CONVERSATIONS].last_fence())
         stack.push_async_callback(host.stop_tasks)
-        self._catalogue.add_operations("core", core_operations(self))
+        own = (*core_operations(self), *inspection_operations(self))
+        self._catalogue.add_operations("core", own)
         await self._catalogue.fill()
         await hooks.notify(hookspecs.add_routes, host, self.routes)
         calls = ToolCalls(host, self._catalogue.check_of)

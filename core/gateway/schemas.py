@@ -173,6 +173,8 @@ class OperationRow(OperationModel):
     """The scope that it needs; null for none."""
     plugin: str
     """Who brings it."""
+    command: str
+    """The words of its command; empty where it has none."""
     streams: bool
     """Whether it emits events."""
     params: dict[str, Any]

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookgate.core.descriptors import Flags
+from hookgate.core.errors import NoAgentError
+from hookgate.core.operations import Invocation
+from hookgate.core.runtime import Gateway
+from hookgate.core.settings import Settings
+from hookgate.core.tools import Tool
+from hookgate.core.turn import Principal
+from hookgate.hookspecs import hookimpl
+
+
+class Shed:
+    @hookimpl
+    def list_tools(self, host: Any) -> list[Tool]:
+        async def run(turn: Any, arguments: Any) -> str:
+            return "done"
+
+        flags = Flags(sends_externally=True, reads_external_data=False)
+        schema = {"type": "object"}
+        return [
+            Tool(name="saw", description="It cuts.", schema=schema, flags=flags, run=run),
+            Tool(name="hammer", description="key canary-42", schema=schema, run=run),
+        ]
+
+
+def settings(home: Path, **sections: Any) -> Settings:
+    return Settings.model_validate({"home": home, "plugins": {"entry_points": False}, **sections})
+
+
+async def ask(gateway: Gateway, operation_name: str, /, **params: Any) -> dict[str, Any]:
+    operation = gateway.host.operations[operation_name]
+    invocation = Invocation(host=gateway.host, principal=Principal.owner())
+    result = await operation.handler(invocation, operation.params.model_validate(params))
+    return dict(result.model_dump())
+
+
+async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, secrets={"key": "canary-42"})
+    async with Gateway(chosen, plugins=[Shed]) as gateway:
+        rows = (await ask(gateway, "tool.list"))["tools"]
+        assert [(row["name"], row["description"]) for row in rows] == [
+            ("hammer", "key [redacted]"),
+            ("saw", "It cuts."),
+        ]
+        flags = rows[1]["flags"]
+        assert flags["sends_externally"] == {"value": True, "standing": "declared"}
+        assert flags["executes_privileged"] == {"value": None, "standing": "unknown"}
+        found = await ask(gateway, "tool.list", name="h*")
+        assert [row["name"] for row in found["tools"]] == ["hammer"]
+
+
+async def test_why_a_plugin_runs_is_said(tmp_path: Path) -> None:
+    async with Gateway(settings(tmp_path), plugins=[Shed]) as gateway:
+        assert "list_tools" in (await ask(gateway, "plugin.why", name="shed"))["why"]
+        assert "did you mean 'shed'" in (await ask(gateway, "plugin.why", name="shet"))["why"]
+
+
+async def test_the_choice_of_an_agent_is_explained(tmp_path: Path) -> None:
+    chosen = settings(
+        tmp_path,
+        agents={"a": {"model": "demo/demo"}, "b": {"model": "demo/demo"}},
+        bindings=[{"agent": "a", "channel": "web"}, {"agent": "b", "peer": "ada"}],
+    )
+    async with Gateway(chosen) as gateway:
+        route = await ask(gateway, "route.explain", channel="web", peer="ada")
+        assert (route["agent"], route["tier"], route["binding"]) == ("b", "peer", 1)
+        assert "peer 'ada'" in route["reason"]
+        with pytest.raises(NoAgentError):
+            await ask(gateway, "route.explain", channel="irc")
