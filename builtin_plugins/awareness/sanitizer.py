@@ -1,0 +1,74 @@
+"""Cleaning text that somebody else wrote, before a model reads it.
+
+What could pass for the frame of a conversation is taken away: characters that nobody
+sees, tags that name a role, and role markers at the start of a line. This does not detect
+injections; it keeps text from posing as another speaker.
+
+All patterns run in linear time: no repetition in them stands beside another one that
+takes the same characters.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["MAX_PASSES", "NestedError", "clean"]
+
+MAX_PASSES = 20
+"""Tags may hide in tags. A text that is not clean after so many passes is no honest text."""
+
+_ROLES = "system|assistant|user|human|developer|tool"
+
+_LINE_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+
+_UNSEEN = re.compile(
+    "["
+    "\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f"  # controls but tab and line breaks
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"  # tags, and the variation selectors behind them
+    "]"
+)
+"""What takes no room on a screen: zero-width and bidirectional characters, fillers, tags."""
+
+_TAGS = re.compile(
+    rf"<[\s/]{{0,4}}(?:{_ROLES})(?![\w-])[^<>]*>"  # <system>, </user >, <tool name="x">
+    r"|<\|[^<>|]{0,60}\|>"  # <|im_start|>
+    r"|\[/?(?:INST|SYS)\]"  # [INST]
+    r"|<</?SYS>>",
+    re.IGNORECASE,
+)
+
+_MARKER = re.compile(rf"^([ \t>#*_-]*)({_ROLES})([ \t*_]*):", re.IGNORECASE | re.MULTILINE)
+
+
+class NestedError(ValueError):
+    """Tags are nested in tags so deep that the text is meant to deceive."""
+
+
+def clean(text: str) -> str:
+    """Return `text` without unseen characters and role tags, its role markers in brackets.
+
+    The result is in the Unicode form NFKC, and cleaning it again changes nothing.
+
+    Raises:
+        NestedError: It is not clean after `MAX_PASSES` passes.
+
+    """
+    for _ in range(MAX_PASSES):
+        cleaner = _pass(text)
+        if cleaner == text:
+            return text
+        text = cleaner
+    raise NestedError(f"role tags are nested in one another more than {MAX_PASSES} deep")
+
+
+def _pass(text: str) -> str:
+    # First to one form: to a model, a tag in full-width letters is a tag too.
+    text = unicodedata.normalize("NFKC", text)
+    text = _LINE_BREAKS.sub("\n", text)
+    text = _UNSEEN.sub("", text)
+    text = _TAGS.sub("", text)
+    return _MARKER.sub(r"\1[\2]\3:", text)

@@ -1,0 +1,1 @@
+"""Finds the capabilities that fit what is said or asked for."""
