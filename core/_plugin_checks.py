@@ -8,9 +8,10 @@ saying what would be right.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+
+from hookgate.core._plugin_settings import nearest
 
 if TYPE_CHECKING:
     import pluggy
@@ -71,10 +72,10 @@ def _is_unmarked_hook(plugin: object, name: str) -> bool:
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:
-    bound = inspect.signature(function)
-    bare = [p.replace(annotation=inspect.Parameter.empty) for p in bound.parameters.values()]
+    written = inspect.signature(getattr(function, "__func__", function))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in written.parameters.values()]
     prefix = "async def" if _is_async(function) else "def"
-    shown = bound.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+    shown = written.replace(parameters=bare, return_annotation=inspect.Signature.empty)
     return f"{prefix} {name}{shown}"
 
 
@@ -89,7 +90,7 @@ def _wrong(
     specs: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     if hook not in specs:
-        yield f"implements a hook that does not exist{_nearest(hook, specs)}"
+        yield f"implements a hook that does not exist{_hint(hook, specs)}"
         return
     if options.get("wrapper") or options.get("hookwrapper"):
         yield (
@@ -119,7 +120,7 @@ def _wrong_arguments(function: Callable[..., Any], names: tuple[str, ...]) -> It
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             yield f"takes {parameter}, which stays empty: name the arguments; {takes}"
         elif name not in names:
-            hint = _nearest(name, names)
+            hint = _hint(name, names)
             yield f"takes an argument `{name}` which the hook does not have{hint}; {takes}"
         elif parameter.default is not parameter.empty:
             yield (
@@ -133,6 +134,6 @@ def _wrong_arguments(function: Callable[..., Any], names: tuple[str, ...]) -> It
             )
 
 
-def _nearest(name: str, known: Any) -> str:
-    near = get_close_matches(name, list(known), n=1)
-    return f"; did you mean `{near[0]}`?" if near else ""
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean `{near}`?" if near else ""

@@ -68,7 +68,7 @@ def name_problems(
     others = [name for name, one in by_name.items() if one.origin != "builtin"]
     found = [
         *_strangers("plugins.disable", options.disable, by_name),
-        *_strangers("-p no", disabled, by_name),
+        *_strangers("-p no", disabled, by_name, file="command line"),
         *_strangers("plugins.required", options.required, others),
     ]
     for name in options.replace:
@@ -113,9 +113,11 @@ def _unfit(
         yield f"another plugin: it replaces {stand_ins[other]!r} already"
 
 
-def _strangers(key: str, names: Iterable[str], known: Collection[str]) -> list[ConfigProblem]:
+def _strangers(
+    key: str, names: Iterable[str], known: Collection[str], *, file: str = ""
+) -> list[ConfigProblem]:
     return [
-        problem(key, repr(name), _one_of(known), nearest(name, known))
+        problem(key, repr(name), _one_of(known), nearest(name, known), file=file)
         for name in names
         if name not in known
     ]

@@ -5,18 +5,19 @@ Package-private. Nothing is imported here until `Candidate.fetch` is called.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from hookgate.core._plugin_settings import problem
-from hookgate.core.errors import ConfigError, PluginError
+from hookgate.core.errors import ConfigError, ConfigProblem, PluginError
 from hookgate.core.settings import Section
 from hookgate.hookspecs import PROJECT
 
@@ -49,7 +50,8 @@ class Candidate:
         """Make the plugin, with its settings where it has any.
 
         Raises:
-            PluginError: Its constructor raised.
+            ConfigError: It found its settings wrong.
+            PluginError: Its constructor raised something else.
 
         """
         found = self.fetch()
@@ -58,7 +60,9 @@ class Candidate:
         build: Callable[..., object] = found
         try:
             made = build() if settings is None else build(settings)
-        except Exception as error:
+        except ConfigError:
+            raise
+        except (Exception, SystemExit) as error:
             raise PluginError(
                 self.name, f"its constructor raised {type(error).__name__}: {error}"
             ) from error
@@ -69,7 +73,8 @@ def builtin_candidates(names: Sequence[str], package: str) -> list[Candidate]:
     """Return the builtin plugins: ``package.NAME.plugin`` defines ``Plugin``."""
 
     def fetcher(name: str) -> Callable[[], object]:
-        return lambda: _resolved(name, _imported(name, f"{package}.{name}.plugin"))
+        module = f"{package}.{name}.plugin"
+        return lambda: _resolved(name, _loaded(name, partial(import_module, module)))
 
     return [Candidate(name=name, origin="builtin", fetch=fetcher(name)) for name in names]
 
@@ -87,20 +92,20 @@ def extra_candidates(plugins: Sequence[object]) -> list[Candidate]:
     ]
 
 
-def installed(allow: Sequence[str] | None) -> list[Candidate]:
+def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[ConfigProblem]]:
     """Return the plugins of installed distributions, by entry point, in order of name.
 
     Args:
         allow: Requirements that the distribution must meet, one of them; None: any may.
 
-    Raises:
-        ConfigError: `allow` has an entry that is no requirement.
+    Returns:
+        The plugins, and what is wrong with `allow`.
 
     """
-    requirements = _requirements(allow)
+    requirements, problems = _requirements(allow)
 
     def fetcher(point: EntryPoint) -> Callable[[], object]:
-        return lambda: _resolved(point.name, _loaded(point))
+        return lambda: _resolved(point.name, _loaded(point.name, point.load))
 
     candidates = []
     for point in sorted(entry_points(group=PROJECT), key=lambda one: one.name):
@@ -114,7 +119,7 @@ def installed(allow: Sequence[str] | None) -> list[Candidate]:
                 refused="" if ok else "its distribution is not in `plugins.allow`",
             )
         )
-    return candidates
+    return candidates, problems
 
 
 def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> bool:
@@ -126,39 +131,29 @@ def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> 
     )
 
 
-def _requirements(allow: Sequence[str] | None) -> list[Requirement] | None:
-    if allow is None:
-        return None
-    requirements, problems = [], []
-    for number, text in enumerate(allow):
+def _requirements(
+    allow: Sequence[str] | None,
+) -> tuple[list[Requirement] | None, list[ConfigProblem]]:
+    requirements: list[Requirement] = []
+    problems: list[ConfigProblem] = []
+    for number, text in enumerate(allow or ()):
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             requirement = None
         if requirement is None or requirement.url or requirement.marker or requirement.extras:
             expected = "a distribution, with a version or without, such as 'acme-policy==1.2'"
-            problems.append(problem(f"plugins.allow.{number}", repr(text), expected))
+            problems.append(problem(f"plugins.allow[{number}]", repr(text), expected))
         else:
             requirements.append(requirement)
-    if problems:
-        raise ConfigError(problems)
-    return requirements
+    return (None if allow is None else requirements), problems
 
 
-def _imported(name: str, module: str) -> object:
+def _loaded(name: str, load: Callable[[], object]) -> object:
     try:
-        return importlib.import_module(module)
-    except Exception as error:
-        raise PluginError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
-
-
-def _loaded(point: EntryPoint) -> object:
-    try:
-        return point.load()
+        return load()
     except (Exception, SystemExit) as error:
-        raise PluginError(
-            point.name, f"cannot be imported: {type(error).__name__}: {error}"
-        ) from error
+        raise PluginError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
 
 
 def _resolved(name: str, found: object) -> object:

@@ -16,28 +16,25 @@ is fixed once it is loaded, and belongs to one gateway: two gateways share nothi
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 import structlog
-from pydantic import ValidationError
 
 from hookgate import hookspecs
-from hookgate.core._plugin_checks import implemented_hooks, problems_with
-from hookgate.core._plugin_choice import name_problems, refuse_doubles
+from hookgate.core._plugin_choice import refuse_doubles
+from hookgate.core._plugin_loading import Loader
 from hookgate.core._plugin_order import Node, opening_order
-from hookgate.core._plugin_settings import nearest, problem, section_problems
+from hookgate.core._plugin_settings import nearest
 from hookgate.core._plugin_sources import (
     Candidate,
     builtin_candidates,
     extra_candidates,
     installed,
 )
-from hookgate.core.errors import ConfigError, ConfigProblem, HookError, PluginError
+from hookgate.core.errors import HookError, PluginError
 from hookgate.core.hooks import Hooks, Implementation
 from hookgate.core.host import PluginInfo
 from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
@@ -48,7 +45,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.host import Host
-    from hookgate.core.settings import Section, Settings
+    from hookgate.core.settings import Settings
 
 __all__ = ["BUILTIN_PACKAGE", "CORE_KEYS", "Plugins"]
 
@@ -57,22 +54,6 @@ BUILTIN_PACKAGE = "hookgate.builtin_plugins"
 
 CORE_KEYS: tuple[Key[Any], ...] = (CLOCK, TOKENS, SECRETS, SIGNALS, LANES, CONVERSATIONS)
 """Keys that the core itself provides, so that any plugin may require them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
-    """A candidate that is to run.
-
-    Attributes:
-        name: The name that it runs under, and that of its section.
-        candidate: What it is.
-        needed: Whether its failure stops the start.
-
-    """
-
-    name: str
-    candidate: Candidate
-    needed: bool
 
 
 class Plugins:
@@ -91,9 +72,8 @@ class Plugins:
         self.manager.add_hookspecs(hookspecs)
         self.hooks: Hooks
         self.order: tuple[str, ...] = ()
-        self._settings = settings
-        self._infos: list[PluginInfo] = []
-        self._reasons: dict[str, str] = {}
+        self._replacements = dict(settings.plugins.replace)
+        self._infos: tuple[PluginInfo, ...] = ()
         self._idle: list[Candidate] = []
         self._log = log or structlog.get_logger("hookgate.plugins")
 
@@ -128,132 +108,20 @@ class Plugins:
 
         """
         self = cls(settings, log)
-        third = installed(settings.plugins.allow) if settings.plugins.entry_points else []
-        candidates = [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
-        chosen = self._choose(refuse_doubles(candidates), disabled)
-        self._register(self._ready(chosen))
+        third, problems = (
+            installed(settings.plugins.allow) if settings.plugins.entry_points else ([], [])
+        )
+        candidates = refuse_doubles(
+            [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
+        )
+        loader = Loader(settings, self.manager, candidates, self._log)
+        loader.load(disabled, problems)
+        self._infos, self._idle = tuple(loader.infos), loader.idle
         self.order = tuple(
             opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
         )
         self.hooks = Hooks(self.manager, settings.hooks, log=self._log)
         return self
-
-    # -- choosing ----------------------------------------------------------
-
-    def _choose(self, candidates: Sequence[Candidate], disabled: Sequence[str]) -> list[_Chosen]:
-        """Return who is to run, under which name, in load order."""
-        options = self._settings.plugins
-        by_name = {candidate.name: candidate for candidate in candidates}
-        problems = name_problems(self._settings, by_name, disabled)
-        if problems:
-            raise ConfigError(problems)
-        off = {*options.disable, *disabled}
-        stands_in = {other: name for name, other in options.replace.items()}
-        chosen: list[_Chosen] = []
-        for candidate in candidates:
-            name = candidate.name
-            if name in stands_in:
-                continue
-            if name in off:
-                self._leave_out(candidate, "disabled", "disabled in `plugins.disable` or by `-p`")
-            elif name in options.replace:
-                other = by_name[options.replace[name]]
-                self._leave_out(
-                    candidate, "replaced", f"replaced by {other.name!r} of {other.origin}"
-                )
-                chosen.append(_Chosen(name=name, candidate=other, needed=True))
-            elif candidate.refused:
-                if name in options.required:
-                    raise PluginError(name, f"it is required, and {candidate.refused}")
-                self._leave_out(candidate, "disabled", candidate.refused)
-            else:
-                needed = not candidate.third_party or name in options.required
-                chosen.append(_Chosen(name=name, candidate=candidate, needed=needed))
-        return chosen
-
-    def _leave_out(self, candidate: Candidate, state: Any, reason: str) -> None:
-        info = PluginInfo(name=candidate.name, origin=candidate.origin, state=state, reason=reason)
-        self._infos.append(info)
-        self._idle.append(candidate)
-
-    # -- making ------------------------------------------------------------
-
-    def _ready(self, chosen: Sequence[_Chosen]) -> list[tuple[_Chosen, object]]:
-        """Import, configure, make and check the chosen plugins; skip the broken ones."""
-        ready: list[tuple[_Chosen, object]] = []
-        problems: list[ConfigProblem] = []
-        configured: list[tuple[_Chosen, Section | None]] = []
-        for one in chosen:
-            try:
-                configured.append((one, self._configure(one)))
-            except ConfigError as error:
-                problems += error.problems
-            except PluginError as error:
-                self._broken(one, error)
-        if problems:
-            raise ConfigError(problems)
-        for one, section in configured:
-            try:
-                plugin = one.candidate.make(section)
-                self._check(one, plugin)
-            except PluginError as error:
-                self._broken(one, error)
-            else:
-                ready.append((one, plugin))
-        return ready
-
-    def _configure(self, one: _Chosen) -> Section | None:
-        key = f"plugin.{one.name}"
-        values = self._settings.plugin.get(one.name)
-        found = one.candidate.fetch()
-        model = getattr(found, "Settings", None) if inspect.isclass(found) else None
-        if model is None:
-            if values:
-                told = f"settings ({', '.join(values)})"
-                raise ConfigError([problem(key, told, "no settings: this plugin takes none")])
-            return None
-        try:
-            section: Section = model.model_validate(values or {})
-        except ValidationError as error:
-            raise ConfigError(section_problems(key, model, error)) from error
-        return section
-
-    def _check(self, one: _Chosen, plugin: object) -> None:
-        for attribute in ("requires", "provides"):
-            keys = getattr(plugin, attribute, ())
-            if not isinstance(keys, tuple) or not all(isinstance(key, Key) for key in keys):
-                raise PluginError(
-                    one.name, f"`{attribute}` is {keys!r}: expected a tuple of core.ports.Key"
-                )
-        problems = problems_with(self.manager, plugin, _specs(self.manager))
-        if problems:
-            raise PluginError(one.name, "\n  ".join(problems))
-
-    def _broken(self, one: _Chosen, error: PluginError) -> None:
-        if one.needed:
-            raise error
-        reason = str(error).removeprefix(f"plugin {one.name!r}: ")
-        self._leave_out(one.candidate, "broken", reason)
-        self._log.error(
-            "plugin skipped", plugin=one.name, origin=one.candidate.origin, reason=reason
-        )
-
-    def _register(self, ready: Iterable[tuple[_Chosen, object]]) -> None:
-        for one, plugin in ready:
-            try:
-                self.manager.register(plugin, one.name)
-            except (pluggy.PluginValidationError, ValueError) as error:
-                raise PluginError(one.name, str(error)) from error
-            hooks = tuple(sorted(set(implemented_hooks(self.manager, plugin).values())))
-            self._infos.append(
-                PluginInfo(
-                    name=one.name,
-                    origin=one.candidate.origin,
-                    hooks=hooks,
-                    requires=tuple(key.name for key in getattr(plugin, "requires", ())),
-                    provides=tuple(key.name for key in getattr(plugin, "provides", ())),
-                )
-            )
 
     def _nodes(self) -> list[Node]:
         return [
@@ -276,7 +144,7 @@ class Plugins:
 
     def infos(self) -> tuple[PluginInfo, ...]:
         """Return what is known of every plugin, those that do not run included."""
-        return tuple(self._infos)
+        return self._infos
 
     def get(self, name: str) -> object | None:
         """Return the running plugin that is called `name`."""
@@ -288,7 +156,7 @@ class Plugins:
         told = [_told(info) for info in self._infos if info.name == name]
         replaces = [
             f"{name!r} runs under the name {builtin!r}, in place of the builtin"
-            for builtin, other in self._settings.plugins.replace.items()
+            for builtin, other in self._replacements.items()
             if other == name
         ]
         if told or replaces:
@@ -342,14 +210,6 @@ class Plugins:
             await self.hooks.guard(implementation, manager.__aexit__(None, None, None))
         except HookError as error:
             self._log.error("plugin not closed", plugin=error.plugin, reason=error.reason)
-
-
-def _specs(manager: pluggy.PluginManager) -> dict[str, tuple[str, ...]]:
-    return {
-        name: (*caller.spec.argnames, *caller.spec.kwargnames)
-        for name, caller in vars(manager.hook).items()
-        if caller.spec is not None
-    }
 
 
 def _told(info: PluginInfo) -> str:

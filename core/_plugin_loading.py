@@ -1,0 +1,212 @@
+"""Chooses the plugins that run, configures, makes, checks and registers them.
+
+Package-private: `core.plugins` is the face of this.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pluggy
+
+from hookgate.core._contracts import contracts_of, tightened
+from hookgate.core._plugin_checks import implemented_hooks, problems_with
+from hookgate.core._plugin_choice import name_problems
+from hookgate.core._plugin_settings import problem, section_of
+from hookgate.core.errors import ConfigError, ConfigProblem, PluginError
+from hookgate.core.host import PluginInfo
+from hookgate.core.ports import Key
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+    from hookgate.core._plugin_sources import Candidate
+    from hookgate.core.settings import Section, Settings
+
+__all__ = ["Loader"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Chosen:
+    """A candidate that is to run.
+
+    Attributes:
+        name: The name that it runs under, and that of its section.
+        candidate: What it is.
+        needed: Whether its failure stops the start.
+
+    """
+
+    name: str
+    candidate: Candidate
+    needed: bool
+
+
+class Loader:
+    """Loads the plugins of one gateway.
+
+    Attributes:
+        infos: What is known of every plugin, in load order.
+        idle: The plugins that do not run.
+
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        manager: pluggy.PluginManager,
+        candidates: Sequence[Candidate],
+        log: FilteringBoundLogger,
+    ) -> None:
+        """Load nothing yet.
+
+        Args:
+            settings: The settings.
+            manager: Takes the plugins; the specifications are added.
+            candidates: All plugins that there are, in load order, each name once.
+            log: Hears of plugins that are skipped.
+
+        """
+        self._settings = settings
+        self._manager = manager
+        self._candidates = {candidate.name: candidate for candidate in candidates}
+        self._log = log
+        self.infos: list[PluginInfo] = []
+        self.idle: list[Candidate] = []
+
+    def load(self, disabled: Sequence[str], problems: Iterable[ConfigProblem] = ()) -> None:
+        """Register all plugins that are to run.
+
+        Args:
+            disabled: Names that the command line disables.
+            problems: What is wrong in the settings already.
+
+        Raises:
+            ConfigError: Everything that is wrong in the settings of plugins and hooks.
+            PluginError: A plugin that is needed is broken.
+
+        """
+        settings = self._settings
+        found = [
+            *problems,
+            *name_problems(settings, self._candidates, disabled),
+            *tightened(contracts_of(self._manager), settings.hooks)[1],
+        ]
+        configured: list[tuple[_Chosen, Section | None]] = []
+        for one in self._choose({*settings.plugins.disable, *disabled}):
+            try:
+                configured.append((one, self._configure(one)))
+            except ConfigError as error:
+                found += error.problems
+            except PluginError as error:
+                self._broken(one, error)
+        for one, section in configured if not found else ():
+            try:
+                self._register(one, self._made(one, section))
+            except ConfigError as error:
+                found += error.problems
+            except PluginError as error:
+                self._broken(one, error)
+        if found:
+            raise ConfigError(found)
+        ranks = {name: rank for rank, name in enumerate(self._candidates)}
+        self.infos.sort(key=lambda info: ranks[info.name])
+
+    # -- choosing ----------------------------------------------------------
+
+    def _choose(self, off: set[str]) -> list[_Chosen]:
+        """Return who is to run, under which name, in load order."""
+        options = self._settings.plugins
+        stand_ins = set(options.replace.values())
+        chosen: list[_Chosen] = []
+        for name, candidate in self._candidates.items():
+            other = self._candidates.get(options.replace.get(name, ""))
+            if name in off:
+                self._leave_out(candidate, "disabled", "`plugins.disable` or `-p no:` names it")
+            elif name in stand_ins:
+                continue
+            elif other is not None:
+                reason = f"{other.name!r} of {other.origin} takes its place (`plugins.replace`)"
+                self._leave_out(candidate, "replaced", reason)
+                chosen.append(_Chosen(name=name, candidate=other, needed=True))
+            elif candidate.refused:
+                if name in options.required:
+                    raise PluginError(name, f"it is required, and {candidate.refused}")
+                self._leave_out(candidate, "disabled", candidate.refused)
+            else:
+                needed = not candidate.third_party or name in options.required
+                chosen.append(_Chosen(name=name, candidate=candidate, needed=needed))
+        return chosen
+
+    def _leave_out(
+        self,
+        candidate: Candidate,
+        state: Literal["disabled", "replaced", "broken"],
+        reason: str,
+    ) -> None:
+        self.idle.append(candidate)
+        self.infos.append(
+            PluginInfo(name=candidate.name, origin=candidate.origin, state=state, reason=reason)
+        )
+
+    def _broken(self, one: _Chosen, error: PluginError) -> None:
+        """Skip a broken plugin, or stop the start where it is needed."""
+        if one.needed:
+            raise error
+        reason = str(error).removeprefix(f"plugin {one.name!r}: ")
+        self._leave_out(one.candidate, "broken", reason)
+        self._log.error(
+            "plugin skipped", plugin=one.name, origin=one.candidate.origin, reason=reason
+        )
+
+    # -- making ------------------------------------------------------------
+
+    def _configure(self, one: _Chosen) -> Section | None:
+        values: Mapping[str, Any] = self._settings.plugin.get(one.name, {})
+        found = one.candidate.fetch()
+        model = getattr(found, "Settings", None) if inspect.isclass(found) else None
+        if model is not None:
+            section: Section = section_of(one.name, model, values)
+            return section
+        if values:
+            told = f"a section with {', '.join(f'`{key}`' for key in values)}"
+            expected = "no section: this plugin takes no settings"
+            raise ConfigError([problem(f"plugin.{one.name}", told, expected)])
+        return None
+
+    def _made(self, one: _Chosen, section: Section | None) -> object:
+        plugin = one.candidate.make(section)
+        for attribute in ("requires", "provides"):
+            keys = getattr(plugin, attribute, ())
+            if not isinstance(keys, tuple) or not all(isinstance(key, Key) for key in keys):
+                raise PluginError(
+                    one.name,
+                    f"`{attribute}` is {keys!r}: expected a tuple of hookgate.core.ports.Key",
+                )
+        specs = {
+            name: (*caller.spec.argnames, *caller.spec.kwargnames)
+            for name, caller in vars(self._manager.hook).items()
+            if caller.spec is not None
+        }
+        problems = problems_with(self._manager, plugin, specs)
+        if problems:
+            raise PluginError(one.name, "\n  ".join(problems))
+        return plugin
+
+    def _register(self, one: _Chosen, plugin: object) -> None:
+        try:
+            self._manager.register(plugin, one.name)
+        except (pluggy.PluginValidationError, ValueError) as error:
+            raise PluginError(one.name, str(error)) from error
+        self.infos.append(
+            PluginInfo(
+                name=one.name,
+                origin=one.candidate.origin,
+                hooks=tuple(sorted(set(implemented_hooks(self._manager, plugin).values()))),
+                requires=tuple(key.name for key in getattr(plugin, "requires", ())),
+                provides=tuple(key.name for key in getattr(plugin, "provides", ())),
+            )
+        )
