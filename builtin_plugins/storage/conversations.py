@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
@@ -13,16 +14,86 @@ from hookgate.core.errors import StaleFenceError, StoreError
 from hookgate.core.messages import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from sqlalchemy import Select
+    from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.ports import Clock
     from hookgate.core.turn import SessionKey
 
-__all__ = ["SqlConversations", "history_query"]
+__all__ = ["HISTORY", "SqlConversations"]
+
+# Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
+_IS_SESSION = SESSIONS.c.session == bindparam("key")
+_SESSIONS = (
+    select(
+        SESSIONS.c.session,
+        SESSIONS.c.fence,
+        SESSIONS.c.messages,
+        SESSIONS.c.turns,
+        SESSIONS.c.last_turn,
+    )
+    .where(SESSIONS.c.session.in_(bindparam("keys", expanding=True)))
+    # PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
+    .order_by(SESSIONS.c.session)
+    .with_for_update()
+)
+_BEGIN = {
+    "sqlite": sqlite.insert(SESSIONS).on_conflict_do_nothing(index_elements=[SESSIONS.c.session]),
+    "postgresql": (
+        postgresql.insert(SESSIONS).on_conflict_do_nothing(index_elements=[SESSIONS.c.session])
+    ),
+}
+_MESSAGES = insert(MESSAGES)
+_UPDATE = (
+    update(SESSIONS)
+    .where(_IS_SESSION)
+    .values(
+        fence=bindparam("new_fence"),
+        messages=bindparam("new_messages"),
+        turns=bindparam("new_turns"),
+        last_turn=bindparam("new_last_turn"),
+        updated=bindparam("new_updated"),
+    )
+)
+_LAST_FENCE = select(func.max(SESSIONS.c.fence))
+_LATEST = (
+    select(SESSIONS.c.session, SESSIONS.c.messages, SESSIONS.c.updated)
+    .order_by(SESSIONS.c.updated.desc())
+    .limit(bindparam("most"))
+)
+HISTORY = (
+    select(MESSAGES.c.body)
+    .where(
+        MESSAGES.c.session == bindparam("key"),
+        MESSAGES.c.turn_number
+        > select(SESSIONS.c.turns).where(_IS_SESSION).scalar_subquery() - bindparam("turns"),
+    )
+    .order_by(MESSAGES.c.turn_number, MESSAGES.c.seq)
+)
+"""The bodies of the last turns of a conversation. The primary key serves all of it, so it
+costs the same in a long conversation as in a short one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    session: str
+    messages: Sequence[Message]
+    fence: int
+    now: datetime
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session's row while a group is written."""
+
+    fence: int
+    messages: int
+    turns: int
+    last_turn: str
+    updated: datetime | None = None
 
 
 class SqlConversations:
@@ -45,23 +116,22 @@ class SqlConversations:
 
     async def last_fence(self) -> int:
         """Return the highest fence that was ever written, 0 if none was."""
-        query = select(func.max(SESSIONS.c.fence))
-        return await self._store.read(lambda connection: connection.scalar(query) or 0)
+        return await self._store.read(lambda connection: connection.scalar(_LAST_FENCE) or 0)
 
     async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
         """Commit `messages` at the end of the conversation, all or none.
 
-        Messages that carry no turn's id are taken for one turn.
+        Messages that follow one another and carry the same turn's id are one turn; where
+        they carry none, each call of this is one.
 
         Raises:
             StaleFenceError: A higher fence has written to this session already.
             StoreUnavailableError: Nothing was written.
 
         """
-        if not messages:
-            return
-        key, kept, now = str(session), tuple(messages), self._clock.now()
-        await self._store.write(lambda connection: _append(connection, key, kept, fence, now))
+        if messages:
+            item = _Append(str(session), tuple(messages), fence, self._clock.now())
+            await self._store.write_together(_append_all, item)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole.
@@ -74,20 +144,17 @@ class SqlConversations:
         """
         if turns <= 0:
             return ()
-        query = history_query(str(session), turns)
+        wanted = {"key": str(session), "turns": turns}
         bodies = await self._store.read(
-            lambda connection: [row[0] for row in connection.execute(query)]
+            lambda connection: [row[0] for row in connection.execute(HISTORY, wanted)]
         )
         return tuple(_message(body, session) for body in bodies)
 
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
-        query = (
-            select(SESSIONS.c.session, SESSIONS.c.messages, SESSIONS.c.updated)
-            .order_by(SESSIONS.c.updated.desc(), SESSIONS.c.session)
-            .limit(limit)
+        rows = await self._store.read(
+            lambda connection: connection.execute(_LATEST, {"most": limit}).all()
         )
-        rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [
             {
                 "session": row.session,
@@ -98,82 +165,82 @@ class SqlConversations:
         ]
 
 
-def history_query(session: str, turns: int) -> Select[str]:
-    """Return the query for the bodies of the last `turns` turns; an index serves all of it."""
-    last = select(SESSIONS.c.turns).where(SESSIONS.c.session == session).scalar_subquery()
-    return (
-        select(MESSAGES.c.body)
-        .where(MESSAGES.c.session == session, MESSAGES.c.turn_number > last - turns)
-        .order_by(MESSAGES.c.turn_number, MESSAGES.c.seq)
-    )
+def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Exception | None]:
+    """Write all appends of a group: two queries and two ``executemany``, however many."""
+    found = _load(connection, {item.session for item in items})
+    new = {item.session: item.now for item in items if item.session not in found}
+    if new:
+        found |= _begin(connection, new)
+    rows: list[dict[str, Any]] = []
+    outcomes = [_append(item, found[item.session], rows) for item in items]
+    if rows:
+        connection.execute(_MESSAGES, rows)
+        connection.execute(
+            _UPDATE, [_changed(key, row) for key, row in found.items() if row.updated]
+        )
+    return outcomes
 
 
-def _append(
-    connection: Connection, session: str, messages: Sequence[Message], fence: int, now: datetime
-) -> None:
-    _claim(connection, session, len(messages), fence, now)
-    total, turns = connection.execute(
-        select(SESSIONS.c.messages, SESSIONS.c.turns).where(SESSIONS.c.session == session)
-    ).one()
-    numbers: dict[str, int] = {}
-    rows = []
-    for seq, message in enumerate(messages, total - len(messages)):
-        if message.turn not in numbers:
-            known = _turn_number(connection, session, message.turn)
-            turns += known is None
-            numbers[message.turn] = turns if known is None else known
-        rows.append(_row(session, seq, message, numbers[message.turn]))
-    connection.execute(insert(MESSAGES), rows)
-    connection.execute(update(SESSIONS).where(SESSIONS.c.session == session).values(turns=turns))
+def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
+    rows = connection.execute(_SESSIONS, {"keys": sorted(keys)})
+    return {key: _Session(*values) for key, *values in rows}
 
 
-def _claim(connection: Connection, session: str, count: int, fence: int, now: datetime) -> None:
-    """Make room for `count` messages if `fence` is not stale; this locks the session's row."""
-    grow = (
-        update(SESSIONS)
-        .where(SESSIONS.c.session == session, SESSIONS.c.fence <= fence)
-        .values(fence=fence, messages=SESSIONS.c.messages + count, updated=now)
-    )
-    if connection.execute(grow).rowcount:
-        return
+def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:
     # Two gateways on PostgreSQL may both write the first message of a session.
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    begin = (
-        dialect.insert(SESSIONS)
-        .values(session=session, fence=fence, messages=count, turns=0, updated=now)
-        .on_conflict_do_nothing(index_elements=[SESSIONS.c.session])
+    begin = _BEGIN["postgresql" if connection.dialect.name == "postgresql" else "sqlite"]
+    empty = {"fence": 0, "messages": 0, "turns": 0, "last_turn": ""}
+    connection.execute(
+        begin, [{"session": key, "updated": new[key], **empty} for key in sorted(new)]
     )
-    if connection.execute(begin).rowcount or connection.execute(grow).rowcount:
-        return
-    held = connection.scalar(select(SESSIONS.c.fence).where(SESSIONS.c.session == session))
-    raise StaleFenceError(
-        f"session {session}: found a write with fence {fence}, expected {held} or higher: "
-        "another turn took the session's lane since; this turn has to end"
-    )
+    return _load(connection, new)
 
 
-def _turn_number(connection: Connection, session: str, turn: str) -> int | None:
-    if not turn:
-        return None
-    number: int | None = connection.scalar(
-        select(MESSAGES.c.turn_number)
-        .where(MESSAGES.c.session == session, MESSAGES.c.turn == turn)
-        .limit(1)
-    )
-    return number
+def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exception | None:
+    """Add the rows of one append to `rows`, and count them in `session`."""
+    if item.fence < session.fence:
+        return StaleFenceError(
+            f"session {item.session}: found a write with fence {item.fence}, expected "
+            f"{session.fence} or higher: another turn took the session's lane since; this turn "
+            "has to end"
+        )
+    turns, last = session.turns, session.last_turn or None
+    fresh = []
+    for seq, message in enumerate(item.messages, session.messages):
+        if message.turn != last:
+            turns += 1
+            last = message.turn
+        fresh.append(_row(item.session, turns, seq, message))
+    rows += fresh
+    session.fence = item.fence
+    session.messages += len(fresh)
+    session.turns, session.last_turn = turns, last or ""
+    session.updated = item.now
+    return None
 
 
-def _row(session: str, seq: int, message: Message, turn_number: int) -> dict[str, Any]:
+def _row(session: str, turn_number: int, seq: int, message: Message) -> dict[str, Any]:
     # ASCII escapes carry NUL and lone surrogates, which PostgreSQL's text cannot hold.
     return {
         "session": session,
+        "turn_number": turn_number,
         "seq": seq,
         "turn": message.turn,
-        "turn_number": turn_number,
         "role": message.role,
         "taint": json.dumps(sorted(message.taint)),
         "body": json.dumps(message.to_json(), separators=(",", ":")),
         "created": message.created,
+    }
+
+
+def _changed(key: str, session: _Session) -> dict[str, Any]:
+    return {
+        "key": key,
+        "new_fence": session.fence,
+        "new_messages": session.messages,
+        "new_turns": session.turns,
+        "new_last_turn": session.last_turn,
+        "new_updated": session.updated,
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -54,9 +55,11 @@ class FileLock:
     def __init__(self, database: Path) -> None:
         self._database = database
         self._file: int | None = None
+        self._given_up = False
+        self._mutex = threading.Lock()
 
     def acquire(self) -> None:
-        """Take the lock.
+        """Take the lock; one that `release` was called for meanwhile is given back at once.
 
         Raises:
             DatabaseHeldError: Another gateway holds it.
@@ -73,11 +76,16 @@ class FileLock:
         except BaseException:
             os.close(descriptor)
             raise
-        self._file = descriptor
+        with self._mutex:
+            self._file = descriptor
+        if self._given_up:
+            self.release()
 
     def release(self) -> None:
-        """Give the lock back; nothing happens where it is not held."""
-        descriptor, self._file = self._file, None
+        """Give the lock back, for good. Any thread may do this, any number of times."""
+        with self._mutex:
+            self._given_up = True
+            descriptor, self._file = self._file, None
         if descriptor is not None:
             os.close(descriptor)
 

@@ -127,6 +127,7 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
         with _ALEMBIC:
             script = _scripts(tables)
             found = _compare(tables, script, version)
+            _refuse_newer(found, script)
             if not found.current:
                 if not allowed:
                     raise StartError(
@@ -142,12 +143,7 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
 
 
 def status(connection: Connection, tables: PluginTables) -> TableStatus:
-    """Return how far a plugin's tables are; changes nothing.
-
-    Raises:
-        StartError: The database is newer than the code.
-
-    """
+    """Return how far a plugin's tables are; changes nothing."""
     return _compare(tables, _scripts(tables), _version(connection, tables.version_table))
 
 
@@ -178,14 +174,18 @@ def _scripts(tables: PluginTables) -> ScriptDirectory:
 
 def _compare(tables: PluginTables, script: ScriptDirectory, version: str) -> TableStatus:
     (head,) = script.get_heads()
-    if version and version not in {revision.revision for revision in script.walk_revisions()}:
+    return TableStatus(plugin=tables.plugin, version=version, head=head)
+
+
+def _refuse_newer(found: TableStatus, script: ScriptDirectory) -> None:
+    known = {revision.revision for revision in script.walk_revisions()}
+    if found.version and found.version not in known:
         raise StartError(
-            f"the tables of plugin {tables.plugin!r} are at revision {version}, which this "
-            f"version of the plugin does not know (its newest is {head}): the database was "
+            f"the tables of plugin {found.plugin!r} are at revision {found.version}, which this "
+            f"version of the plugin does not know (its newest is {found.head}): the database was "
             "written by a newer version. Install that version again, or restore a backup from "
             "before the upgrade, or start with another database (`[plugin.storage] path`)"
         )
-    return TableStatus(plugin=tables.plugin, version=version, head=head)
 
 
 def _run_scripts(

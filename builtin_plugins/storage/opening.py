@@ -107,11 +107,10 @@ async def _open_sqlite(
         raise
     engine = sqlite.sqlite_engine(path, busy_seconds=settings.busy_seconds)
     store = SqlStore(
-        _writer(settings, EngineLink(engine), tell=tell, check=identity.check),
+        _writer(settings, EngineLink(engine), tell=tell, check=identity.check, ended=lock.release),
         Readers(lambda: _reading(EngineLink(engine), sqlite.read_only), settings.readers),
         place=str(path),
         auto_upgrade=settings.auto_upgrade,
-        release=lock.release,
     )
     return await _with_own_tables(store, partial(_unusable, path))
 
@@ -170,6 +169,7 @@ def _writer(
     *,
     tell: Callable[[str], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
+    ended: Callable[[], None] = lambda: None,
 ) -> Writer:
     return Writer(
         link,
@@ -177,6 +177,7 @@ def _writer(
         group_rows=settings.group_rows,
         tell=tell,
         check=check,
+        ended=ended,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from hookgate.builtin_plugins.storage.migrate import TableStatus
@@ -42,10 +42,10 @@ class StoreStatus(OperationModel):
     """One row for each plugin that has tables."""
 
 
-def store_operations(store: SqlStore) -> list[Operation[Any, Any]]:
-    """Return the operations on `store`."""
+def store_operations(current: Callable[[], SqlStore]) -> list[Operation[Any, Any]]:
+    """Return the operations on the store that `current` returns when one of them is called."""
 
-    def describe(found: Sequence[TableStatus]) -> StoreStatus:
+    def describe(store: SqlStore, found: Sequence[TableStatus]) -> StoreStatus:
         return StoreStatus(
             place=store.place,
             durable=store.durable,
@@ -59,11 +59,13 @@ def store_operations(store: SqlStore) -> list[Operation[Any, Any]]:
         )
 
     async def status(_: Invocation, __: Empty) -> StoreStatus:
-        return describe(await store.status())
+        store = current()
+        return describe(store, await store.status())
 
     async def upgrade(_: Invocation, __: Empty) -> StoreStatus:
+        store = current()
         await store.upgrade_all()
-        return describe(await store.status())
+        return describe(store, await store.status())
 
     return [
         Operation(

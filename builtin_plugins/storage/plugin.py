@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.core.errors import StoreUnavailableError
 from hookgate.core.ports import CONVERSATIONS, STORE
 from hookgate.hookspecs import hookimpl
 
@@ -67,8 +68,12 @@ class Plugin:
         """Offer ``db.status`` and ``db.upgrade``."""
         from hookgate.builtin_plugins.storage.operations import store_operations
 
-        assert self._store is not None, "operations are listed while the gateway runs"
-        return store_operations(self._store)
+        return store_operations(self._opened)
+
+    def _opened(self) -> SqlStore:
+        if self._store is None:
+            raise StoreUnavailableError("the store is closed: the gateway is stopping")
+        return self._store
 
 
 def _import_store() -> None:

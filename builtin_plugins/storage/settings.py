@@ -34,7 +34,7 @@ class StorageSettings(Section):
     """Threads that read."""
     busy_seconds: float = Field(default=5.0, ge=0, le=600)
     """How long a write waits for another program that holds the SQLite file."""
-    check_mb: int = Field(default=256, ge=0)
+    check_mb: int = Field(default=128, ge=0)
     """Files up to this size, in MiB, are checked page by page at start."""
 
     @field_validator("url")

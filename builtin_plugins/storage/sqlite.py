@@ -107,7 +107,9 @@ def _begin(connection: Connection) -> None:
     # some statements and begin only at the first write. IMMEDIATE takes the write lock at
     # once, so that a transaction that has read cannot fail when it comes to write.
     begin = connection.get_execution_options().get("hookgate_begin", "BEGIN IMMEDIATE")
-    connection.exec_driver_sql(begin)
+    driver = connection.connection.dbapi_connection
+    assert driver is not None
+    driver.execute(begin)
 
 
 def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
@@ -125,7 +127,9 @@ def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
 
     """
     size = _examine(path)
-    os.chmod(path, 0o600)
+    for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+        if each.exists():
+            os.chmod(each, 0o600)
     if size:
         _check(path, deep=size <= check_bytes)
     with closing(

@@ -8,11 +8,12 @@ from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
     from sqlalchemy import Connection, MetaData, Table
 
+    from hookgate.builtin_plugins.storage.group import Handle
     from hookgate.builtin_plugins.storage.readers import Readers
     from hookgate.builtin_plugins.storage.writer import Writer
 
@@ -30,7 +31,6 @@ class SqlStore:
         place: Where the database is, for people, without a password.
         problem: Why the store is ephemeral, or "" where it is durable.
         auto_upgrade: Whether `migrate` may change tables.
-        release: Called once everything is closed.
 
     """
 
@@ -42,14 +42,12 @@ class SqlStore:
         place: str,
         problem: str = "",
         auto_upgrade: bool = True,
-        release: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
         self._readers = readers
         self._place = place
         self._problem = problem
         self._auto_upgrade = auto_upgrade or bool(problem)
-        self._release = release
         self._tables: dict[str, PluginTables] = {}
 
     @property
@@ -128,14 +126,29 @@ class SqlStore:
         """
         return await self._writer.work(work)
 
-    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    async def write_together(self, handle: Handle, item: Any) -> Any:
+        """Write `item` by `handle`, which gets all items that are committed together.
+
+        Args:
+            handle: Always the same function, so that items meet. It returns, for each item
+                in order, a value, or an exception where it has written nothing for it; if
+                it raises, it is called again for each item alone.
+            item: What is to be written.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was.
+
+        """
+        return await self._writer.item(handle, item)
+
+    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> Coroutine[Any, Any, None]:
         """Insert `rows`, all or none; return once they are committed.
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
 
         """
-        await self._writer.insert(table, rows)
+        return self._writer.insert(table, rows)
 
     async def close(self) -> None:
         """Finish the writes that were handed over, and close the database."""
@@ -144,4 +157,3 @@ class SqlStore:
                 await self._readers.close()
         finally:
             await self._writer.close()
-            self._release()

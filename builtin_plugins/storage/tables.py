@@ -52,6 +52,7 @@ class SessionRow(StorageModel, table=True):
         fence: The highest fence that has written to it.
         messages: How many messages it has; also the `seq` of the next one.
         turns: How many turns it has.
+        last_turn: The id of the newest turn.
         updated: When it was last written, in UTC.
 
     """
@@ -66,6 +67,7 @@ class SessionRow(StorageModel, table=True):
     fence: int = Field(sa_type=BigInteger)
     messages: int = Field(sa_type=Integer)
     turns: int = Field(sa_type=Integer)
+    last_turn: str = Field(sa_type=Text)
     updated: datetime = Field(sa_type=UtcTime)
 
 
@@ -74,9 +76,9 @@ class MessageRow(StorageModel, table=True):
 
     Attributes:
         session: The session key.
-        seq: Its place in the conversation, from 0.
-        turn: The id of its turn.
-        turn_number: The place of that turn in the conversation, from 1.
+        turn_number: The place of its turn in the conversation, from 1.
+        turn: The id of that turn.
+        seq: Its own place in the conversation, from 0.
         role: user, assistant or tool.
         taint: Where untrusted text in it came from: a JSON list.
         body: The whole message: the JSON of `Message.to_json`.
@@ -85,15 +87,11 @@ class MessageRow(StorageModel, table=True):
     """
 
     __tablename__ = "storage_messages"
-    __table_args__ = (
-        Index("storage_messages_by_turn", "session", "turn_number", "seq"),
-        Index("storage_messages_by_turn_id", "session", "turn"),
-    )
 
     session: str = Field(primary_key=True, sa_type=Text)
+    turn_number: int = Field(primary_key=True, sa_type=Integer)
     seq: int = Field(primary_key=True, sa_type=Integer)
     turn: str = Field(sa_type=Text)
-    turn_number: int = Field(sa_type=Integer)
     role: str = Field(sa_type=Text)
     taint: str = Field(sa_type=Text)
     body: str = Field(sa_type=Text)

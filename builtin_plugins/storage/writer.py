@@ -1,9 +1,9 @@
 """Group commit: one thread writes, and what waits is committed together.
 
-Callers on the event loop hand over jobs and wait. All jobs that arrive within one round
-of the loop travel together; the thread takes whatever has gathered while it was busy
-with the group before, runs it in one transaction and commits. Only then do the callers
-go on. So the cost of a commit, which is the disk's, is shared by all who wait for it.
+Callers on the event loop hand over jobs and wait. The thread takes whatever has gathered
+while it was busy with the group before, runs it in one transaction and commits. Only then
+do the callers go on. So the cost of a commit, which is the disk's, is shared by all who
+wait for it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.builtin_plugins.storage.faults import contain, fault
+from hookgate.builtin_plugins.storage.faults import fault
 from hookgate.builtin_plugins.storage.group import (
     Exclusive,
     Group,
     Guard,
     Insert,
+    Item,
     Work,
     groups_of,
     refused,
 )
+from hookgate.builtin_plugins.storage.inserts import Inserts
+from hookgate.builtin_plugins.storage.room import Room
 from hookgate.core.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Table
 
-    from hookgate.builtin_plugins.storage.group import Job
+    from hookgate.builtin_plugins.storage.group import Handle, Job
     from hookgate.builtin_plugins.storage.links import Link
 
 __all__ = ["Writer"]
@@ -53,6 +56,7 @@ class Writer:
             with "" when it works again.
         check: Called before each group; raises OSError where the database is not the one
             that was opened.
+        ended: Called on the writer's thread when it has closed the connection.
 
     """
 
@@ -64,17 +68,19 @@ class Writer:
         group_rows: int = 4096,
         tell: Callable[[str], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
+        self._inserts = Inserts()
         self._guard = Guard()
         link.on_open(self._guard.watch)
         self._group_rows = group_rows
         self._tell = tell
         self._check = check
+        self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._room = asyncio.Semaphore(queue_jobs)
-        self._arrived: list[Job] = []
-        self._queue: queue.SimpleQueue[list[Job] | None] = queue.SimpleQueue()
+        self._room = Room(queue_jobs)
+        self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._closed = False
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="hookgate-store", daemon=True)
@@ -90,12 +96,21 @@ class Writer:
         columns: tuple[str, ...] | None = tuple(kept[0])
         if len(kept) > 1 and any(tuple(row) != columns for row in kept):
             columns = None
-        await self._submit(Insert(self._loop.create_future(), table, kept, columns))
+        job = Insert(self._loop.create_future(), table, kept, columns)
+        # `_submit` once more: another coroutine in between costs a tenth of the way here.
+        if self._closed or not self._room.take():
+            await self._wait_for_room()
+        self._queue.put(job)
+        await job.future
 
     async def work(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in a group's transaction; return once it is committed."""
         result: T = await self._submit(Work(self._loop.create_future(), work))
         return result
+
+    async def item(self, handle: Handle, item: Any) -> Any:
+        """Give `item` to `handle`, with all that wait for it; return once it is committed."""
+        return await self._submit(Item(self._loop.create_future(), handle, item))
 
     async def alone(self, work: Callable[[Connection], T]) -> T:
         """Run `work` with the connection for itself; it begins and commits by itself."""
@@ -106,38 +121,35 @@ class Writer:
         """Carry out what was handed over, then end the thread and the connection."""
         if not self._closed:
             self._closed = True
-            self._flush()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     async def _submit(self, job: Job) -> Any:
-        await self._room.acquire()
-        if self._closed:
-            self._room.release()
-            raise StoreUnavailableError("the store is closed: the gateway is stopping")
-        self._arrived.append(job)
-        if len(self._arrived) == 1:
-            # All who were woken by the same commit get to add theirs before this runs.
-            self._loop.call_soon(self._flush)
+        if self._closed or not self._room.take():
+            await self._wait_for_room()
+        self._queue.put(job)
         return await job.future
 
-    def _flush(self) -> None:
-        if self._arrived:
-            self._queue.put(self._arrived)
-            self._arrived = []
+    async def _wait_for_room(self) -> None:
+        if not self._closed:
+            await self._room.wait()
+        if self._closed:
+            self._room.give(1)
+            raise StoreUnavailableError("the store is closed: the gateway is stopping")
 
     def _settle(self, jobs: Sequence[Job], problem: str) -> None:
         if problem != self._problem:
             self._problem = problem
             self._tell(problem)
+        self._room.give(len(jobs))
         for job in jobs:
-            self._room.release()
-            if job.future.done():
+            future = job.future
+            if future.done():
                 continue
             if job.error is None:
-                job.future.set_result(job.value)
+                future.set_result(job.value)
             else:
-                job.future.set_exception(job.error)
+                future.set_exception(job.error)
 
     # -- on the writer's thread --------------------------------------------
 
@@ -154,17 +166,17 @@ class Writer:
                     more = False
         self._reset()
         self._link.close()
+        self._ended()
 
     def _take(self) -> tuple[list[Job], bool]:
         """Wait for jobs, and return all that are there, and whether there will be more."""
-        batch = self._queue.get()
         jobs: list[Job] = []
-        while batch is not None:
-            jobs += batch
-            try:
-                batch = self._queue.get_nowait()
-            except queue.Empty:
+        job = self._queue.get()
+        while job is not None:
+            jobs.append(job)
+            if self._queue.empty():
                 return jobs, True
+            job = self._queue.get()
         return jobs, False
 
     def _carry_out(self, group: Sequence[Job]) -> str:
@@ -173,7 +185,7 @@ class Writer:
             self._check()
             if isinstance(group[0], Exclusive):
                 return self._carry_out_alone(group[0])
-            self._link.run(Group(group, self._guard).commit)
+            self._link.run(Group(group, self._inserts, self._guard).commit)
         except Exception as error:  # noqa: BLE001 - every caller of the group is told
             reason = fault(error) or str(error) or type(error).__name__
             for job in group:
@@ -181,17 +193,18 @@ class Writer:
                     job.error = refused(reason, error)
             self._reset()
             return reason
-        broken = (job.error for job in group if isinstance(job.error, StoreUnavailableError))
-        return next((str(error.__cause__ or error) for error in broken), "")
+        for job in group:
+            if job.error is not None and isinstance(job.error, StoreUnavailableError):
+                return fault(job.error.__cause__) or str(job.error)
+        return ""
 
     def _carry_out_alone(self, job: Exclusive) -> str:
         try:
             job.value = self._link.run(job.work)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the job
-            reason = fault(error)
-            job.error = refused(reason, error) if reason else contain(error)
+            job.fail(error)
             self._reset()
-            return reason
+            return fault(error)
         return ""
 
     def _reset(self) -> None:

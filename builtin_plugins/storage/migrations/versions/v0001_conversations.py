@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("fence", sa.BigInteger, nullable=False),
         sa.Column("messages", sa.Integer, nullable=False),
         sa.Column("turns", sa.Integer, nullable=False),
+        sa.Column("last_turn", sa.Text, nullable=False),
         sa.Column("updated", sa.DateTime(timezone=True), nullable=False),
     )
     op.create_index("storage_sessions_by_fence", "storage_sessions", ["fence"])
@@ -30,15 +31,11 @@ def upgrade() -> None:
     op.create_table(
         "storage_messages",
         sa.Column("session", sa.Text, primary_key=True),
+        sa.Column("turn_number", sa.Integer, primary_key=True),
         sa.Column("seq", sa.Integer, primary_key=True),
         sa.Column("turn", sa.Text, nullable=False),
-        sa.Column("turn_number", sa.Integer, nullable=False),
         sa.Column("role", sa.Text, nullable=False),
         sa.Column("taint", sa.Text, nullable=False),
         sa.Column("body", sa.Text, nullable=False),
         sa.Column("created", sa.DateTime(timezone=True), nullable=False),
     )
-    op.create_index(
-        "storage_messages_by_turn", "storage_messages", ["session", "turn_number", "seq"]
-    )
-    op.create_index("storage_messages_by_turn_id", "storage_messages", ["session", "turn"])
