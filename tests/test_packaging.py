@@ -131,9 +131,10 @@ def test_the_wheel_holds_the_face_the_hooks_and_the_type_marker(wheel: Path) -> 
     held = contents(wheel)
 
     assert held["hookgate/hookspecs.py"] == (ROOT / "hookspecs.py").read_bytes()
-    for path in FACE.iterdir():
-        if path.is_file() and not path.is_symlink():
-            assert held[f"hookgate/{path.name}"] == path.read_bytes()
+    own = [path for path in FACE.iterdir() if not path.is_symlink()]
+    for path in own + [below for path in own for below in path.rglob("*")]:
+        if path.is_file() and "__pycache__" not in path.parts:
+            assert held[f"hookgate/{path.relative_to(FACE).as_posix()}"] == path.read_bytes()
     assert "hookgate/py.typed" in held
 
 
