@@ -132,7 +132,7 @@ def test_the_wheel_holds_the_face_the_hooks_and_the_type_marker(wheel: Path) -> 
 
     assert held["hookgate/hookspecs.py"] == (ROOT / "hookspecs.py").read_bytes()
     own = [path for path in FACE.iterdir() if not path.is_symlink()]
-    for path in own + [below for path in own for below in path.rglob("*")]:
+    for path in chain(own, *(folder.rglob("*") for folder in own)):
         if path.is_file() and "__pycache__" not in path.parts:
             assert held[f"hookgate/{path.relative_to(FACE).as_posix()}"] == path.read_bytes()
     assert "hookgate/py.typed" in held
