@@ -36,7 +36,9 @@ class Plugin:
         self._host = host
         return [
             tool(
-                self.list_capabilities,
+                self.show_capabilities,
+                # The hook of this name is another thing: it brings capabilities.
+                name="list_capabilities",
                 flags=Flags.none(),
                 always_on=True,
                 category="discovery",
@@ -59,7 +61,7 @@ class Plugin:
             return Rejected(reason=str(error), findings=(finding,))
         return None if cleaned == card else cleaned
 
-    async def list_capabilities(
+    async def show_capabilities(
         self, turn: Turn, detail: Literal["summary", "full"] = "summary"
     ) -> ToolResult:
         """List the tools, skills, extensions, channels and cards that there are, on and off.
@@ -77,7 +79,7 @@ class Plugin:
         return ToolResult(content=canonical(data).decode(), data=data)
 
     async def _describe(self, turn: Turn, data: dict[str, Any]) -> None:
-        assert self._host is not None, "list_capabilities has looked"
+        assert self._host is not None, "show_capabilities has looked"
         texts = {row.id: row for rows in visible(turn).values() for row in rows}
         for kind in data["kinds"].values():
             for entry in kind["rows"]:

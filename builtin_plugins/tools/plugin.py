@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.tools.files import SUPPORTED, FileRefusedError, re
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.builtin_plugins.tools.web import fetch
 from hookgate.core.descriptors import Capability, Flags
+from hookgate.core.errors import StartError
 from hookgate.core.ports import EGRESS
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
@@ -58,8 +59,11 @@ class Plugin:
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        """Close the HTTP client at the end."""
+        """Check the grants of `http_get`, and close its client at the end."""
         self._host = host
+        if self._settings.http_get:
+            # Where nobody provides a way out yet, the first call looks again.
+            self._reach_out(host)
         try:
             yield
         finally:
@@ -149,18 +153,24 @@ class Plugin:
 
         """
         assert self._host is not None, "list_tools has run before a tool is called"
-        if self._client is None:
-            egress = self._host.get(EGRESS)
-            if egress is None:
-                return ToolResult.error(
-                    "http_get has no way out: the operator has to enable the plugin `egress`"
-                )
-            self._client = egress.client(
-                self._settings.http_get,
-                name="http_get",
-                timeout=self._settings.http_get_seconds,
+        client = self._client or self._reach_out(self._host)
+        if client is None:
+            return ToolResult.error(
+                "http_get has no way out: the operator has to enable the plugin `egress`"
             )
-        return await fetch(self._client, url, max_bytes=self._settings.http_get_bytes)
+        return await fetch(client, url, max_bytes=self._settings.http_get_bytes)
+
+    def _reach_out(self, host: Host) -> httpx.AsyncClient | None:
+        egress = host.get(EGRESS)
+        if egress is None:
+            return None
+        try:
+            self._client = egress.client(
+                self._settings.http_get, name="http_get", timeout=self._settings.http_get_seconds
+            )
+        except ValueError as error:
+            raise StartError(f"`[plugin.tools] http_get`: {error}") from error
+        return self._client
 
     async def read_file(self, path: Annotated[str, Field(max_length=4000)]) -> ToolResult | str:
         """Read a text file below the granted folders.

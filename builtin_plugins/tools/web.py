@@ -29,7 +29,9 @@ async def fetch(client: httpx.AsyncClient, url: str, *, max_bytes: int) -> ToolR
 
     """
     try:
-        async with client.stream("GET", url, headers={"Accept": "text/*, */json;q=0.9"}) as got:
+        async with client.stream(
+            "GET", url, headers={"Accept": "text/*, */json;q=0.9"}, follow_redirects=True
+        ) as got:
             media = got.headers.get("content-type", "").partition(";")[0].strip().lower()
             if not _is_text(media):
                 return _error(

@@ -9,8 +9,10 @@ import pytest
 from pydantic import ValidationError
 from tests.builtin_plugins.turns import make_host, make_turn
 
+from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
+from hookgate.core.errors import StartError
 from hookgate.core.ports import EGRESS
 from hookgate.core.tooling import compile_schema
 from hookgate.core.tools import Tool, ToolResult
@@ -91,15 +93,24 @@ async def test_http_get_goes_out_by_the_checked_way_with_its_grants_only() -> No
     plugin = Plugin(ToolsSettings(http_get=("https://example.org/*",)))
     host, egress = make_host(), OpenEgress()
     tool = {tool.name: tool for tool in plugin.list_tools(host)}["http_get"]
-    assert "plugin `egress`" in (await call(tool, url="https://example.org/a")).content
-    host.provide(EGRESS, egress)
     async with plugin.lifespan(host):
+        assert "plugin `egress`" in (await call(tool, url="https://example.org/a")).content
+        host.provide(EGRESS, egress)
         result = await call(tool, url="https://example.org/a")
         assert result.content.endswith("https://example.org/a")
         await call(tool, url="https://example.org/b")
         assert egress.grants == [("https://example.org/*",)]
         assert not egress.clients[0].is_closed
     assert egress.clients[0].is_closed
+
+
+async def test_grant_that_egress_does_not_understand_stops_the_start_and_names_the_key() -> None:
+    host = make_host()
+    host.provide(EGRESS, CheckedEgress())
+    plugin = Plugin(ToolsSettings(http_get=("https://*.org/*",)))
+    with pytest.raises(StartError, match=r"\[plugin\.tools\] http_get.*found the grant"):
+        async with plugin.lifespan(host):
+            raise AssertionError("it has started")
 
 
 def test_flags_are_declared_for_every_tool(tmp_path: Path) -> None:
