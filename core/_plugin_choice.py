@@ -76,7 +76,7 @@ def name_problems(
             key = f"plugins.replace.{name}"
             near = nearest(name, builtin, "plugins.replace.")
             found.append(problem(key, "a name that is no builtin's", _one_of(builtin), near))
-    stand_ins = {other: name for name, other in options.replace.items()}
+    stand_ins = {other: name for name, other in options.replace.items() if name in builtin}
     for name, other in options.replace.items():
         key = f"plugins.replace.{name}"
         found += [
@@ -109,7 +109,7 @@ def _unfit(
         yield _one_of(others)
     elif by_name[other].refused:
         yield f"a plugin that may be imported: {by_name[other].refused}"
-    elif stand_ins[other] != name:
+    elif stand_ins.get(other, name) != name:
         yield f"another plugin: it replaces {stand_ins[other]!r} already"
 
 

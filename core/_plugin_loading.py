@@ -120,7 +120,7 @@ class Loader:
     def _choose(self, off: set[str]) -> list[_Chosen]:
         """Return who is to run, under which name, in load order."""
         options = self._settings.plugins
-        stand_ins = set(options.replace.values())
+        stand_ins = {other for name, other in options.replace.items() if name in self._candidates}
         chosen: list[_Chosen] = []
         for name, candidate in self._candidates.items():
             other = self._candidates.get(options.replace.get(name, ""))

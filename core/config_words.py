@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.toml_lines import KeyPath
 
-__all__ = ["Shape", "dotted", "problems_of", "shown", "type_words"]
+__all__ = ["Shape", "dotted", "may_be_secret", "problems_of", "shown", "type_words"]
 
 FOUND_CHARS = 60
 
@@ -56,7 +56,7 @@ def shown(path: KeyPath, value: Any) -> str:
             return f"a table with {names}" if names else "an empty table"
         case list() | tuple():
             return f"an array of {len(value)}" if value else "an empty array"
-    if _may_be_secret(path, value):
+    if may_be_secret(path, value):
         return HIDDEN
     if isinstance(value, str):
         cut = value if len(value) <= FOUND_CHARS else value[: FOUND_CHARS - 1] + "…"
@@ -64,7 +64,8 @@ def shown(path: KeyPath, value: Any) -> str:
     return str(value)
 
 
-def _may_be_secret(path: KeyPath, value: Any) -> bool:
+def may_be_secret(path: KeyPath, value: Any) -> bool:
+    """Whether `value` must not be shown, judging by its key and by how it looks."""
     names = [part for part in path if isinstance(part, str)]
     if names[:1] == ["secrets"] or (names[:2] == ["gateway", "tokens"] and len(names) < 4):
         return True
@@ -215,7 +216,10 @@ def _path(loc: Iterable[str | int], data: Any, *, absent: bool) -> KeyPath:
 
 
 def _problem(one: Any, path: KeyPath, full: KeyPath, shape: Shape) -> ConfigProblem:
-    found, expected, near = shown(full, one["input"]), type_words(shape.at(path)), None
+    schema = shape.at(path)
+    found, expected, near = shown(full, one["input"]), type_words(schema), None
+    if _is_secret(schema):
+        found = HIDDEN
     key = dotted(full)
     match one["type"]:
         case "extra_forbidden":
@@ -229,6 +233,12 @@ def _problem(one: Any, path: KeyPath, full: KeyPath, shape: Shape) -> ConfigProb
         case "value_error" | "assertion_error":
             key, found, expected = _own_words(one["msg"].partition(", ")[2], key, found)
     return ConfigProblem(file="", line=None, key=key, found=found, expected=expected, nearest=near)
+
+
+def _is_secret(schema: Mapping[str, Any] | None) -> bool:
+    """Return whether pydantic marks the value as a secret, as it does with `SecretStr`."""
+    schema = schema or {}
+    return any(branch.get("writeOnly", False) for branch in (schema, *schema.get("anyOf", ())))
 
 
 def _own_words(message: str, key: str, found: str) -> tuple[str, str, str]:
