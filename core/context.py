@@ -10,12 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.core.messages import CLEAN, Message, Provenance, Taint
+from hookgate.core.messages import (
+    CLEAN,
+    Image,
+    Message,
+    Opaque,
+    Provenance,
+    Taint,
+    Text,
+    ToolResultPart,
+    ToolUse,
+)
 from hookgate.core.models import SystemText
+from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from hookgate.core.messages import Part
     from hookgate.core.ports import TokenCounter
 
 __all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
@@ -35,6 +47,11 @@ PRIORITIES: Mapping[str, int] = {
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat format spends on each message beside its text; the figure that
 OpenAI's cookbook gives for its chat models, rounded up."""
+
+
+IMAGE_TOKENS = 1600
+"""Tokens of a picture. Providers bill by area; this is what Anthropic documents for the
+largest one that it does not scale down (1.15 megapixels / 750), rounded up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,15 +115,22 @@ class Context:
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
     """Return how many tokens a message takes, tool calls and results included."""
-    total = MESSAGE_OVERHEAD
-    for part in message.to_json()["parts"]:
-        if part["type"] == "image":
-            # Providers bill pictures by area; this is what Anthropic documents for the
-            # largest one that it does not scale down (1.15 megapixels / 750).
-            total += 1600
-        else:
-            total += sum(counter.count(str(value)) for key, value in part.items() if key != "type")
-    return total
+    return MESSAGE_OVERHEAD + sum(_part_tokens(part, counter) for part in message.parts)
+
+
+def _part_tokens(part: Part, counter: TokenCounter) -> int:
+    match part:
+        case Text(text):
+            return counter.count(text)
+        case ToolResultPart():
+            return counter.count(part.content) + counter.count(part.tool_use_id)
+        case ToolUse():
+            given = part.input if isinstance(part.input, str) else canonical(part.input).decode()
+            return counter.count(given) + counter.count(part.name) + counter.count(part.id)
+        case Image():
+            return IMAGE_TOKENS
+        case Opaque():
+            return counter.count(canonical(part.data).decode())
 
 
 class ContextBuilder:

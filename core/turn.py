@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
@@ -118,6 +119,11 @@ class Origin:
     tool: str = ""
 
 
+@lru_cache(maxsize=4096)
+def _session_text(*parts: str) -> str:
+    return ":".join(quote(part, safe=" @.+-_~/#") for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class SessionKey:
     """A conversation: an agent and a peer. `str()` gives the stored form, parts escaped."""
@@ -128,8 +134,7 @@ class SessionKey:
     peer: str
 
     def __str__(self) -> str:
-        parts = (self.agent, self.channel, self.account, self.peer)
-        return ":".join(quote(part, safe=" @.+-_~/#") for part in parts)
+        return _session_text(self.agent, self.channel, self.account, self.peer)
 
     @classmethod
     def parse(cls, text: str) -> SessionKey:
