@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hookgate.core.turn import Turn
 
 PART = "audit"
+UNWRITTEN = "audit.outcomes"
 
 
 class ListParams(OperationModel):
@@ -101,7 +102,10 @@ class Plugin:
             keeper,
             host.clock,
             host.secrets,
-            failed=lambda error: host.degrade(PART, f"an outcome could not be recorded: {error}"),
+            failed=lambda error: host.degrade(
+                UNWRITTEN, f"an outcome of a tool call could not be recorded: {error}"
+            ),
+            worked=lambda: host.recover(UNWRITTEN),
         )
         host.provide(AUDIT, trail)
         if self._settings.metrics.enabled:

@@ -121,11 +121,13 @@ class Trail:
         secrets: Secrets,
         *,
         failed: Callable[[BaseException], None] = lambda _: None,
+        worked: Callable[[], None] = lambda: None,
     ) -> None:
         self._keeper = keeper
         self._clock = clock
         self._secrets = secrets
         self._failed = failed
+        self._worked = worked
         self._seq = 0
         self._handed_over: set[asyncio.Task[None]] = set()
         started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -148,6 +150,7 @@ class Trail:
 
         """
         await self._keeper.keep(self._row(entry))
+        self._worked()
 
     def hand_over(self, entry: Entry) -> None:
         """Write `entry` without waiting for it; a failure goes to `failed`.

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
+INLINE_ROWS = 1000
+"""Up to so many rows a search takes less time than the way to a thread and back."""
+
 VERSIONS = 2
 """Indexes that are kept: a running turn may still search the version before the newest."""
 
@@ -47,7 +50,10 @@ class Engine:
 
         """
         index = await self._index(capabilities)
-        hits = await asyncio.to_thread(index.search, query)
+        if len(index) <= INLINE_ROWS:
+            hits = index.search(query)
+        else:
+            hits = await asyncio.to_thread(index.search, query)
         fitting = (hit for hit in hits if hit.relevance >= floor and shown(hit.row))
         return [hit for _, hit in zip(range(limit), fitting, strict=False)]
 

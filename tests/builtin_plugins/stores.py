@@ -50,8 +50,9 @@ async def differences(store: SqlStore, metadata: MetaData) -> list[Any]:
 
 
 class BrokenStore:
-    """A store that can be read and migrated and not written."""
+    """A store that fails until it is told that it works again; it keeps nothing."""
 
+    broken = True
     durable = True
     problem = ""
 
@@ -65,4 +66,5 @@ class BrokenStore:
         raise StoreUnavailableError("the disk is gone")
 
     async def insert(self, table: Any, rows: Any) -> None:
-        raise StoreUnavailableError("the disk is gone")
+        if self.broken:
+            raise StoreUnavailableError("the disk is gone")

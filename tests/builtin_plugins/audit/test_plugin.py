@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
+from tests.support.script import until
 
 from hookgate.builtin_plugins.audit.metrics import read_records
 from hookgate.builtin_plugins.audit.plugin import ListParams, Plugin
@@ -68,10 +69,17 @@ async def test_decision_that_cannot_be_written_raises(tmp_path: Path) -> None:
             await plugin.tool_decided(make_turn(), make_call(), Decision.allow())
 
 
-async def test_outcome_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    async with opened(tmp_path, BrokenStore()) as (host, plugin):
+async def test_outcome_that_cannot_be_written_is_said_until_a_row_can_be_written_again(
+    tmp_path: Path,
+) -> None:
+    store = BrokenStore()
+    async with opened(tmp_path, store) as (host, plugin):
         plugin.tool_finished(make_turn(), make_call(), ToolResult(content=""))
-    assert "could not be recorded: the disk is gone" in host.degraded["audit"]
+        await until(lambda: "audit.outcomes" in host.degraded)
+        assert "could not be recorded: the disk is gone" in host.degraded["audit.outcomes"]
+        store.broken = False
+        await plugin.tool_decided(make_turn(), make_call(), Decision.allow())
+        assert host.degraded == {}
 
 
 async def test_without_a_store_the_last_rows_are_kept_and_that_is_said(tmp_path: Path) -> None:
