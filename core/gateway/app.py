@@ -145,7 +145,7 @@ def _decide(front: Front, access: Mapping[AbstractRoute, Access]) -> Middleware:
         except web.HTTPException:
             raise
         except ConnectionError as error:
-            if request.transport is None:
+            if request.transport is None or request.writer.output_size > 0:
                 raise
             return _answer(front, request, error)
         except Exception as error:  # noqa: BLE001 - every fault becomes an answer and a log line
@@ -175,7 +175,7 @@ def _no_route(request: web.Request) -> WireError:
             return wire_error("not_found", "there is nothing at this path")
     return wire_error(
         "forbidden",
-        f"the route {request.match_info.route!r} does not say who may use it",
+        "this route does not say who may use it",
         action="add it by the hook `add_routes`, with an access",
     )
 

@@ -75,7 +75,8 @@ class PeerLookup:
         self.enabled = sys.platform == "linux"
         self._proc = proc
         self._sequence = 0
-        self._netlink = _open_netlink() if self.enabled and netlink else None
+        self._netlink: socket.socket | None = None
+        self._try_netlink = self.enabled and netlink
 
     def user_of(self, peer: Endpoint, local: Endpoint) -> PeerUser | None:
         """Return who holds the other end of a connection.
@@ -90,10 +91,14 @@ class PeerLookup:
         ours, theirs = canonical(local[0]), canonical(peer[0])
         if ours is None or theirs is None or ours.version != theirs.version:
             return None
+        if self._netlink is None and self._try_netlink:
+            self._netlink = _open_netlink()
+            self._try_netlink = self._netlink is not None
         if self._netlink is not None:
             with suppress(OSError):
                 return self._ask(self._netlink, theirs, peer[1], ours, local[1])
             # A kernel without inet_diag answers with an error: ask no more.
+            self._try_netlink = False
             self.close()
         for name in ("tcp", "tcp6"):
             with suppress(OSError):

@@ -68,7 +68,7 @@ async def _serve(front: Front, method: Method, request: web.Request) -> web.Stre
     if method.operation.streams:
         front.check_open()
     if request.method in ("GET", "DELETE", "HEAD"):
-        arguments = method.read(_from_query(method, request), strings=True)
+        arguments = method.read(_from_query(method, request))
     else:
         body = await read_body(request, front.settings.limits.frame_bytes)
         arguments = method.read({**body, **_path_variables(request)})
@@ -211,6 +211,8 @@ class Call:
             assert writer is not None, "a response that was not sent yet has a writer"
             outbox = self._open(writer)
             await self._break_silences(task, outbox)
+            if self._gone:
+                raise ConnectionResetError("the client went away")
             self._finish(task)
             await self._until(lambda: not outbox.waiting, FLUSH_SECONDS)
             if outbox.waiting:
@@ -234,7 +236,7 @@ class Call:
         return outbox
 
     async def _break_silences(self, task: asyncio.Task[BaseModel], outbox: EventOutbox) -> None:
-        while not task.done():
+        while not (task.done() or self._gone):
             self._sent = False
             await self._until(task.done, KEEP_ALIVE)
             if not (self._sent or task.done()):

@@ -147,17 +147,16 @@ class Method:
         self.quick = operation.quick
         self.scope = operation.scope
         self._validate: Callable[[Any], BaseModel] = operation.params.model_validate
-        self._validate_strings: Callable[[Any], BaseModel] = operation.params.model_validate_strings
         # A model without fields has one value only, and it cannot change.
         empty: BaseModel | None = None if operation.params.model_fields else operation.params()
         self._empty = empty
 
-    def read(self, params: Mapping[str, Any], *, strings: bool = False) -> BaseModel:
+    def read(self, params: Mapping[str, Any]) -> BaseModel:
         """Check parameters and return them as the operation's model.
 
         Args:
-            params: The parameters by name.
-            strings: Whether all values are texts, as in a query string.
+            params: The parameters by name. Texts stand for numbers and the like as well, since
+                a query string has nothing else.
 
         Raises:
             WireError: They do not fit.
@@ -165,7 +164,7 @@ class Method:
         if not params and self._empty is not None:
             return self._empty
         try:
-            return self._validate_strings(params) if strings else self._validate(params)
+            return self._validate(params)
         except ValidationError as error:
             raise self._misfit(error) from None
 

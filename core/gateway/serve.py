@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from hookgate.core.errors import HookgateError, StartError
 from hookgate.core.gateway.app import FRONT, build_app
@@ -16,6 +18,8 @@ from hookgate.core.gateway.rpc import notification
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+
+    from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.port import GatewayPort
@@ -86,7 +90,12 @@ async def listen(gateway: GatewayPort) -> AsyncIterator[Listener]:
     app = build_app(gateway)
     # Request lines may hold what somebody took for a secret's place: there is no access log.
     runner = web.AppRunner(
-        app, access_log=None, keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=LAST_WORDS
+        app,
+        access_log=None,
+        logger=_server_logger(gateway.host.log),
+        auto_decompress=False,
+        keepalive_timeout=KEEP_ALIVE_SECONDS,
+        shutdown_timeout=LAST_WORDS,
     )
     await runner.setup()
     try:
@@ -168,6 +177,32 @@ async def _reload(gateway: GatewayPort) -> None:
         log.info("reloaded", **await gateway.host.reload())
     except HookgateError as error:
         log.error("the reload failed; what was there stays", why=str(error))
+
+
+class _ServerLog(logging.Handler):
+    """Takes what aiohttp's server says to the gateway's log.
+
+    Of a request that is malformed aiohttp shows the line at fault, which may hold a token that
+    the gateway knows by its digest alone. So that is told without its text.
+    """
+
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        super().__init__()
+        self._sink = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one record."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            self._sink.debug("malformed request", kind=type(error).__name__)
+        elif record.levelno >= logging.WARNING:
+            self._sink.warning("the HTTP server reports", what=record.getMessage(), exc_info=error)
+
+
+def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
+    logger = logging.Logger("hookgate.http")
+    logger.addHandler(_ServerLog(log))
+    return logger
 
 
 async def drain(

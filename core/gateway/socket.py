@@ -103,7 +103,8 @@ def _make_response(front: Front, request: web.Request) -> web.WebSocketResponse[
         autoping=False,
         compress=False,
         protocols=(SUBPROTOCOL,) if offered else (),
-        max_msg_size=front.settings.limits.frame_bytes,
+        # aiohttp refuses a message of this size already.
+        max_msg_size=front.settings.limits.frame_bytes + 1,
         writer_limit=NO_DRAIN,
         decode_text=False,
     )
@@ -393,6 +394,9 @@ class Running:
 
     def emit(self, event: Event) -> None:
         """Send an event of this request."""
+        if event.type == "done":
+            # The client takes the request for over now, so its place and its id are free.
+            self._release()
         if self._call_id is not None:
             front = self._connection._front
             self._connection._outbox.put(event_frame(self._json_id, front.safe(event)))
@@ -409,9 +413,13 @@ class Running:
             self._answered = True
             self._connection._outbox.put(error_frame(self._call_id, problem))
 
+    def _release(self) -> None:
+        if self._others.get(self._key) is self:
+            del self._others[self._key]
+            self._connection._streaming -= self._method.operation.streams
+
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._others.pop(self._key, None)
-        self._connection._streaming -= self._method.operation.streams
+        self._release()
         if task.cancelled() and not self._connection.closed:
             self._fail(wire_error("cancelled", "the request was cancelled"))
 
