@@ -107,6 +107,8 @@ class CheckedClient(httpx.AsyncClient):
         follow = (
             self.follow_redirects if not isinstance(follow_redirects, bool) else follow_redirects
         )
+        if self.is_closed:
+            raise EgressFailedError(f"{self._egress_name}: the client is closed", kind="connect")
         total = float(request.extensions.get("total", self._egress_total))
         deadline = asyncio.get_running_loop().time() + total
         request.extensions = {**request.extensions, "deadline": deadline}

@@ -9,6 +9,7 @@ checked would not be what is asked for.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -145,6 +146,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             extensions={
                 "http_version": b"HTTP/1.1",
                 "reason_phrase": (response.reason or "").encode("ascii", "replace"),
+                "limit_silence": partial(_limit_silence, response),
             },
         )
 
@@ -197,30 +199,39 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    """The response's body, decoded and counted."""
+    """The response's body, decoded and counted. It can be read once."""
 
     def __init__(
         self, response: aiohttp.ClientResponse, request: httpx.Request, name: str, limit: int
     ) -> None:
         self._response = response
-        self._request = request
+        self._read = response.content.readany
+        self._mapped = _Mapped(name, request, receiving=True)
         self._name = name
         self._limit = limit
+        self._left = limit
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        read = self._response.content.readany
-        left = self._limit
-        with _Mapped(self._name, self._request, receiving=True):
-            while chunk := await read():
-                left -= len(chunk)
-                if left < 0:
-                    self._response.close()
-                    raise EgressFailedError(
-                        f"{self._name}: {shown(self._request.url)} answered with more than "
-                        f"{self._limit} bytes: expected at most that many",
-                        kind="limit",
-                    )
-                yield chunk
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        # Not a generator: one that is left half way is only closed when it is collected.
+        try:
+            chunk = await self._read()
+        except Exception as error:
+            self._mapped.raise_for(error)
+            raise
+        if not chunk:
+            raise StopAsyncIteration
+        self._left -= len(chunk)
+        if self._left < 0:
+            self._response.close()
+            raise EgressFailedError(
+                f"{self._name}: {self._mapped.shown} answered with more than "
+                f"{self._limit} bytes: expected at most that many",
+                kind="limit",
+            )
+        return chunk
 
     async def aclose(self) -> None:
         # Whoever stops reading half way wants no more of it: the connection goes, at once.
@@ -251,6 +262,18 @@ def _body(request: httpx.Request) -> bytes | AsyncIterator[bytes] | None:
     raise EgressFailedError("found a blocking request body, expected an async one")
 
 
+def _limit_silence(response: aiohttp.ClientResponse, seconds: float) -> None:
+    """Set the longest silence for the rest of the body.
+
+    The limit of a response's first byte is often another one than that between its bytes.
+    A caller finds this function in ``response.extensions["limit_silence"]``.
+    """
+    connection = response.connection
+    if connection is not None and connection.protocol is not None:
+        connection.protocol.read_timeout = seconds
+        connection.protocol.start_timeout()
+
+
 def _left(request: httpx.Request) -> float | None:
     """Return the seconds until the request's deadline, which its redirects share."""
     deadline = request.extensions.get("deadline")
@@ -261,7 +284,7 @@ def _left(request: httpx.Request) -> float | None:
 
 
 class _Mapped:
-    """Turns aiohttp's errors into `EgressFailedError`. Costs nothing per chunk."""
+    """Turns aiohttp's errors into `EgressFailedError`."""
 
     __slots__ = ("_name", "_receiving", "_request")
 
@@ -279,7 +302,22 @@ class _Mapped:
         error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        if not isinstance(error, Exception) or isinstance(error, EgressError):
+        if isinstance(error, Exception):
+            self.raise_for(error)
+
+    @property
+    def shown(self) -> str:
+        """The request's URL, for an error."""
+        return shown(self._request.url)
+
+    def raise_for(self, error: Exception) -> None:
+        """Raise what `error` stands for; return where it is none of aiohttp's.
+
+        Raises:
+            EgressFailedError: The request failed.
+
+        """
+        if isinstance(error, EgressError):
             return
         found = [row[1:] for row in _FAILURES if isinstance(error, row[0])]
         if not found:
@@ -289,14 +327,14 @@ class _Mapped:
             kind, what = "cut", "the connection broke before the response was whole"
         detail = str(error)
         raise EgressFailedError(
-            f"{self._name}: {self._request.method} {shown(self._request.url)}: {what}"
+            f"{self._name}: {self._request.method} {self.shown}: {what}"
             + (f" ({detail[:200]})" if detail else ""),
             kind=kind,
         ) from error
 
 
 _FAILURES: tuple[tuple[tuple[type[Exception], ...], EgressFailureKind, str], ...] = (
-    ((aiohttp.ConnectionTimeoutError,), "timeout", "no connection within the limit"),
+    ((aiohttp.ConnectionTimeoutError,), "connect", "no connection within the limit"),
     ((aiohttp.SocketTimeoutError,), "timeout", "the other side was silent for too long"),
     ((TimeoutError,), "timeout", "it took longer than its limit"),
     ((aiohttp.ClientConnectorCertificateError,), "connect", "the certificate is not valid"),

@@ -1,31 +1,66 @@
-"""The `providers` plugin."""
+"""The `providers` plugin: brings the models."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.providers.demo import DemoProvider
+from hookgate.builtin_plugins.providers.assembly import find_key, make_provider, providers_of
+from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
 from hookgate.core.ports import EGRESS, SECRETS, Key
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import AsyncIterator, Sequence
 
+    from hookgate.core.host import Host
     from hookgate.core.models import Provider
 
 
 class Plugin:
-    """Brings the demo provider."""
+    """Brings the configured providers, those whose keys are found, and ``demo``."""
 
     Settings = ProvidersSettings
     requires: tuple[Key[Any], ...] = (EGRESS, SECRETS)
 
     def __init__(self, settings: ProvidersSettings) -> None:
         self.settings = settings
+        self._remote: list[RemoteProvider] = []
 
     @hookimpl
-    def list_providers(self) -> Sequence[Provider]:
-        """Return the providers."""
-        return [DemoProvider()]
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Close the providers' connections at the end."""
+        try:
+            yield
+        finally:
+            for provider in self._remote:
+                await provider.close()
+            self._remote.clear()
+
+    @hookimpl
+    async def list_providers(self, host: Host) -> Sequence[Provider]:
+        """Return the providers, with their keys found."""
+        secrets = host[SECRETS]
+        providers: list[Provider] = []
+        for name, (settings, needs_key) in providers_of(self.settings).items():
+            key = await asyncio.to_thread(find_key, settings, secrets)
+            if key is None and needs_key:
+                continue
+            provider = make_provider(
+                name,
+                settings,
+                key,
+                host[EGRESS],
+                secrets.redact,
+                partial(host.log.warning, "impossible usage reported", provider=name),
+            )
+            providers.append(provider)
+            if isinstance(provider, RemoteProvider):
+                self._remote.append(provider)
+                if provider.missing_key:
+                    host.degrade(f"provider {name}", f"no API key: {provider.missing_key}")
+        return providers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
@@ -69,7 +69,7 @@ class ProviderSettings(Section):
 
     kind: ProviderKind
     """The protocol: `anthropic` (Messages), `openai` (Chat Completions, and every server
-    that speaks it), or `demo`."""
+    that speaks it), or `demo`. A provider that is called like a kind is of that kind."""
     base_url: Annotated[str, AfterValidator(_base_url)] | None = None
     """Where it is; the maker's own address where this is not set."""
     api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
@@ -89,6 +89,10 @@ class ProviderSettings(Section):
     """The longest silence within an answer; keep-alive comments break it."""
     total_seconds: float = Field(default=600.0, gt=0, le=86_400)
     """The limit for the whole answer."""
+    output_limit: Literal["max_tokens", "max_completion_tokens"] | None = None
+    """The parameter that limits the answer, for kind `openai`. Where it is not set, OpenAI's
+    own address gets `max_completion_tokens`, which its newer models demand, and every other
+    one `max_tokens`, which most servers know."""
     headers: Annotated[dict[str, str], AfterValidator(_headers)] = Field(default_factory=dict)
     """Headers to send with each request."""
 
@@ -97,7 +101,9 @@ class ProviderSettings(Section):
         if self.kind == "demo" and (
             self.base_url or self.api_key_env or self.api_key_file or self.api_key
         ):
-            raise ValueError("kind `demo` is offline: it takes neither `base_url` nor a key")
+            raise ValueError(
+                "found `base_url` or a key with kind `demo`, expected neither: it is offline"
+            )
         return self
 
 
@@ -107,6 +113,19 @@ class ProvidersSettings(Section):
     model_config = ConfigDict(extra="allow")
 
     __pydantic_extra__: dict[str, ProviderSettings]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_by_name(cls, data: Any) -> Any:
+        """Let ``[plugin.providers.openai]`` go without ``kind = "openai"``."""
+        if not isinstance(data, dict):
+            return data
+        return {
+            name: {"kind": name, **one}
+            if name in ("anthropic", "openai", "demo") and isinstance(one, dict)
+            else one
+            for name, one in data.items()
+        }
 
     @model_validator(mode="after")
     def _names(self) -> ProvidersSettings:

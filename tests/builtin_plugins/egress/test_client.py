@@ -529,6 +529,20 @@ async def test_phases_can_be_limited_each(server: Upstream, egress_of: Make) -> 
     assert caught.value.kind == "timeout"
 
 
+async def test_the_silence_in_a_body_can_be_limited_by_itself(
+    server: Upstream, egress_of: Make
+) -> None:
+    server.answers["/"] = silent_body
+    async with (
+        egress_of().client([here(server)], name="test", timeout=30) as client,
+        client.stream("GET", here(server, "/")) as response,
+    ):
+        response.extensions["limit_silence"](0.05)
+        with pytest.raises(EgressFailedError, match="silent for too long") as caught:
+            await response.aread()
+    assert caught.value.kind == "timeout"
+
+
 async def test_a_lookup_that_hangs_ends_with_the_connect_limit() -> None:
     async def hanging(host: str, port: int) -> list[str]:
         await asyncio.sleep(30)
@@ -539,7 +553,7 @@ async def test_a_lookup_that_hangs_ends_with_the_connect_limit() -> None:
     async with egress.client(["http://a.example/*"], name="test", timeout=timeout) as client:
         with pytest.raises(EgressFailedError) as caught:
             await client.get("http://a.example/")
-    assert caught.value.kind == "timeout"
+    assert caught.value.kind == "connect"
 
 
 @pytest.mark.parametrize(
@@ -640,6 +654,14 @@ async def test_closing_the_service_closes_the_clients_left_open(
     await egress.close()
     await asyncio.wait_for(server.closed.wait(), 5)
     assert client.is_closed
+
+
+async def test_a_closed_client_says_so(server: Upstream, egress_of: Make) -> None:
+    client = egress_of().client([here(server)], name="test")
+    await client.aclose()
+    with pytest.raises(EgressFailedError, match="the client is closed"):
+        await client.get(here(server, "/"))
+    assert server.hits == []
 
 
 async def test_a_pattern_outside_the_grammar_is_refused_at_once(egress_of: Make) -> None:

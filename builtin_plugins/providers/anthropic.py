@@ -1,0 +1,350 @@
+"""Anthropic's Messages API: requests in its shape, and its stream read.
+
+The shapes are those of https://docs.anthropic.com/en/api/messages and
+https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.providers.conversation import paired
+from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.wire import (
+    arguments_of,
+    malformed,
+    merge_options,
+    object_of,
+    parse,
+    safe_id,
+    sendable_input,
+    text_of,
+)
+from hookgate.core.errors import ProviderError
+from hookgate.core.messages import Image, Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.models import (
+    OpaqueDelta,
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.core.errors import ProviderErrorKind
+    from hookgate.core.messages import Message, Part
+    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
+
+__all__ = ["AnthropicReader", "AnthropicWire"]
+
+VERSION = "2023-06-01"
+
+RESERVED = frozenset(
+    ("model", "messages", "system", "tools", "stream", "max_tokens", "stop_sequences")
+)
+
+STOP_REASONS: Mapping[str, StopReason] = {
+    "end_turn": "end",
+    "tool_use": "tool_use",
+    "max_tokens": "max_tokens",
+    "model_context_window_exceeded": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "refusal": "refusal",
+}
+
+ERROR_KINDS: Mapping[str, ProviderErrorKind] = {
+    "invalid_request_error": "rejected",
+    "not_found_error": "rejected",
+    "request_too_large": "rejected",
+    "billing_error": "rejected",
+    "authentication_error": "auth",
+    "permission_error": "auth",
+    "rate_limit_error": "rate_limited",
+    "timeout_error": "timeout",
+    "overloaded_error": "overloaded",
+    "api_error": "server",
+}
+
+CONTINUED = "(The conversation goes on.)"
+
+
+class AnthropicWire:
+    """The Messages API of one provider.
+
+    Args:
+        provider: The provider's name; its signed thinking carries it.
+        base_url: Where it is, with or without a final ``/v1``.
+        key: The API key, if there is one.
+
+    """
+
+    def __init__(self, provider: str, base_url: str, key: str | None) -> None:
+        self._provider = provider
+        base = base_url.rstrip("/")
+        self.url = f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
+        self.headers: Mapping[str, str] = {"anthropic-version": VERSION} | (
+            {"x-api-key": key} if key else {}
+        )
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the request in the shape of the Messages API."""
+        body: dict[str, Any] = {
+            "model": request.model.model,
+            "max_tokens": request.max_output_tokens,
+            "stream": True,
+            "messages": self._messages(request.messages),
+        }
+        if system := _system(request):
+            body["system"] = system
+        if request.tools:
+            body["tools"] = [
+                {
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": dict(tool.schema),
+                }
+                for tool in request.tools
+            ]
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.stop:
+            body["stop_sequences"] = list(request.stop)
+        return merge_options(self._provider, body, request.options, RESERVED)
+
+    def reader(self, complain: Callable[[str], None]) -> AnthropicReader:
+        """Return a reader for one answer."""
+        return AnthropicReader(self._provider, complain)
+
+    def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Return the messages, results on the user's side, roles taking turns."""
+        merged: list[dict[str, Any]] = []
+        for message in paired(messages):
+            role = "assistant" if message.role == "assistant" else "user"
+            content = [block for part in message.parts if (block := self._block(part))]
+            if not content:
+                continue
+            if merged and merged[-1]["role"] == role:
+                merged[-1]["content"].extend(content)
+            else:
+                merged.append({"role": role, "content": content})
+        if merged and merged[0]["role"] == "assistant":
+            merged.insert(0, {"role": "user", "content": [{"type": "text", "text": CONTINUED}]})
+        return merged
+
+    def _block(self, part: Part) -> dict[str, Any] | None:
+        match part:
+            case Text(text):
+                # The API refuses empty text.
+                return {"type": "text", "text": text} if text.strip() else None
+            case Image():
+                source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+                return {"type": "image", "source": source}
+            case ToolUse():
+                return {
+                    "type": "tool_use",
+                    "id": safe_id(part.id),
+                    "name": part.name,
+                    "input": sendable_input(part.input),
+                }
+            case ToolResultPart():
+                return {
+                    "type": "tool_result",
+                    "tool_use_id": safe_id(part.tool_use_id),
+                    "content": part.content,
+                    "is_error": part.is_error,
+                }
+            case Opaque():
+                return dict(part.data) if part.provider == self._provider else None
+
+
+def _system(request: ModelRequest) -> list[dict[str, Any]]:
+    """Return the instructions; the cache's end is marked behind the last stable piece."""
+    blocks: list[dict[str, Any]] = []
+    last_stable: dict[str, Any] | None = None
+    for piece in request.system:
+        if not piece.text.strip():
+            continue
+        block: dict[str, Any] = {"type": "text", "text": piece.text}
+        blocks.append(block)
+        if piece.stable:
+            last_stable = block
+    if last_stable is not None:
+        last_stable["cache_control"] = {"type": "ephemeral"}
+    return blocks
+
+
+@dataclass(slots=True)
+class _Block:
+    """A content block while it comes: how it began, and its fragments."""
+
+    start: dict[str, Any]
+    pieces: list[str] = field(default_factory=list)
+    signature: list[str] = field(default_factory=list)
+
+
+class AnthropicReader:
+    """Reads one streamed answer of the Messages API.
+
+    Attributes:
+        done: Whether ``message_stop`` has come.
+
+    """
+
+    def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
+        self.done = False
+        self._provider = provider
+        self._complain = complain
+        self._blocks: dict[int, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._stop: StopReason | None = None
+
+    def read(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what one event says."""
+        event = parse(self._provider, data)
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            return self._delta(event)
+        match kind:
+            case "content_block_start":
+                return self._start(event)
+            case "content_block_stop":
+                return self._finish(self._blocks.pop(self._index(event), None))
+            case "message_start":
+                message = object_of(self._provider, event, "message")
+                return self._count(object_of(self._provider, message, "usage"), final=False)
+            case "message_delta":
+                return self._message_delta(event)
+            case "message_stop":
+                self.done = True
+                return (StopEvent(self._stop or "other"),)
+            case "error":
+                self._fail(event)
+        # Pings, and types that are newer than this reader.
+        return ()
+
+    def end(self) -> Sequence[ModelEvent]:
+        """Accept an end behind the stop reason; `message_stop` says nothing more."""
+        if self._stop is None:
+            raise ProviderError(
+                "cut",
+                f"{self._provider} ended the stream in the middle of the answer",
+                provider=self._provider,
+            )
+        self.done = True
+        return (StopEvent(self._stop),)
+
+    def _delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
+        delta = event.get("delta")
+        if not isinstance(delta, dict):
+            malformed(self._provider, "a content_block_delta without its delta")
+        kind = delta.get("type")
+        if kind == "text_delta":
+            text = text_of(self._provider, delta, "text")
+            return (TextDelta(text),) if text else ()
+        block = self._blocks.get(self._index(event))
+        if block is None:
+            malformed(self._provider, "a delta of a content block that has not begun")
+        if kind == "input_json_delta":
+            block.pieces.append(text_of(self._provider, delta, "partial_json"))
+        elif kind == "thinking_delta":
+            text = text_of(self._provider, delta, "thinking")
+            block.pieces.append(text)
+            return (ReasoningDelta(text),) if text else ()
+        elif kind == "signature_delta":
+            block.signature.append(text_of(self._provider, delta, "signature"))
+        return ()
+
+    def _start(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
+        start = object_of(self._provider, event, "content_block")
+        self._blocks[self._index(event)] = _Block(start)
+        if start.get("type") == "text":
+            text = text_of(self._provider, start, "text")
+            return (TextDelta(text),) if text else ()
+        return ()
+
+    def _index(self, event: dict[str, Any]) -> int:
+        index = event.get("index")
+        if not isinstance(index, int):
+            malformed(self._provider, "a content block without an index")
+        return index
+
+    def _finish(self, block: _Block | None) -> Sequence[ModelEvent]:
+        if block is None:
+            return ()
+        start, pieces = block.start, "".join(block.pieces)
+        match start.get("type"):
+            case "text":
+                return ()
+            case "tool_use":
+                name = text_of(self._provider, start, "name")
+                call_id = text_of(self._provider, start, "id")
+                if not name or not call_id:
+                    malformed(self._provider, "a tool call without a name or an id")
+                given = object_of(self._provider, start, "input")
+                return (
+                    ToolUseEvent(
+                        id=call_id, name=name, input=arguments_of(pieces) if pieces else given
+                    ),
+                )
+            case "thinking":
+                thinking = text_of(self._provider, start, "thinking") + pieces
+                signature = text_of(self._provider, start, "signature") + "".join(block.signature)
+                whole = {"type": "thinking", "thinking": thinking, "signature": signature}
+                return (OpaqueDelta(Opaque(provider=self._provider, data=whole)),)
+            case _:
+                # Redacted thinking, and the blocks of tools that run at the provider.
+                data = {**start, "input": sendable_input(arguments_of(pieces))} if pieces else start
+                return (OpaqueDelta(Opaque(provider=self._provider, data=data)),)
+
+    def _message_delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
+        reason = object_of(self._provider, event, "delta").get("stop_reason")
+        if isinstance(reason, str):
+            self._stop = STOP_REASONS.get(reason, "other")
+        return self._count(object_of(self._provider, event, "usage"), final=True)
+
+    def _count(self, usage: dict[str, Any], *, final: bool) -> Sequence[ModelEvent]:
+        """Take reported figures in. They are cumulative, so none of them ever falls."""
+        try:
+            for key in (
+                "input_tokens",
+                "cache_read_input_tokens",
+                "cache_creation_input_tokens",
+                "output_tokens",
+            ):
+                count = count_of(usage, key)
+                if count is not None:
+                    self._usage[key] = max(self._usage.get(key, 0), count)
+        except UsageError as error:
+            self._complain(str(error))
+            return ()
+        if "input_tokens" not in self._usage or "output_tokens" not in self._usage:
+            return ()
+        return (
+            UsageEvent(
+                Usage(
+                    # `input_tokens` leaves out what the cache was read or written with.
+                    input_tokens=self._usage["input_tokens"],
+                    cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
+                    cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
+                    # Thinking is part of `output_tokens`; it is not reported by itself.
+                    output_tokens=self._usage["output_tokens"],
+                    # At the start of a stream it holds a first figure of the output only.
+                    reported=final,
+                )
+            ),
+        )
+
+    def _fail(self, event: dict[str, Any]) -> None:
+        error = object_of(self._provider, event, "error")
+        kind = text_of(self._provider, error, "type")
+        message = text_of(self._provider, error, "message")
+        raise ProviderError(
+            ERROR_KINDS.get(kind, "server"),
+            f"{self._provider} reported {kind or 'an error'} in its stream: {message}",
+            provider=self._provider,
+        )

@@ -1,0 +1,144 @@
+"""From settings to providers: keys found, grants made, protocols chosen."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import httpx
+
+from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
+from hookgate.builtin_plugins.providers.demo import DemoProvider
+from hookgate.builtin_plugins.providers.openai import OpenAIWire
+from hookgate.builtin_plugins.providers.remote import RemoteProvider
+from hookgate.builtin_plugins.providers.settings import DEFAULTS, ProviderSettings
+from hookgate.core.errors import PluginError
+from hookgate.core.models import ModelInfo
+from hookgate.core.secrets import read_key_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hookgate.builtin_plugins.providers.settings import ProvidersSettings
+    from hookgate.builtin_plugins.providers.wire import Wire
+    from hookgate.core.models import Provider
+    from hookgate.core.ports import Egress, Secrets
+
+__all__ = ["find_key", "key_variable", "make_provider", "providers_of"]
+
+
+def key_variable(settings: ProviderSettings) -> str | None:
+    """Return the environment variable of a provider's key, or None where it has none.
+
+    The maker's own variable serves the maker's own address alone: its key must not go to
+    another server because a setting forgot to name one.
+    """
+    if settings.api_key_env is not None:
+        return settings.api_key_env
+    if settings.kind in DEFAULTS and settings.base_url in (None, DEFAULTS[settings.kind][0]):
+        return DEFAULTS[settings.kind][1]
+    return None
+
+
+def find_key(
+    settings: ProviderSettings, secrets: Secrets, environ: Mapping[str, str] = os.environ
+) -> str | None:
+    """Return a provider's key: of the environment, of its file, or of the settings.
+
+    Where the provider's own section has none, the gateway's secrets are asked for the name
+    of its variable. Reads files.
+
+    Raises:
+        ConfigError: The key file is not safe to use; the text names the command that mends it.
+
+    """
+    variable = key_variable(settings)
+    key = environ.get(variable, "").strip() if variable else ""
+    if not key and settings.api_key_file is not None:
+        key = read_key_file(settings.api_key_file.expanduser()) or ""
+    if not key and settings.api_key is not None:
+        key = settings.api_key.get_secret_value().strip()
+    if not key and variable:
+        key = secrets.get(variable) or secrets.get(variable.lower()) or ""
+    if not key:
+        return None
+    secrets.register(key)
+    return key
+
+
+def make_provider(
+    name: str,
+    settings: ProviderSettings,
+    key: str | None,
+    egress: Egress,
+    redact: Callable[[str], str],
+    complain: Callable[[str], None],
+) -> Provider:
+    """Return the provider called `name`.
+
+    Raises:
+        PluginError: Its address cannot be granted, or its key cannot stand in a header.
+
+    """
+    if settings.kind == "demo":
+        models = [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]
+        return DemoProvider(name, models)
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise PluginError(
+            "providers",
+            f"provider {name!r}: its API key holds characters that no header can carry: "
+            "expected printable ASCII on one line",
+        )
+    wire = _wire(name, settings, key)
+    variable = key_variable(settings)
+    missing = key is None and variable is not None
+    try:
+        client = egress.client(
+            [wire.url],
+            name=f"provider {name}",
+            timeout=httpx.Timeout(
+                # The first event has a limit of its own, and then the silence in between.
+                max(settings.first_byte_seconds, settings.idle_seconds),
+                connect=settings.connect_seconds,
+            ),
+        )
+    except ValueError as error:
+        raise PluginError("providers", f"provider {name!r}: `base_url`: {error}") from None
+
+    def masked(text: str) -> str:
+        # The gateway's redaction leaves very short secrets alone; here one is meant.
+        return redact(text if key is None else text.replace(key, "[redacted]"))
+
+    return RemoteProvider(
+        name,
+        settings,
+        wire,
+        client,
+        redact=masked,
+        complain=complain,
+        missing_key=f"set {variable}, or `api_key_file` in [plugin.providers.{name}]"
+        if missing
+        else "",
+    )
+
+
+def _wire(name: str, settings: ProviderSettings, key: str | None) -> Wire:
+    base_url = settings.base_url or DEFAULTS[settings.kind][0]
+    if settings.kind == "anthropic":
+        return AnthropicWire(name, base_url, key)
+    own = base_url == DEFAULTS["openai"][0]
+    field = settings.output_limit or ("max_completion_tokens" if own else "max_tokens")
+    return OpenAIWire(name, base_url, key, field)
+
+
+def providers_of(settings: ProvidersSettings) -> dict[str, tuple[ProviderSettings, bool]]:
+    """Return all providers by name, each with whether it needs a key to be there at all.
+
+    ``demo`` is always there. ``anthropic`` and ``openai`` are there where they are
+    configured, or where a key for them is found.
+    """
+    named = {name: (one, False) for name, one in settings.named.items()}
+    named.setdefault("demo", (ProviderSettings(kind="demo"), False))
+    for kind in ("anthropic", "openai"):
+        named.setdefault(kind, (ProviderSettings(kind=kind), True))
+    return named

@@ -1,0 +1,201 @@
+"""Failures of a provider: which kind they are, and one clear line about each."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hookgate.core.errors import EgressDeniedError, ProviderError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.core.errors import (
+        EgressError,
+        EgressFailureKind,
+        ProviderErrorKind,
+    )
+
+__all__ = [
+    "MAX_BODY",
+    "from_egress",
+    "from_status",
+    "kind_of_names",
+    "kind_of_status",
+    "message_of",
+    "retry_after",
+    "shorten",
+]
+
+MAX_BODY = 65_536
+"""Bytes of an error's body that are read."""
+
+MAX_MESSAGE = 400
+MAX_WAIT = 86_400.0
+"""The longest wait that is believed, in seconds: a day."""
+
+_STATUS_KINDS: dict[int, ProviderErrorKind] = {
+    401: "auth",
+    403: "auth",
+    408: "timeout",
+    429: "rate_limited",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+
+_EGRESS_KINDS: dict[EgressFailureKind, ProviderErrorKind] = {
+    "connect": "unreachable",
+    "timeout": "timeout",
+    "cut": "cut",
+    "limit": "malformed",
+    "protocol": "malformed",
+}
+
+_ADVICE: dict[ProviderErrorKind, str] = {
+    "auth": "check its API key",
+    "rejected": "check the model's name and `base_url`",
+}
+
+_NAME_KINDS: tuple[tuple[str, ProviderErrorKind], ...] = (
+    ("rate_limit", "rate_limited"),
+    ("quota", "rate_limited"),
+    ("overloaded", "overloaded"),
+    ("unavailable", "overloaded"),
+    ("timeout", "timeout"),
+    ("auth", "auth"),
+    ("permission", "auth"),
+    ("api_key", "auth"),
+    ("invalid", "rejected"),
+    ("bad_request", "rejected"),
+    ("not_found", "rejected"),
+    ("context_length", "rejected"),
+)
+"""Part of an error's type or code -> its kind; the first that is found counts."""
+
+_TAG = re.compile(rb"<[^<>]{0,1000}>")
+
+
+def kind_of_status(status: int) -> ProviderErrorKind:
+    """Return the kind of failure that an HTTP status says."""
+    known = _STATUS_KINDS.get(status)
+    if known is not None:
+        return known
+    if status < 300:
+        return "malformed"  # A success that holds no answer.
+    return "server" if status >= 500 else "rejected"
+
+
+def kind_of_names(names: str, code: Any) -> ProviderErrorKind:
+    """Return the kind of failure that an error object says.
+
+    Args:
+        names: Its type and code, in lower case.
+        code: Its code; some servers put the HTTP status of another server there.
+
+    """
+    for part, kind in _NAME_KINDS:
+        if part in names:
+            return kind
+    if isinstance(code, str) and code.isascii() and code.isdigit():
+        code = int(code[:4])
+    return kind_of_status(code) if isinstance(code, int) and code >= 400 else "server"
+
+
+def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
+    """Return `text` on one line, cut to `limit` characters with a mark."""
+    line = " ".join(text.split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds that a response asks to wait, or None.
+
+    ``Retry-After`` holds seconds or a date (RFC 9110, section 10.2.3); OpenAI sends
+    ``retry-after-ms`` beside it, which is finer. A date is compared with the response's own
+    clock where it names that.
+    """
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "").strip()
+        if not value:
+            continue
+        try:
+            seconds = float(value) * unit
+        except ValueError:
+            if name == "retry-after" and (at := _date(value)) is not None:
+                seconds = (at - (_date(headers.get("date", "")) or now)).total_seconds()
+            else:
+                continue
+        if math.isfinite(seconds):
+            return min(max(seconds, 0.0), MAX_WAIT)
+    return None
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def message_of(body: bytes) -> str:
+    """Return what an error's body says, in one short line."""
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Often the page of a proxy in between; its beginning names the trouble.
+        return shorten(_TAG.sub(b" ", body[:4096]).decode("utf-8", "replace"))
+    return shorten(_dig(value)) or shorten(body.decode("utf-8", "replace"))
+
+
+def _dig(value: Any, depth: int = 0) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and depth < 4:
+        return _dig(value[0], depth + 1)
+    if isinstance(value, dict) and depth < 4:
+        for key in ("error", "message", "detail", "msg", "error_description"):
+            if found := _dig(value.get(key), depth + 1):
+                return found
+    return ""
+
+
+def from_status(
+    provider: str, status: int, headers: Mapping[str, str], body: bytes, now: datetime
+) -> ProviderError:
+    """Return the error that a response without an answer stands for."""
+    kind = kind_of_status(status)
+    wait = retry_after(headers, now)
+    said = message_of(body)
+    text = f"{provider} answered with HTTP {status}"
+    if 300 <= status < 400:
+        text += ", a redirect, which is not followed"
+    if said:
+        text += f": {said}"
+    if wait is not None:
+        text += f" (asks to wait {wait:g} s)"
+    if advice := _ADVICE.get(kind):
+        text += f"; {advice}"
+    return ProviderError(kind, text, provider=provider, status=status, retry_after=wait)
+
+
+def from_egress(provider: str, error: EgressError) -> ProviderError:
+    """Return the error that a request which did not happen stands for."""
+    if isinstance(error, EgressDeniedError):
+        return ProviderError(
+            "rejected", f"{provider} must not be reached: {error}", provider=provider
+        )
+    kind = _EGRESS_KINDS[getattr(error, "kind", "protocol")]
+    what = {
+        "unreachable": "cannot be reached",
+        "timeout": "took too long",
+        "cut": "broke off",
+        "malformed": "sent what cannot be read",
+    }[kind]
+    return ProviderError(kind, f"{provider} {what}: {error}", provider=provider)

@@ -1,0 +1,377 @@
+"""OpenAI's Chat Completions: requests in its shape, and its stream read.
+
+The shapes are those of https://platform.openai.com/docs/api-reference/chat, as far as the
+servers that speak the protocol (Ollama, vLLM, llama.cpp, LiteLLM) share them, and the
+fields in which some of these send reasoning.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
+
+from hookgate.builtin_plugins.providers.conversation import paired
+from hookgate.builtin_plugins.providers.failures import kind_of_names
+from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.wire import (
+    arguments_of,
+    malformed,
+    merge_options,
+    object_of,
+    parse,
+    safe_id,
+    sendable_input,
+    text_of,
+)
+from hookgate.core.errors import ProviderError
+from hookgate.core.messages import Image, Text, new_id
+from hookgate.core.models import (
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.core.messages import Message, ToolResultPart
+    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
+
+__all__ = ["OpenAIReader", "OpenAIWire"]
+
+RESERVED = frozenset(
+    (
+        "model",
+        "messages",
+        "tools",
+        "functions",
+        "stream",
+        "stream_options",
+        "max_tokens",
+        "max_completion_tokens",
+        "stop",
+        "n",
+    )
+)
+
+STOP_REASONS: Mapping[str, StopReason] = {
+    "stop": "end",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "function_call": "tool_use",
+    "content_filter": "refusal",
+}
+
+DONE = b"[DONE]"
+FAILED = "Error: "
+"""What stands before a failed tool's result: the protocol has no field for it."""
+
+LimitField = Literal["max_tokens", "max_completion_tokens"]
+
+
+class OpenAIWire:
+    """The Chat Completions API of one provider.
+
+    Args:
+        provider: The provider's name.
+        base_url: Where it is; ``/chat/completions`` is added.
+        key: The API key, if there is one.
+        limit_field: The name of the output limit. OpenAI's newer models refuse
+            ``max_tokens``; many other servers know only that.
+
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str,
+        key: str | None,
+        limit_field: LimitField = "max_completion_tokens",
+    ) -> None:
+        self._provider = provider
+        self._limit_field = limit_field
+        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.headers: Mapping[str, str] = {"authorization": f"Bearer {key}"} if key else {}
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the request in the shape of Chat Completions."""
+        system = "\n\n".join(piece.text for piece in request.system if piece.text.strip())
+        messages = [{"role": "system", "content": system}] if system else []
+        for message in paired(request.messages):
+            messages.extend(_messages(message))
+        body: dict[str, Any] = {
+            "model": request.model.model,
+            "messages": messages,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            self._limit_field: request.max_output_tokens,
+        }
+        if request.tools:
+            body["tools"] = [
+                {
+                    "type": "function",
+                    "function": {
+                        "name": tool.name,
+                        "description": tool.description,
+                        "parameters": dict(tool.schema),
+                    },
+                }
+                for tool in request.tools
+            ]
+        if request.temperature is not None:
+            body["temperature"] = request.temperature
+        if request.stop:
+            body["stop"] = list(request.stop)
+        return merge_options(self._provider, body, request.options, RESERVED)
+
+    def reader(self, complain: Callable[[str], None]) -> OpenAIReader:
+        """Return a reader for one answer."""
+        return OpenAIReader(self._provider, complain)
+
+
+def _messages(message: Message) -> list[dict[str, Any]]:
+    """Return one message in the protocol's shape; each tool result is one of its own."""
+    if message.role == "tool":
+        return [_result(part) for part in message.tool_results]
+    if message.role == "assistant":
+        answer: dict[str, Any] = {"role": "assistant", "content": message.text or None}
+        if message.tool_uses:
+            answer["tool_calls"] = [
+                {
+                    "id": safe_id(use.id),
+                    "type": "function",
+                    "function": {
+                        "name": use.name,
+                        "arguments": orjson.dumps(sendable_input(use.input)).decode(),
+                    },
+                }
+                for use in message.tool_uses
+            ]
+        elif not message.text:
+            return []  # Nothing of it is this protocol's.
+        return [answer]
+    if any(isinstance(part, Image) for part in message.parts):
+        return [{"role": "user", "content": _with_images(message)}]
+    return [{"role": "user", "content": message.text}]
+
+
+def _with_images(message: Message) -> list[dict[str, Any]]:
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        match part:
+            case Text(text) if text:
+                content.append({"type": "text", "text": text})
+            case Image():
+                url = f"data:{part.media_type};base64,{part.data}"
+                content.append({"type": "image_url", "image_url": {"url": url}})
+            case _:
+                pass  # Calls and results do not stand in a user's message.
+    return content
+
+
+def _result(part: ToolResultPart) -> dict[str, Any]:
+    content = f"{FAILED}{part.content}" if part.is_error else part.content
+    return {"role": "tool", "tool_call_id": safe_id(part.tool_use_id), "content": content}
+
+
+@dataclass(slots=True)
+class _Call:
+    """A tool call while it comes."""
+
+    id: str = ""
+    name: str = ""
+    pieces: list[str] = field(default_factory=list)
+
+
+class OpenAIReader:
+    """Reads one streamed answer of Chat Completions.
+
+    Attributes:
+        done: Whether ``[DONE]`` has come.
+
+    """
+
+    def __init__(self, provider: str, complain: Callable[[str], None]) -> None:
+        self.done = False
+        self._provider = provider
+        self._complain = complain
+        self._calls: dict[object, _Call] = {}
+        self._last_call: object = None
+        self._usage: Usage | None = None
+        self._stop: StopReason | None = None
+        self._refused = False
+
+    def read(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what one event says."""
+        if data == DONE:
+            self.done = True
+            return self._finish()
+        chunk = parse(self._provider, data)
+        if chunk.get("error") is not None:
+            self._fail(chunk["error"])
+        usage = chunk.get("usage")
+        if usage is not None:
+            self._count(object_of(self._provider, chunk, "usage"))
+        choices = chunk.get("choices")
+        if not choices:
+            return ()
+        if not isinstance(choices, list) or not isinstance(choices[0], dict):
+            malformed(self._provider, "`choices` that are no list of objects")
+        choice = choices[0]
+        if choice.get("index", 0) != 0:
+            return ()  # Another answer to the same question; one was asked for.
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str):
+            self._stop = STOP_REASONS.get(reason, "other")
+        delta = choice.get("delta")
+        if not delta:
+            return ()
+        if not isinstance(delta, dict):
+            malformed(self._provider, "a `delta` that is no object")
+        content = delta.get("content")
+        if type(content) is str and len(delta) == 1:  # The common case, as short as can be.
+            return (TextDelta(content),) if content else ()
+        return self._delta(delta)
+
+    def end(self) -> Sequence[ModelEvent]:
+        """Accept an end behind a finish reason; some servers send no ``[DONE]``."""
+        if self._stop is None:
+            raise ProviderError(
+                "cut",
+                f"{self._provider} ended the stream in the middle of the answer",
+                provider=self._provider,
+            )
+        self.done = True
+        return self._finish()
+
+    def _delta(self, delta: dict[str, Any]) -> Sequence[ModelEvent]:
+        events: list[ModelEvent] = []
+        for key in ("reasoning_content", "reasoning"):
+            reasoning = delta.get(key)
+            if isinstance(reasoning, str) and reasoning:
+                events.append(ReasoningDelta(reasoning))
+                break
+        content = delta.get("content")
+        if isinstance(content, list):
+            events.extend(self._parts(content))
+        elif text := text_of(self._provider, delta, "content"):
+            events.append(TextDelta(text))
+        if refusal := text_of(self._provider, delta, "refusal"):
+            self._refused = True
+            events.append(TextDelta(refusal))
+        calls = delta.get("tool_calls")
+        if calls:
+            if not isinstance(calls, list):
+                malformed(self._provider, "`tool_calls` that are no list")
+            for number, fragment in enumerate(calls):
+                self._call(number, fragment)
+        return events
+
+    def _parts(self, parts: list[Any]) -> list[ModelEvent]:
+        """Read content that comes as a list of typed parts."""
+        events: list[ModelEvent] = []
+        for part in parts:
+            if not isinstance(part, dict):
+                malformed(self._provider, "a content part that is no object")
+            if part.get("type") == "text" and (text := text_of(self._provider, part, "text")):
+                events.append(TextDelta(text))
+            elif part.get("type") == "thinking" and isinstance(part.get("thinking"), list):
+                events.extend(
+                    ReasoningDelta(piece["text"])
+                    for piece in part["thinking"]
+                    if isinstance(piece, dict) and isinstance(piece.get("text"), str)
+                )
+        return events
+
+    def _call(self, number: int, fragment: Any) -> None:
+        """Take a fragment of a tool call in.
+
+        Fragments name their call by `index`. Servers that leave it out send a call's id
+        with its first fragment, and the fragments of one call behind each other.
+        """
+        if not isinstance(fragment, dict):
+            malformed(self._provider, "a tool call that is no object")
+        call_id = text_of(self._provider, fragment, "id")
+        key: object = fragment.get("index")
+        if not isinstance(key, int):
+            key = ("id", call_id) if call_id else self._last_call
+            if key is None:
+                key = ("at", number)
+        self._last_call = key
+        call = self._calls.setdefault(key, _Call())
+        function = object_of(self._provider, fragment, "function")
+        call.id = call.id or call_id
+        call.name = call.name or text_of(self._provider, function, "name")
+        arguments = function.get("arguments")
+        if isinstance(arguments, dict):
+            call.pieces.append(orjson.dumps(arguments).decode())
+        else:
+            call.pieces.append(text_of(self._provider, function, "arguments"))
+
+    def _finish(self) -> Sequence[ModelEvent]:
+        """Return the calls, whole now, the usage, which comes last on this wire, and the stop."""
+        events: list[ModelEvent] = []
+        for call in self._calls.values():
+            if not call.name:
+                malformed(self._provider, "a tool call without a name")
+            events.append(
+                ToolUseEvent(
+                    id=call.id or new_id("call"),
+                    name=call.name,
+                    input=arguments_of("".join(call.pieces)),
+                )
+            )
+        if self._usage is not None:
+            events.append(UsageEvent(self._usage))
+        stop = self._stop or "other"
+        if self._calls and stop in ("end", "other"):
+            stop = "tool_use"  # Some servers call it a plain stop.
+        elif self._refused and stop == "end":
+            stop = "refusal"
+        events.append(StopEvent(stop))
+        return events
+
+    def _count(self, usage: dict[str, Any]) -> None:
+        try:
+            prompt = count_of(usage, "prompt_tokens")
+            completion = count_of(usage, "completion_tokens")
+            details = object_of(self._provider, usage, "prompt_tokens_details")
+            cached = count_of(details, "cached_tokens")
+            if cached is None:
+                cached = count_of(usage, "prompt_cache_hit_tokens") or 0
+            details = object_of(self._provider, usage, "completion_tokens_details")
+            reasoning = count_of(details, "reasoning_tokens") or 0
+            if prompt is None or completion is None:
+                raise UsageError("found usage without prompt_tokens and completion_tokens")
+            if cached > prompt or reasoning > completion:
+                raise UsageError(
+                    f"found {cached} cached of {prompt} prompt tokens and {reasoning} reasoning of "
+                    f"{completion} completion tokens, expected parts within their wholes"
+                )
+        except UsageError as error:
+            self._complain(str(error))
+            return
+        # `prompt_tokens` includes the cached ones, `completion_tokens` the reasoning.
+        self._usage = Usage(
+            input_tokens=prompt - cached,
+            cache_read_tokens=cached,
+            output_tokens=completion - reasoning,
+            reasoning_tokens=reasoning,
+        )
+
+    def _fail(self, error: Any) -> None:
+        """Raise what an error in the stream says."""
+        details = error if isinstance(error, dict) else {"message": str(error)}
+        names = " ".join(str(details.get(key) or "") for key in ("type", "code")).strip().lower()
+        message = details.get("message")
+        raise ProviderError(
+            kind_of_names(names, details.get("code")),
+            f"{self._provider} reported {names[:80] or 'an error'} in its stream: "
+            f"{message if isinstance(message, str) else ''}",
+            provider=self._provider,
+        )

@@ -1,0 +1,292 @@
+"""One attempt at a model that answers over HTTP: limits, failures, and the relay itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import orjson
+
+from hookgate.builtin_plugins.providers.failures import (
+    MAX_BODY,
+    from_egress,
+    from_status,
+    message_of,
+    shorten,
+)
+from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
+from hookgate.core.errors import EgressError, ProviderError
+from hookgate.core.models import ModelInfo
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    import httpx
+
+    from hookgate.builtin_plugins.providers.settings import ProviderSettings
+    from hookgate.builtin_plugins.providers.wire import Reader, Wire
+    from hookgate.core.errors import ProviderErrorKind
+    from hookgate.core.models import ModelEvent, ModelRequest
+    from hookgate.core.turn import Turn
+
+__all__ = ["RemoteProvider"]
+
+DRAIN_SECONDS = 0.1
+"""How long the end of a response is waited for behind the protocol's own end. A connection
+whose response was read to its end can be used again."""
+
+NOT_A_STREAM = ("application/json", "text/html")
+MAX_ERROR = 800
+"""Characters of an error's text."""
+
+
+class RemoteProvider:
+    """A provider that is reached over HTTP and streams server-sent events.
+
+    Args:
+        name: Its name, before the slash in ``provider/model``.
+        settings: Its limits and models.
+        wire: Its protocol.
+        client: A client that may reach the protocol's URL; this provider closes it.
+        redact: Masks secrets in what the other side says.
+        complain: Takes what is wrong with reported token counts, for the log.
+        missing_key: What to do about a key that is not there; "" where all is well.
+        now: The time in UTC, for waits that are given as a date.
+
+    Attributes:
+        missing_key: What to do about a key that is not there; "" where all is well.
+
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: ProviderSettings,
+        wire: Wire,
+        client: httpx.AsyncClient,
+        *,
+        redact: Callable[[str], str],
+        complain: Callable[[str], None],
+        missing_key: str = "",
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._name = name
+        self._settings = settings
+        self._wire = wire
+        self._client = client
+        self._redact = redact
+        self._complain = complain
+        self.missing_key = missing_key
+        self._now = now
+        self._models = (
+            *(
+                ModelInfo(name=model, **limits.model_dump())
+                for model, limits in settings.models.items()
+                if model != "*"
+            ),
+            ModelInfo(
+                name="*",
+                **(settings.models["*"].model_dump() if "*" in settings.models else {}),
+            ),
+        )
+
+    @property
+    def name(self) -> str:
+        """The name that stands before the slash in ``provider/model``."""
+        return self._name
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Return the models that the settings name, and ``*`` for any other."""
+        return self._models
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask the model once and yield what it says, as it says it.
+
+        Raises:
+            ProviderError: The attempt failed.
+
+        """
+        del turn  # The request holds all that the model gets.
+        reader, splitter = self._wire.reader(self._complain), SSESplitter()
+        response: httpx.Response | None = None
+        try:
+            try:
+                async with asyncio.timeout(self._settings.first_byte_seconds):
+                    response = await self._send(request)
+                    chunks = aiter(response.stream)  # type: ignore[arg-type]  # httpx types both kinds
+                    events = await _first_events(chunks, splitter)
+            except TimeoutError:
+                raise self._silent("before its first event", "first_byte") from None
+            self._limit_silence(response)
+            for data in events:
+                for event in reader.read(data):
+                    yield event
+            if not reader.done:
+                # The relay. One generator, no timer: the transport watches the clock.
+                async for chunk in chunks:
+                    for data in splitter.feed(chunk):
+                        for event in reader.read(data):
+                            yield event
+                    if reader.done:
+                        break
+                else:
+                    for event in _last_events(reader, splitter):
+                        yield event
+            await _drain(chunks)
+        except EgressError as error:
+            for event in self._despite(error, reader):
+                yield event
+        except SSEError as error:
+            raise self._error(
+                "malformed", f"{self._name} sent too much at once: {error}"
+            ) from error
+        except ProviderError as error:
+            raise self._masked(error) from error.__cause__
+        finally:
+            if response is not None:
+                await response.aclose()
+
+    # -- the request -------------------------------------------------------
+
+    async def _send(self, request: ModelRequest) -> httpx.Response:
+        """Return a response that streams events.
+
+        Raises:
+            ProviderError: Something else came back.
+            EgressError: Nothing came back.
+
+        """
+        if self.missing_key:
+            raise self._error("auth", f"{self._name} has no API key: {self.missing_key}")
+        response = await self._client.send(
+            self._client.build_request(
+                "POST",
+                self._wire.url,
+                content=self._body(request),
+                headers={
+                    **self._settings.headers,
+                    **self._wire.headers,
+                    "accept": "text/event-stream",
+                    # A compressor in between would hold events back until a block is full.
+                    "accept-encoding": "identity",
+                    "content-type": "application/json",
+                },
+                extensions={"total": self._settings.total_seconds},
+            ),
+            stream=True,
+        )
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status_code == 200 and kind not in NOT_A_STREAM:
+            return response
+        try:
+            body = await _beginning(response)
+        finally:
+            await response.aclose()
+        if response.status_code != 200:
+            raise from_status(self._name, response.status_code, response.headers, body, self._now())
+        raise self._error(
+            "malformed",
+            f"{self._name} answered with {kind}, expected text/event-stream: {message_of(body)}",
+        )
+
+    def _body(self, request: ModelRequest) -> bytes:
+        try:
+            return orjson.dumps(self._wire.body(request))
+        except TypeError as error:
+            raise self._error(
+                "rejected", f"the request to {self._name} cannot be written as JSON: {error}"
+            ) from error
+
+    def _limit_silence(self, response: httpx.Response) -> None:
+        limit: Callable[[float], None] | None = response.extensions.get("limit_silence")
+        if limit is not None:
+            limit(self._settings.idle_seconds)
+
+    # -- failures ----------------------------------------------------------
+
+    def _despite(self, error: EgressError, reader: Reader) -> Sequence[ModelEvent]:
+        """Return the rest of an answer that was at its end when the connection failed.
+
+        Raises:
+            ProviderError: It was not.
+
+        """
+        try:
+            return () if reader.done else reader.end()
+        except ProviderError:
+            raise self._masked(from_egress(self._name, error)) from error
+
+    def _silent(self, when: str, limit: str) -> ProviderError:
+        seconds: float = getattr(self._settings, f"{limit}_seconds")
+        return self._error(
+            "timeout",
+            f"{self._name} was silent for {seconds:g} s {when}: expected less; `{limit}_seconds` "
+            "sets the limit",
+        )
+
+    def _error(self, kind: ProviderErrorKind, text: str) -> ProviderError:
+        return self._masked(ProviderError(kind, text, provider=self._name))
+
+    def _masked(self, error: ProviderError) -> ProviderError:
+        """Return `error` short, and with every secret in its text masked."""
+        return ProviderError(
+            error.kind,
+            shorten(self._redact(str(error)), MAX_ERROR),
+            provider=self._name,
+            status=error.status,
+            retry_after=error.retry_after,
+        )
+
+
+async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> list[bytes]:
+    """Return the first events; [] where the stream ends without one."""
+    async for chunk in chunks:
+        if events := splitter.feed(chunk):
+            return events
+    return []
+
+
+def _last_events(reader: Reader, splitter: SSESplitter) -> Sequence[ModelEvent]:
+    """Return what is left to say at the end of a stream.
+
+    Raises:
+        ProviderError: It was cut.
+
+    """
+    said: list[ModelEvent] = []
+    data = splitter.close()
+    if data is not None:
+        # Either the blank line behind it is missing, or the rest of the event: it was cut.
+        try:
+            said.extend(reader.read(data))
+        except ProviderError as error:
+            if error.kind != "malformed":
+                raise
+    if not reader.done:
+        said.extend(reader.end())
+    return said
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read a response to its end, if that comes soon."""
+    with suppress(TimeoutError, EgressError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in chunks:
+                pass
+
+
+async def _beginning(response: httpx.Response) -> bytes:
+    """Return the first `MAX_BODY` bytes of a body, or as much of it as comes."""
+    body = b""
+    with suppress(EgressError):
+        async for chunk in response.aiter_bytes():
+            body += chunk
+            if len(body) >= MAX_BODY:
+                break
+    return body[:MAX_BODY]

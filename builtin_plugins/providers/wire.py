@@ -1,0 +1,184 @@
+"""What a protocol has to say for itself: requests in its shape, answers read from it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+import orjson
+
+from hookgate.core.errors import ProviderError
+from hookgate.core.strict_json import StrictJSONError, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.core.models import ModelEvent, ModelRequest
+
+__all__ = [
+    "Reader",
+    "Wire",
+    "arguments_of",
+    "merge_options",
+    "object_of",
+    "parse",
+    "safe_id",
+    "sendable_input",
+    "text_of",
+]
+
+
+class Reader(Protocol):
+    """Reads one answer.
+
+    Attributes:
+        done: Whether the protocol's own end has been read; nothing comes after it.
+
+    """
+
+    done: bool
+
+    def read(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what one event says.
+
+        Raises:
+            ProviderError: It reports a failure, or is not what the protocol knows.
+
+        """
+
+    def end(self) -> Sequence[ModelEvent]:
+        """Return what is left to say when the connection has ended without `done`.
+
+        Raises:
+            ProviderError: The answer was not at its end.
+
+        """
+
+
+class Wire(Protocol):
+    """One provider's protocol.
+
+    Attributes:
+        url: Where requests are sent.
+        headers: The protocol's own headers, the key among them.
+
+    """
+
+    url: str
+    headers: Mapping[str, str]
+
+    def body(self, request: ModelRequest) -> dict[str, Any]:
+        """Return the request in the protocol's shape, JSON-ready."""
+
+    def reader(self, complain: Callable[[str], None]) -> Reader:
+        """Return a reader for one answer.
+
+        Args:
+            complain: Takes what is wrong with reported token counts; they count as missing.
+
+        """
+
+
+def malformed(provider: str, found: str) -> NoReturn:
+    """Refuse what came.
+
+    Raises:
+        ProviderError: Always; ``malformed``.
+
+    """
+    raise ProviderError(
+        "malformed", f"{provider} sent what is not its protocol: {found}", provider=provider
+    )
+
+
+def parse(provider: str, data: bytes) -> dict[str, Any]:
+    """Read the JSON object of one event.
+
+    Raises:
+        ProviderError: It is none; ``malformed``.
+
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        malformed(provider, f"an event that is no JSON ({error})")
+    if isinstance(value, dict):
+        return value
+    malformed(provider, f"an event that is a JSON {type(value).__name__} and no object")
+
+
+def object_of(provider: str, parent: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return the object under `key`, {} where there is none.
+
+    Raises:
+        ProviderError: Something else stands there; ``malformed``.
+
+    """
+    value = parent.get(key)
+    if isinstance(value, dict):
+        return value
+    if value is None:
+        return {}
+    malformed(provider, f"a {type(value).__name__} under {key!r} in the place of an object")
+
+
+def text_of(provider: str, parent: Mapping[str, Any], key: str) -> str:
+    """Return the text under `key`, "" where there is none.
+
+    Raises:
+        ProviderError: Something else stands there; ``malformed``.
+
+    """
+    value = parent.get(key)
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return ""
+    malformed(provider, f"a {type(value).__name__} under {key!r} in the place of text")
+
+
+def arguments_of(raw: str) -> Mapping[str, Any] | str:
+    """Return a tool call's arguments: an object, or the text itself where it is none."""
+    if not raw.strip():
+        return {}
+    try:
+        value = loads(raw)
+    except StrictJSONError:
+        return raw
+    return value if isinstance(value, dict) else raw
+
+
+def sendable_input(value: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Return a tool call's arguments as the object that both protocols want to see."""
+    return {"malformed_arguments": value} if isinstance(value, str) else dict(value)
+
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def safe_id(call_id: str) -> str:
+    """Return a tool call's id in the characters that every provider takes.
+
+    A conversation may have begun at another provider, with other ids.
+    """
+    return _UNSAFE.sub("_", call_id)[:64] or "_"
+
+
+def merge_options(
+    provider: str, body: dict[str, Any], options: Mapping[str, Any], reserved: frozenset[str]
+) -> dict[str, Any]:
+    """Return `body` with the provider's own parameters added.
+
+    Raises:
+        ProviderError: One of them would change what the gateway has judged and counted.
+
+    """
+    taken = sorted(reserved & options.keys())
+    if taken:
+        raise ProviderError(
+            "rejected",
+            f"{provider}: the options name {', '.join(taken)}, which the gateway sets itself: "
+            "take them out of the agent's `options`",
+            provider=provider,
+        )
+    return {**body, **options}

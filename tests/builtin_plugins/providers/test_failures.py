@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookgate.builtin_plugins.providers.failures import (
+    from_egress,
+    from_status,
+    kind_of_status,
+    message_of,
+    retry_after,
+)
+from hookgate.core.errors import EgressDeniedError, EgressFailedError
+
+NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "30"}, 30.0),
+        ({"retry-after": " 1.5 "}, 1.5),
+        ({"retry-after": "0"}, 0.0),
+        ({"retry-after": "-5"}, 0.0),
+        ({"retry-after": "99999999"}, 86_400.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 10:00:45 GMT"}, 45.0),
+        ({"retry-after": "Sat, 21 Nov 2026 09:00:00 GMT"}, 0.0),
+        ({"retry-after": "Sat, 21 Nov 2026 10:00:45"}, 45.0),
+        ({"retry-after": "Sat, 99 Nov 2026 10:00:45 GMT"}, None),
+        (
+            {
+                "retry-after": "Sat, 21 Nov 2020 10:00:45 GMT",
+                "date": "Sat, 21 Nov 2020 10:00:00 GMT",
+            },
+            45.0,
+        ),
+        ({"retry-after": "30", "retry-after-ms": "250"}, 0.25),
+        ({"retry-after": "30", "retry-after-ms": "x"}, 30.0),
+    ],
+)
+def test_the_wait_is_read_as_seconds_or_as_a_date(
+    headers: dict[str, str], seconds: float | None
+) -> None:
+    assert retry_after(headers, NOW) == seconds
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_no_header_breaks_the_reading_of_the_wait(value: str, date: str) -> None:
+    found = retry_after({"retry-after": value, "date": date, "retry-after-ms": date}, NOW)
+    assert found is None or 0 <= found <= 86_400
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b'{"error": {"type": "x", "message": "No"}}', "No"),
+        (b'{"error": "No"}', "No"),
+        (b'{"message": "No"}', "No"),
+        (b'{"detail": [{"loc": [1], "msg": "No"}]}', "No"),
+        (b'[{"error": {"message": "No"}}]', "No"),
+        (b'{"a": 1}', '{"a": 1}'),
+        (b"<html><b>Bad</b>\n gateway</html>", "Bad gateway"),
+        (b"", ""),
+        (b"\xff", "�"),
+    ],
+)
+def test_an_error_body_is_boiled_down_to_its_message(body: bytes, message: str) -> None:
+    assert message_of(body) == message
+
+
+@given(st.binary(max_size=300) | st.text(alphabet='{}[]":,<>ae1 ').map(str.encode))
+def test_any_body_gives_one_short_line(body: bytes) -> None:
+    message = message_of(body)
+    assert len(message) <= 400
+    assert "\n" not in message
+
+
+def test_a_body_of_brackets_is_read_in_no_time() -> None:
+    assert message_of(b"<" * 65_536)
+    assert message_of(b"[" * 65_536)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (204, "malformed"),
+        (301, "rejected"),
+        (402, "rejected"),
+        (405, "rejected"),
+        (408, "timeout"),
+        (409, "rejected"),
+        (418, "rejected"),
+        (520, "server"),
+        (599, "server"),
+    ],
+)
+def test_statuses_that_nobody_lists_have_a_kind_as_well(status: int, kind: str) -> None:
+    assert kind_of_status(status) == kind
+
+
+def test_an_error_says_who_what_and_what_to_do() -> None:
+    error = from_status("acme", 401, {}, b'{"error": {"message": "bad key"}}', NOW)
+    assert str(error) == "acme answered with HTTP 401: bad key; check its API key"
+    error = from_status("acme", 429, {"retry-after": "3"}, b"", NOW)
+    assert str(error) == "acme answered with HTTP 429 (asks to wait 3 s)"
+
+
+def test_a_denied_way_out_is_no_failure_to_be_tried_again() -> None:
+    error = from_egress("acme", EgressDeniedError("not granted"))
+    assert error.kind == "rejected"
+    assert not error.retryable
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("connect", "unreachable"),
+        ("timeout", "timeout"),
+        ("cut", "cut"),
+        ("limit", "malformed"),
+        ("protocol", "malformed"),
+    ],
+)
+def test_each_failure_on_the_way_has_its_kind(kind: str, expected: str) -> None:
+    assert from_egress("acme", EgressFailedError("x", kind=kind)).kind == expected  # type: ignore[arg-type]  # a parameter
