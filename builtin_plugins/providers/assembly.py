@@ -70,11 +70,11 @@ def make_provider(
     name: str,
     settings: ProviderSettings,
     key: str | None,
-    egress: Egress,
+    egress: Egress | None,
     redact: Callable[[str], str],
     complain: Callable[[str], None],
 ) -> Provider:
-    """Return the provider called `name`.
+    """Return the provider called `name`; only one of kind ``demo`` does without `egress`.
 
     Raises:
         PluginError: Its address cannot be granted, or its key cannot stand in a header.
@@ -83,6 +83,8 @@ def make_provider(
     if settings.kind == "demo":
         models = [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]
         return DemoProvider(name, models)
+    if egress is None:
+        raise PluginError("providers", f"provider {name!r} needs a plugin that provides `egress`")
     if key is not None and not (key.isascii() and key.isprintable()):
         raise PluginError(
             "providers",

@@ -24,7 +24,8 @@ class Plugin:
     """Brings the configured providers, those whose keys are found, and ``demo``."""
 
     Settings = ProvidersSettings
-    requires: tuple[Key[Any], ...] = (EGRESS, SECRETS)
+    # Not EGRESS: the demo provider needs no way out, and answers without one.
+    requires: tuple[Key[Any], ...] = (SECRETS,)
 
     def __init__(self, settings: ProvidersSettings) -> None:
         self.settings = settings
@@ -44,17 +45,21 @@ class Plugin:
     @hookimpl
     async def list_providers(self, host: Host) -> Sequence[Provider]:
         """Return the providers, with their keys found."""
-        secrets = host[SECRETS]
+        secrets, egress = host[SECRETS], host.get(EGRESS)
         providers: list[Provider] = []
         for name, (settings, needs_key) in providers_of(self.settings).items():
             key = await asyncio.to_thread(find_key, settings, secrets)
             if key is None and needs_key:
                 continue
+            if egress is None and settings.kind != "demo":
+                why = "no plugin provides the key `egress`: enable the plugin that does"
+                host.degrade(f"provider {name}", why)
+                continue
             provider = make_provider(
                 name,
                 settings,
                 key,
-                host[EGRESS],
+                egress,
                 secrets.redact,
                 partial(host.log.warning, "impossible usage reported", provider=name),
             )
