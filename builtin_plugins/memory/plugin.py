@@ -21,7 +21,6 @@ from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.core.descriptors import Flags
 from hookgate.core.messages import join_taints, new_id
 from hookgate.core.ports import STORE
-from hookgate.core.strict_json import canonical
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
 from hookgate.hookspecs import hookimpl
@@ -119,7 +118,7 @@ class Plugin:
             kept = await self._notes.add(note, limit=self._settings.max_notes)
         except FullError as error:
             return ToolResult.error(f"{error}: forget one that no longer matters first")
-        return _result({"id": kept.id, "remembered": kept.text}, [kept])
+        return _result(f"noted: {kept.text}", {"id": kept.id, "remembered": kept.text}, [kept])
 
     async def recall(
         self, turn: Turn, query: Annotated[str, Field(min_length=1, max_length=500)]
@@ -143,7 +142,8 @@ class Plugin:
             }
             for note in notes
         ]
-        return _result({"notes": shown}, notes)
+        lines = [f"- {note.text} ({note.created:%Y-%m-%d}, {note.id})" for note in notes]
+        return _result("\n".join(lines) or "no note matches", {"notes": shown}, notes)
 
     async def forget(
         self, turn: Turn, id: Annotated[str, Field(min_length=1, max_length=100)]
@@ -156,16 +156,16 @@ class Plugin:
 
         """
         if await self._notes.remove(self._scope(turn), id):
-            return _result({"forgotten": id}, [])
+            return _result(f"forgotten: {id}", {"forgotten": id}, [])
         return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
 
     def _scope(self, turn: Turn) -> str:
         return scope_of(turn.session, self._settings.scope)
 
 
-def _result(data: dict[str, Any], notes: Sequence[Note]) -> ToolResult:
+def _result(content: str, data: dict[str, Any], notes: Sequence[Note]) -> ToolResult:
     return ToolResult(
-        content=canonical(data).decode(),
+        content=content,
         data=data,
         taint=join_taints(note.taint for note in notes),
     )

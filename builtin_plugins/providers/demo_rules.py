@@ -327,7 +327,7 @@ def _sentence(result: Finished) -> str:
     elif result.name == "clock":
         sentence = f"The time is {content}"
     elif result.name == "remember":
-        sentence = f"I have noted it: {content}"
+        sentence = f"Done: {content}"
     elif result.name == "recall":
         sentence = f"What I find in my memory: {content}" if content else "I remember nothing"
     else:

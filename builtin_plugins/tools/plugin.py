@@ -118,7 +118,7 @@ class Plugin:
     def clock(
         self,
         timezone: Annotated[str, Field(max_length=80)] = "UTC",
-    ) -> ToolResult | dict[str, str | int]:
+    ) -> ToolResult:
         """Tell the current date and time.
 
         Args:
@@ -127,9 +127,10 @@ class Plugin:
         """
         assert self._host is not None, "list_tools has run before a tool is called"
         try:
-            return describe_time(self._host.clock.now(), timezone)
+            told = describe_time(self._host.clock.now(), timezone)
         except ValueError as error:
             return ToolResult.error(str(error))
+        return ToolResult(content=f"{told['time']} ({told['weekday']}, {timezone})", data=told)
 
     async def calculate(self, expression: str) -> ToolResult | str:
         """Compute an arithmetic expression exactly.
