@@ -9,6 +9,8 @@ from pydantic import ConfigDict, Field, model_validator
 from hookgate.core.operations import OperationModel
 
 __all__ = [
+    "AuthParams",
+    "AuthResult",
     "CancelParams",
     "Cancelled",
     "History",
@@ -32,6 +34,22 @@ __all__ = [
     "TokenRows",
     "UnsubscribeParams",
 ]
+
+
+class AuthParams(OperationModel):
+    """The token of a socket that has shown none yet."""
+
+    token: str
+    """The token."""
+
+
+class AuthResult(OperationModel):
+    """The socket is open."""
+
+    principal: str
+    """Who the gateway takes the client for."""
+    scopes: tuple[str, ...]
+    """What it may do."""
 
 
 class Pong(OperationModel):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 from aiohttp import HttpVersion11, WSMsgType, web
+from pydantic import ValidationError
 
 from hookgate.core.errors import WireError
 from hookgate.core.gateway.auth import BEARER_PROTOCOL, SUBPROTOCOL, offered_protocols
@@ -19,8 +20,9 @@ from hookgate.core.gateway.rpc import (
     read_call,
     result_frame,
 )
+from hookgate.core.gateway.schemas import AuthParams, AuthResult
 from hookgate.core.gateway.stream import NO_DRAIN, SocketOutbox
-from hookgate.core.operations import Invocation, OperationModel
+from hookgate.core.operations import Invocation
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.auth import Caller
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.rpc import CallId, Method
-    from hookgate.core.turn import Scope
 
-__all__ = ["AUTH_SECONDS", "AuthParams", "AuthResult", "serve_socket"]
+__all__ = ["AUTH_SECONDS", "serve_socket"]
 
 AUTH_SECONDS = 10.0
 """Seconds that a socket without a token has for its first frame, ``auth``."""
@@ -42,22 +43,6 @@ CLOSE_SECONDS = 5.0
 
 MAX_REQUESTS = 256
 """Requests of one socket that may run at once."""
-
-
-class AuthParams(OperationModel):
-    """The parameters of ``auth``, the only method of a socket that has shown no token."""
-
-    token: str
-    """The token."""
-
-
-class AuthResult(OperationModel):
-    """The result of ``auth``."""
-
-    principal: str
-    """Who the gateway takes the client for."""
-    scopes: tuple[Scope, ...]
-    """What it may do."""
 
 
 async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse:
@@ -171,15 +156,15 @@ class Connection:
             call_id, name, params = read_call(message.data)
             if name != "auth" or call_id is None:
                 raise _auth_first()
-            token = params.get("token")
-            if len(params) != 1 or not isinstance(token, str):
-                raise wire_error(
-                    "invalid_params",
-                    "auth: expected one parameter, `token`, a text",
-                    action='send `{"token": "..."}`',
-                )
-            front, request = self._front, self._request
-            caller = front.gate.redeem(front.gate.address_of(request), token)
+            gate = self._front.gate
+            token = AuthParams.model_validate(params).token
+            caller = gate.redeem(gate.address_of(self._request), token)
+        except ValidationError:
+            problem = wire_error(
+                "invalid_params",
+                "auth: expected one parameter, `token`, a text",
+                action='send `{"token": "..."}`',
+            )
         except TimeoutError:
             problem = wire_error("timeout", f"no token came within {AUTH_SECONDS:.0f} s")
         except BadCall as error:

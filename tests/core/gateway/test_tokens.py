@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.support.script import Recorder, Script, Scripted, say, settings, until
+from tests.support.wire import bearer, serving, tokens
+
+from hookgate.core.errors import ConfigError, StartError
+from hookgate.core.gateway.auth import check_listener
+from hookgate.core.gateway.serve import listen
+from hookgate.core.gateway.tokens import REVOKED, new_token
+from hookgate.core.ports import SIGNALS
+
+# -- revoking -------------------------------------------------------------------------------------
+
+
+async def test_a_revoked_token_closes_its_sockets_and_requests_at_once_and_for_good(
+    tmp_path: Path,
+) -> None:
+    hold = asyncio.Event()
+
+    async def wait() -> None:
+        await hold.wait()
+
+    recorder = Recorder()
+    section, made = tokens(ops={"scopes": ["operate"]}, ann={}, bob={})
+    script = Script([wait, *say("x")])
+    config = settings(tmp_path, gateway={"port": 0, **section})
+    ann, ops = bearer(made["ann"]), bearer(made["ops"])
+    async with serving(Scripted(script), recorder, wire=section, home=tmp_path) as served:
+        async with (
+            served.socket(**ops) as operator,
+            served.socket(**ann) as running,
+            served.socket(**ann) as idle,
+            served.socket(**bearer(made["bob"])) as other,
+        ):
+            await running.send("chat.send", content="x")
+            asking = asyncio.ensure_future(
+                served.post("/v1/turns", {"content": "x", "peer": "b"}, **ann)
+            )
+            await until(lambda: len(script.requests) == 2)
+            started = asyncio.get_running_loop().time()
+            assert await operator.result("token.revoke", name="ann") == {"name": "ann"}
+            assert await idle.closed() == 1008
+            assert await running.closed() == 1008
+            with pytest.raises(aiohttp.ClientError):
+                await asking
+            assert asyncio.get_running_loop().time() - started < 1
+            await until(lambda: len(recorder.turns) == 2)
+            assert {turn.ending for turn in recorder.turns} == {"cancelled"}
+            assert await other.result("ping") == {"pong": True}
+            rows = (await operator.result("token.list"))["tokens"]
+            assert {row["name"]: row["revoked"] for row in rows} == {
+                "ops": False,
+                "ann": True,
+                "bob": False,
+            }
+            answer = await operator.call("token.revoke", name="nobody")
+            assert answer["error"]["code"] == -32006
+        assert (await served.get("/v1/status", **ann))[0] == 401
+    async with serving(Scripted(script), wire=section, home=tmp_path) as served:
+        assert (await served.get("/v1/status", **ann))[0] == 401
+        assert (await served.get("/v1/status", **bearer(made["bob"])))[0] == 200
+    kept = tmp_path / "revoked-tokens.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert made["ann"] not in kept.read_text()
+    assert config.gateway.tokens["ann"].digest in kept.read_text()
+
+
+async def test_a_revocation_at_another_gateway_is_heard() -> None:
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served, served.socket(**bearer(made["ann"])) as socket:
+        digest = section["tokens"]["ann"]["digest"]
+        await served.gate.host[SIGNALS].send(REVOKED, {"name": "ann", "digest": digest})
+        assert await socket.closed() == 1008
+        assert (await served.get("/v1/status", **bearer(made["ann"])))[0] == 401
+
+
+async def test_without_the_list_of_revoked_tokens_nobody_is_let_in(tmp_path: Path) -> None:
+    section, _ = tokens(ann={})
+    (tmp_path / "revoked-tokens.json").write_text('{"digests": [7]}')
+    with pytest.raises(StartError, match=r"revoked-tokens\.json"):
+        async with serving(wire=section, home=tmp_path):
+            raise AssertionError("it started")
+
+
+# -- what does not start -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "gateway.example"])
+def test_listening_beyond_loopback_needs_a_token(host: str) -> None:
+    with pytest.raises(StartError, match="hookgate token new"):
+        check_listener(settings(gateway={"host": host}))
+    section, _ = tokens(ops={})
+    check_listener(settings(gateway={"host": host, **section}))
+
+
+def test_trusting_proxies_needs_a_token() -> None:
+    with pytest.raises(StartError, match="hookgate token new"):
+        check_listener(settings(gateway={"trusted_proxies": ["10.0.0.1"]}))
+
+
+async def test_a_public_listener_wants_the_token_from_loopback_too() -> None:
+    section, made = tokens(ops={})
+    async with serving(wire={"host": "0.0.0.0", **section}) as served:
+        local = f"http://127.0.0.1:{served.listener.port}/v1/status"
+        async with served.http.get(local) as answer:
+            assert answer.status == 401
+        async with served.http.get(local, **bearer(made["ops"])) as answer:
+            assert answer.status == 200
+
+
+async def test_a_token_may_stand_in_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    token, _ = new_token()
+    path = tmp_path / "token"
+    path.write_text(token + "\n")
+    path.chmod(0o644)
+    wire = {"tokens": {"ops": {"file": str(path)}}}
+    with pytest.raises(ConfigError, match="chmod 600"):
+        async with serving(wire=wire):
+            raise AssertionError("it started")
+    path.chmod(0o600)
+    async with serving(wire=wire) as served:
+        assert (await served.get("/v1/status", **bearer(token)))[0] == 200
+        assert served.gate.host.secrets.redact(f"x {token} y") == "x [redacted] y"
+    path.write_text("")
+    with pytest.raises(StartError, match="empty"):
+        async with serving(wire=wire):
+            raise AssertionError("it started")
+
+
+async def test_two_names_for_one_token_stop_the_start() -> None:
+    _, digest = new_token()
+    wire = {"tokens": {"one": {"digest": digest}, "two": {"digest": digest}}}
+    with pytest.raises(StartError, match=r"tokens\.one and gateway\.tokens\.two"):
+        async with serving(wire=wire):
+            raise AssertionError("it started")
+
+
+async def test_a_port_that_is_taken_says_so() -> None:
+    async with serving() as served:
+        other = served.gate
+        taken = settings(gateway={"port": served.listener.port})
+        other.settings = taken
+        with pytest.raises(StartError, match=r"cannot listen on 127\.0\.0\.1"):
+            async with listen(other):
+                raise AssertionError("it listens")
