@@ -139,21 +139,35 @@ class Implementation:
                 watch.implementation = self
                 watch.coroutine = value
                 value = await value
+            if value is None or isinstance(value, self.expected.classes):
+                return value
         except BaseException as error:  # noqa: BLE001 - any failure is the implementation's
             value = watch.failed(self, error)
-        if value is None or isinstance(value, self.expected.classes):
-            return value
         return await self.settle(watch, value)
 
     async def settle(self, watch: Watch, value: Any) -> Any:
-        """Look again at a result that is of none of the expected classes. Returns as `call`."""
-        if value.__class__ is Failed or self.expected.check(value):
+        """Look closer at a result that is of none of the expected classes. Returns as `call`."""
+        if value is None or type(value) is Failed:
             return value
-        if hasattr(type(value), "__await__"):
+        unfit = self._unfit(value)
+        if unfit is not None and hasattr(type(value), "__await__"):
             value = await self.wait(watch, value)
-            if value is None or value.__class__ is Failed or self.expected.fits(value):
+            if value is None or type(value) is Failed:
                 return value
-        return self.fail("result", self.expected.complaint(value))
+            unfit = self._unfit(value)
+        return value if unfit is None else unfit
+
+    def _unfit(self, value: Any) -> Failed | None:
+        """Return what is wrong with a result, if anything is."""
+        try:
+            if self.expected.fits(value):
+                return None
+            return self.fail("result", self.expected.complaint(value))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - looking at it runs code of its own
+            told = f"returned a {type(value).__name__} that cannot be read: {describe(error)}"
+            return self.fail("result", told, error)
 
     async def wait(self, watch: Watch, awaitable: Awaitable[Any]) -> Any:
         """Await something that the implementation made; return its result or `Failed`."""
@@ -178,7 +192,7 @@ class Implementation:
         """Return the failure of having been suspended for too long."""
         message = f"suspended for longer than its limit of {self.limit:g} s"
         if self.blocking:
-            message += "; its thread cannot be stopped and goes on by itself"
+            message += "; its thread cannot be stopped: it goes on, or waits for a free one"
         elif abandoned:
             message += f", went on for {GRACE:g} s after it was cancelled, and was abandoned"
         return self.fail("timeout", message, error)
@@ -227,7 +241,10 @@ def _on_thread(
 
 def describe(error: BaseException) -> str:
     """Return an exception's type and first line."""
-    text = str(error).strip().partition("\n")[0]
+    try:
+        text = str(error).strip().partition("\n")[0]
+    except Exception:  # noqa: BLE001 - some exceptions cannot even be printed
+        text = "(its message cannot be read)"
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return line if len(line) <= MESSAGE_CHARS else f"{line[: MESSAGE_CHARS - 1]}…"
 

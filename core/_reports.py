@@ -38,7 +38,7 @@ class Reports:
     def add(self, failure: HookFailure, *, tell: bool) -> None:
         """Log `failure`, and tell `hook_failed` of it later. Never waits and never fails."""
         log = self._log.error if failure.required else self._log.warning
-        with suppress(OSError):  # a log that cannot be written is no reason to end a turn
+        with suppress(Exception):  # a log that cannot be written is no reason to end a turn
             log(
                 "hook failed",
                 hook=failure.hook,
@@ -64,3 +64,16 @@ class Reports:
         """Wait until all failures so far have been told."""
         while self._task is not None and not self._task.done():
             await asyncio.wait([self._task])
+
+    async def close(self, limit: float) -> None:
+        """Wait for that at most `limit` seconds; what is not told by then stays untold."""
+        try:
+            async with asyncio.timeout(limit):
+                await self.told()
+        except TimeoutError:
+            untold = len(self._waiting)
+            self._waiting.clear()
+            self._log.warning("hook_failed did not hear of all failures", untold=untold)
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])

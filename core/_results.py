@@ -162,11 +162,9 @@ def expected_of(annotation: Any) -> Expected:
 
 
 def _compile(annotation: Any) -> Expected:
-    if annotation in (Any, object) or isinstance(annotation, typing.TypeVar):
+    if annotation in (Any, object):
         return Expected((), _anything, "anything")
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return Expected((), lambda value: value in args, " or ".join(map(repr, args)))
     cls = origin if isinstance(origin, type) else annotation
     if not isinstance(cls, type):
         raise StartError(

@@ -13,7 +13,7 @@ cancellation stands in `core._waiting`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import CoroutineType
@@ -45,6 +45,9 @@ T = TypeVar("T")
 
 POOL_THREADS = 4
 """Threads of each plugin for its `blocking` implementations."""
+
+CLOSE_SECONDS = 5.0
+"""How long `Hooks.close` waits for `hook_failed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +123,10 @@ class Hooks:
     async def close(self) -> None:
         """Tell `hook_failed` what is still to be told, and let the threads go.
 
-        A thread whose implementation still blocks is not waited for.
+        This takes `CLOSE_SECONDS` at most: a thread whose implementation still blocks is
+        not waited for.
         """
-        await self.reported()
+        await self._reports.close(CLOSE_SECONDS)
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -232,7 +236,7 @@ class Hooks:
             raise LookupError(f"{implementation!r} is of a hook that this gateway does not have")
         watch = Watch()
         value = await driven(watch, self._call(watch, chain, implementation, args))
-        if value.__class__ is not Failed:
+        if type(value) is not Failed:
             return value
         self._report(value.failure)
         if implementation.required:
@@ -261,7 +265,7 @@ class Hooks:
         """
         watch = Watch()
         value = await driven(watch, implementation.wait(watch, awaitable))
-        if value.__class__ is Failed:
+        if type(value) is Failed:
             failure: HookFailure = value.failure
             if failure.kind != "timeout" and isinstance(failure.error, passing):
                 raise failure.error
@@ -284,7 +288,7 @@ class Hooks:
         classes, traced = chain.expected.classes, self.spans is not None
         for implementation in chain.implementations:
             if traced:
-                value = await self._call(watch, chain, implementation, args)
+                value = await self._traced(watch, chain, implementation, args)
             else:
                 # `Implementation.call` written out: this is the hot path.
                 positions = implementation.positions
@@ -298,18 +302,18 @@ class Hooks:
                         watch.implementation = implementation
                         watch.coroutine = value
                         value = await value
+                    if value is None:
+                        continue
+                    if isinstance(value, classes):
+                        results.append(value)
+                        continue
                 except BaseException as error:  # noqa: BLE001 - the implementation's failure
                     value = watch.failed(implementation, error)
-            if value is None:
-                continue
-            if not isinstance(value, classes):
                 value = await implementation.settle(watch, value)
-                if value.__class__ is Failed:
-                    self._fail(chain, value.failure, errors)
-                    continue
-                if value is None:
-                    continue
-            results.append(value)
+            if type(value) is Failed:
+                self._fail(chain, value.failure, errors)
+            elif value is not None:
+                results.append(value)
         _raise(errors)
         return results
 
@@ -320,7 +324,7 @@ class Hooks:
         errors: list[HookError] = []
         for implementation in chain.implementations:
             value = await self._call(watch, chain, implementation, args)
-            if value.__class__ is Failed:
+            if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
                 answers.append(Answer(implementation.plugin, failure=value.failure))
             elif value is not None:
@@ -332,7 +336,7 @@ class Hooks:
         errors: list[HookError] = []
         for implementation in chain.implementations:
             value = await self._call(watch, chain, implementation, args)
-            if value.__class__ is Failed:
+            if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
             elif value is not None:
                 return value
@@ -343,7 +347,7 @@ class Hooks:
         errors: list[HookError] = []
         for implementation in chain.implementations:
             value = await self._call(watch, chain, implementation, args)
-            if value.__class__ is Failed:
+            if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
             elif value is not None:
                 if chain.ends is not None and chain.ends.fits(value):
@@ -352,12 +356,18 @@ class Hooks:
         _raise(errors)
         return args[-1]
 
-    async def _call(
+    def _call(
+        self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the call of one implementation, to be awaited in a dispatch."""
+        if self.spans is None:
+            return implementation.call(watch, args)
+        return self._traced(watch, chain, implementation, args)
+
+    async def _traced(
         self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
     ) -> Any:
-        """Call one implementation; tell `spans` about it where somebody listens."""
-        if self.spans is None:
-            return await implementation.call(watch, args)
+        """Call one implementation, and tell `spans` about it."""
         span = Span(chain, implementation, args)
         try:
             value = await implementation.call(watch, args)
@@ -395,7 +405,7 @@ class Hooks:
         for implementation in () if chain is None else chain.implementations:
             watch = Watch()
             value = await driven(watch, implementation.call(watch, (failure,)))
-            if value.__class__ is Failed:
+            if type(value) is Failed:
                 self._report(value.failure)
 
 

@@ -4,10 +4,10 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from tests.support.hooking import Log, hooks_of, manager_of, plugin
+from tests.support.hooking import SHORT, Log, forever, hooks_of, manager_of, plugin
 
 from hookgate import hookspecs
 from hookgate.core.descriptors import Card, Rejected, Selection
@@ -320,6 +320,26 @@ async def test_failures_beyond_the_queue_are_dropped_not_kept() -> None:
     assert len(heard) == 256
 
 
+async def test_closing_does_not_wait_long_for_a_slow_hook_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hookgate.core.hooks.CLOSE_SECONDS", SHORT)
+    heard: list[str] = []
+
+    async def hangs(failure: Any) -> None:
+        heard.append("heard")
+        await forever()
+
+    log = Log()
+    hooks = hooks_of(plugin(tag_turn=fails), plugin(hook_failed=hangs), log=log)
+    for _ in range(3):
+        await hooks.each(hookspecs.tag_turn, TURN)
+    await hooks.close()
+    assert heard == ["heard"]
+    assert log.lines[-1]["untold"] == 2
+    assert len(asyncio.all_tasks()) == 1
+
+
 async def test_a_log_that_cannot_be_written_does_not_end_the_call() -> None:
     class Broken(Log):
         def warning(self, event: str, **fields: Any) -> None:
@@ -392,6 +412,87 @@ async def test_junk_is_refused_with_what_was_found_and_what_was_expected(
     assert "'p0'" in str(caught.value)
 
 
+class _Unreadable(list[str]):
+    def __iter__(self) -> Any:
+        raise SystemExit("while it is read")
+
+
+class _Proxy:
+    """Stands for an object that is not there, as lazy proxies do."""
+
+    @property
+    def __class__(self) -> Any:
+        raise LookupError("nothing is bound")
+
+    @__class__.setter
+    def __class__(self, value: Any) -> None: ...
+
+
+async def _late_proxy(turn: Any) -> Any:
+    await asyncio.sleep(0)
+    return _Proxy()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize(
+    ("spec", "function", "told"),
+    [
+        (
+            hookspecs.tag_turn,
+            lambda: _Unreadable(["a"]),
+            "cannot be read: SystemExit: while it is read",
+        ),
+        (hookspecs.judge_turn, lambda: _Proxy(), "LookupError: nothing is bound"),
+    ],
+)
+async def test_a_result_that_breaks_when_it_is_looked_at_is_a_failure(
+    spec: Any, function: Any, told: str, traced: bool
+) -> None:
+    log = Log()
+    hooks = hooks_of(plugin(**{spec.__name__: hookimpl(function)}), log=log)
+    hooks.spans = (lambda span: None) if traced else None
+    assert await hooks.each(spec, TURN) == []
+    assert await hooks.first(spec, TURN) is None
+    assert [told in line["reason"] for line in log.lines] == [True, True]
+
+
+async def test_an_exception_that_cannot_be_printed_is_a_failure_like_any_other() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def breaks(turn: Any) -> None:
+        raise Mute
+
+    log = Log()
+    assert await hooks_of(plugin(tag_turn=breaks), log=log).each(hookspecs.tag_turn, TURN) == []
+    assert log.lines[0]["reason"] == "Mute: (its message cannot be read)"
+
+
+async def test_an_awaitable_that_comes_to_nothing_is_no_result() -> None:
+    async def nothing() -> None:
+        await asyncio.sleep(0)
+
+    hooks = hooks_of(plugin(before_turn=lambda: asyncio.ensure_future(nothing())))
+    assert await hooks.each(hookspecs.before_turn, TURN) == []
+
+
+async def test_an_awaitable_that_comes_to_junk_is_junk() -> None:
+    async def junk() -> int:
+        return 3
+
+    hooks = hooks_of(plugin(before_turn=lambda: asyncio.ensure_future(junk())))
+    with pytest.raises(HookResultError, match="of type int, expected Refusal"):
+        await hooks.each(hookspecs.before_turn, TURN)
+
+
+async def test_an_implementation_of_other_hooks_is_not_run() -> None:
+    (foreign,) = hooks_of(plugin(tag_turn=fails)).implementations(hookspecs.tag_turn)
+    foreign.hook = "elsewhere"
+    with pytest.raises(LookupError, match="'p0'"):
+        await hooks_of().run_one(foreign, TURN)
+
+
 @pytest.mark.parametrize(
     ("spec", "value"),
     [
@@ -415,6 +516,31 @@ async def test_a_filter_may_be_anything_that_iterates_asynchronously() -> None:
 
     hooks = hooks_of(plugin(filter_stream=lambda events: stream()))
     assert hasattr(await hooks.fold(hookspecs.filter_stream, TURN, stream()), "__anext__")
+
+
+class _Unannotated:
+    @staticmethod
+    @hookspec("each")
+    def anything(turn):  # type: ignore[no-untyped-def]
+        """Return anything."""
+
+
+async def test_a_hook_without_a_return_annotation_takes_any_result() -> None:
+    hooks = hooks_of(plugin(anything=lambda turn: turn), specs=_Unannotated)
+    assert await hooks.each(_Unannotated.anything, 3) == [3]
+
+
+class _Unchecked:
+    @staticmethod
+    @hookspec("each")
+    def chosen(turn: int) -> Literal["a", "b"]:
+        """Return something that is no class."""
+        return "a"
+
+
+def test_a_return_annotation_that_cannot_be_checked_is_refused() -> None:
+    with pytest.raises(StartError, match="use classes"):
+        hooks_of(specs=_Unchecked)
 
 
 class _Annotated:

@@ -230,6 +230,25 @@ def test_a_programs_plugin_is_called_by_its_name_class_or_module(plugin: Any, na
     assert [info.name for info in load(plugin).infos()] == [name]
 
 
+def test_a_class_called_plugin_has_the_name_of_its_module() -> None:
+    cls = type("Plugin", (), {"__module__": "acme.tides.plugin"})
+    assert [info.name for info in load(cls).infos()] == ["tides"]
+
+
+def test_two_plugins_that_are_equal_are_refused() -> None:
+    class Same:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = object.__hash__
+
+    with pytest.raises(PluginError, match="plugin 'b': Plugin already registered"):
+        load(Same("a"), Same("b"))
+
+
 def test_a_module_with_a_plugin_class_stands_for_that_class() -> None:
     module = ModuleType("rates")
     module.Plugin = Rates  # type: ignore[attr-defined]
@@ -691,6 +710,11 @@ def test_builtins_are_found_by_name_in_their_package(package: str) -> None:
 def test_a_key_of_a_disabled_builtin_names_that_builtin(package: str) -> None:
     with pytest.raises(MissingKeyError, match="would be provided by 'alpha', which does not run"):
         load(builtin=("alpha", "beta"), package=package, disable=("alpha",))
+
+
+def test_a_disabled_builtin_that_is_broken_does_not_hide_what_is_missing(package: str) -> None:
+    with pytest.raises(MissingKeyError, match="no plugin that is known here"):
+        load(builtin=("beta", "broken"), package=package, disable=("broken",))
 
 
 def test_a_broken_builtin_stops_the_start(package: str) -> None:
