@@ -32,6 +32,7 @@ from aiohttp import web
 from benchmarks.report import Figure, report
 
 CHUNKS = 20
+CLIENTS = 8
 LITELLM_GOAL = 0.05
 """A whole request is to cost at most 1/20 of what LiteLLM's proxy takes."""
 
@@ -171,11 +172,19 @@ def cpu_of(server: psutil.Process) -> float:
 
 
 async def ask(session: aiohttp.ClientSession, url: str, number: int, count: int) -> float:
-    """Ask `count` times; return the seconds of wall time of one request."""
+    """Ask `count` times, `CLIENTS` at once; return the wall seconds of one client's request."""
+    numbers = iter(range(count))
     start = time.perf_counter()
-    for one in range(count):
+    await asyncio.gather(*(ask_on(session, url, number, numbers) for _ in range(CLIENTS)))
+    return (time.perf_counter() - start) / count * CLIENTS
+
+
+async def ask_on(
+    session: aiohttp.ClientSession, url: str, number: int, numbers: Iterator[int]
+) -> None:
+    for one in numbers:
         if url.endswith("/v1/turns"):
-            body: dict[str, object] = {"content": f"hello {number}.{one}", "peer": f"p{one % 8}"}
+            body: dict[str, object] = {"content": f"hello {number}.{one}", "peer": f"p{one % 32}"}
         else:
             messages = [{"role": "user", "content": f"hello {number}.{one}"}]
             body = {"model": "m", "messages": messages, "stream": False}
@@ -183,7 +192,6 @@ async def ask(session: aiohttp.ClientSession, url: str, number: int, count: int)
             answer = await response.read()
             if response.status != 200 or b"word19" not in answer:
                 raise SystemExit(f"{url} answered {response.status}: {answer[:500]!r}")
-    return (time.perf_counter() - start) / count
 
 
 async def measure(
