@@ -198,11 +198,13 @@ class Host:
     def metric(self, name: str, **fields: Any) -> None:
         """Queue a record for `log_metrics`; never waits. The oldest goes when it is full."""
         timestamp = int(self.clock.now().timestamp() * 1000)
-        self.metrics.append(MetricRecord(name=name, timestamp=timestamp, fields=fields))
+        safe = redact_json(self.secrets, fields)
+        self.metrics.append(MetricRecord(name=name, timestamp=timestamp, fields=safe))
         self.metrics_ready.set()
 
     def degrade(self, part: str, why: str) -> None:
         """Say that `part` does not work as it should: in the log, `status` and `/health`."""
+        part, why = self.secrets.redact(part), self.secrets.redact(why)
         if self.degraded.get(part) != why:
             self.degraded[part] = why
             self.log.warning("degraded", part=part, why=why)

@@ -265,7 +265,7 @@ class Rounds:
 
     async def _read(self, call: ModelCall) -> Message:
         """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
-        turn, reply = self._turn, Reply(self._turn)
+        turn, reply = self._turn, Reply(self._turn, self._host.secrets)
         taint = call.request.taint | turn.taint
         events = call.events()
         try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.core.events import Event
+from hookgate.core.host import redact_json
 from hookgate.core.messages import Message, Text, ToolUse
 from hookgate.core.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
 
 if TYPE_CHECKING:
     from hookgate.core.messages import Part, Taint
     from hookgate.core.models import ModelEvent
+    from hookgate.core.ports import Secrets
     from hookgate.core.turn import Turn
 
 __all__ = ["Reply"]
@@ -19,8 +21,9 @@ __all__ = ["Reply"]
 class Reply:
     """One answer of a model, as far as it has come."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, secrets: Secrets) -> None:
         self._turn = turn
+        self._secrets = secrets
         self._parts: list[Part] = []
         self._text: list[str] = []
 
@@ -40,7 +43,7 @@ class Reply:
                 # A client's own call is held back until it has been judged.
                 if tool is None or tool.owner == "host":
                     data = {"id": event.id, "name": event.name, "input": event.input}
-                    turn.emit(Event("tool_use", data, scope="chat"))
+                    turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
             case OpaqueDelta(part):
                 self._flush()
                 self._parts.append(part)

@@ -235,7 +235,7 @@ class ToolCalls:
         `tool_finished` has run when this returns or is cancelled.
         """
         if judged.call is None:
-            result = ToolResult.error(judged.problem)
+            result = self._masked(ToolResult.error(judged.problem))
             self._tell(turn, judged.use.id, result)
             return result
         call, decision = judged.call, judged.decision
@@ -291,14 +291,19 @@ class ToolCalls:
         """Taint a result, cut it to its limit and let `after_tool_call` change it."""
         if call.flags.reads_external_data is not False:
             result = replace(result, taint=result.taint | {f"tool:{call.name}"})
-        content = self._host.secrets.redact(result.content)
-        result = replace(result, content=self._cut(content))
+        # Masked before it is cut: half a secret is no longer known as one.
+        result = self._masked(result)
+        result = replace(result, content=self._cut(result.content))
         taint = result.taint
         try:
             result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
         except HookError as error:
             result = ToolResult.error(f"the result could not be checked: {error}")
         return replace(result, taint=result.taint | taint)
+
+    def _masked(self, result: ToolResult) -> ToolResult:
+        content = self._host.secrets.redact(result.content)
+        return result if content == result.content else replace(result, content=content)
 
     def _cut(self, content: str) -> str:
         limit = self._host.settings.context.result_tokens
@@ -319,6 +324,7 @@ class ToolCalls:
         self, turn: Turn, call: ToolCall, decision: Decision, result: ToolResult
     ) -> ToolResult:
         """Record and announce what a call came to, whatever happens to the turn."""
+        result = self._masked(result)
         turn.calls.append(FinishedCall(call, decision, result))
         self._tell(turn, call.id, result)
         self._host.metric(
