@@ -104,7 +104,7 @@ bench-quick: $(DEV)  ## the same in a short form, for a look
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build pyz docs constraints clean help
+.PHONY: build pyz docs picture constraints clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
@@ -120,6 +120,9 @@ pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages
 	@$(PY) -m docs.configuration_page
+
+picture: $(DEV)  ## draw the picture of the demo anew
+	@$(PY) -m docs.demo_picture
 
 # Exact versions of all that a fresh environment gets today. No hashes and no addresses,
 # so that the file serves any index or mirror.
