@@ -41,6 +41,12 @@ COMMENT = b": keep-alive\n\n"
 FLUSH_SECONDS = 30.0
 """Seconds that a slow reader has for the rest of a stream that is over."""
 
+GOING_AWAY = 1001
+"""The WebSocket close code of a server that stops."""
+
+GRACE = 0.5
+"""Seconds that a request has to end by itself when the gateway stops. Its turn is over by then."""
+
 LOOK = 0.5
 """Seconds between two looks at whether the client is still there."""
 
@@ -334,12 +340,16 @@ class Call:
         """See `Client.tell`: a stream of one request has no place for it."""
 
     def end(self, code: int, reason: str) -> None:
-        """See `Client.end`."""
+        """See `Client.end`. When the gateway stops (1001) an answer that is due still goes out."""
+        if self._task is None:
+            return
+        if code == GOING_AWAY:
+            asyncio.get_running_loop().call_later(GRACE, self._task.cancel)
+            return
         self._gone = True
         if (transport := self._request.transport) is not None:
             transport.abort()
-        if self._task is not None:
-            self._task.cancel()
+        self._task.cancel()
 
 
 def _json_response(result: BaseModel) -> web.Response:

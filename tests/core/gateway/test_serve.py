@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+from tests.core.gateway.test_chat import Gate
+from tests.support.script import Script, Scripted, gateway, say, until
+from tests.support.wire import WAIT, Socket, serving
+
+from hookgate.core.gateway.serve import drain, loop_factory, serve
+from hookgate.core.turn import Turn
+from hookgate.hookspecs import hookimpl
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+@dataclass
+class Process:
+    """A gateway in a process of its own."""
+
+    process: asyncio.subprocess.Process
+    port: int
+    home: Path
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def go(self) -> None:
+        """Let the model end its answers."""
+        (self.home / "go").touch()
+
+    async def exit_code(self) -> int:
+        async with asyncio.timeout(WAIT):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def running(home: Path, *, seconds: float = 25) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.core.gateway.served",
+        str(home),
+        str(seconds),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    try:
+        assert process.stdout is not None
+        async with asyncio.timeout(30):
+            line = await process.stdout.readline()
+        yield Process(process, int(line), home)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+@asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Socket]:
+    async with aiohttp.ClientSession() as http, http.ws_connect(url + "/ws") as raw:
+        client = Socket(raw)
+        await client.next()
+        yield client
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_lets_turns_finish_refuses_new_ones_and_exits_with_0(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    async with running(tmp_path) as served, connected(served.url) as socket:
+        await socket.send("chat.send", content="x")
+        assert (await socket.until("text"))["text"] == "begun"
+        served.process.send_signal(number)
+        assert (await socket.until("stopping"))["seconds"] == 25
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", served.port)
+        answer = await socket.call("chat.send", content="one more", peer="other")
+        assert answer["error"]["code"] == -32011
+        assert await socket.result("ping") == {"pong": True}
+        served.go()
+        done = await socket.until("done")
+        assert (done["ending"], done["text"]) == ("done", "begun and ended")
+        assert await socket.closed() == 1001
+        assert await served.exit_code() == 0
+
+
+async def test_turns_that_do_not_finish_are_cancelled_at_the_deadline(tmp_path: Path) -> None:
+    async with running(tmp_path, seconds=0.2) as served, connected(served.url) as socket:
+        await socket.send("chat.send", content="x")
+        await socket.until("text")
+        served.process.terminate()
+        assert (await socket.until("done"))["ending"] == "cancelled"
+        assert await served.exit_code() == 0
+
+
+async def test_a_second_signal_cancels_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path, seconds=600) as served, connected(served.url) as socket:
+        await socket.send("chat.send", content="x")
+        await socket.until("text")
+        served.process.terminate()
+        await socket.until("stopping")
+        served.process.terminate()
+        assert (await socket.until("done"))["ending"] == "cancelled"
+        assert await served.exit_code() == 0
+
+
+async def test_a_hangup_signal_reads_content_again_and_ends_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path) as served, connected(served.url) as socket:
+        await socket.result("events.subscribe", types=["reloaded"])
+        served.process.send_signal(signal.SIGHUP)
+        event = await socket.until("event")
+        assert event["type"] == "reloaded"
+        assert await socket.result("ping") == {"pong": True}
+        served.process.terminate()
+        assert await served.exit_code() == 0
+
+
+async def test_a_whole_stream_over_http_is_finished_too(tmp_path: Path) -> None:
+    async with running(tmp_path) as served, aiohttp.ClientSession() as http:
+        headers = {"Accept": "text/event-stream"}
+        async with http.post(
+            served.url + "/v1/turns", json={"content": "x"}, headers=headers
+        ) as answer:
+            seen = b""
+            while b"begun" not in seen:
+                seen += await answer.content.readany()
+            served.process.terminate()
+            served.go()
+            seen += await answer.content.read()
+        assert b"event: done\n" in seen
+        assert await served.exit_code() == 0
+
+
+async def test_serving_ends_without_signals_too() -> None:
+    stop = asyncio.Event()
+    urls: list[str] = []
+    async with gateway(Scripted(Script(say("x"))), gateway={"port": 0}) as gate:
+        serving_ = asyncio.ensure_future(
+            serve(gate, signals=False, stop=stop, started=lambda one: urls.append(one.url))
+        )
+        await until(lambda: bool(urls))
+        async with connected(urls[0]) as socket:
+            stop.set()
+            assert await socket.closed() == 1001
+        assert await serving_ == 0
+        assert gate.ready is False
+
+
+async def test_nothing_that_was_acknowledged_is_lost_by_a_drain() -> None:
+    ended: list[Turn] = []
+
+    class Last:
+        @hookimpl
+        async def after_turn(self, turn: Turn) -> None:
+            ended.append(turn)
+
+    gate = Gate()
+    async with (
+        serving(Scripted(Script(gate.stops())), Last()) as served,
+        served.socket() as socket,
+    ):
+        turn = (await socket.result("chat.send", content="x"))["turn"]
+        await gate.reached.wait()
+        draining = asyncio.ensure_future(drain(served.gate, served.listener))
+        await socket.until("stopping")
+        gate.open.set()
+        await draining
+        assert (await socket.until("done"))["turn"] == turn
+        assert [one.id for one in ended] == [turn]
+        assert served.gate.running() == ()
+
+
+def test_the_fastest_event_loop_that_is_there_is_used() -> None:
+    factory = loop_factory()
+    assert factory is not None
+    loop = factory()
+    assert "uvloop" in type(loop).__module__
+    loop.close()
