@@ -56,11 +56,21 @@ def upstream_chunks() -> list[bytes]:
     ]
 
 
+def whole_answer() -> dict[str, object]:
+    text = "".join(f"word{n} " for n in range(CHUNKS))
+    message = {"role": "assistant", "content": text}
+    usage = {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+            "choices": [choice], "usage": usage}  # fmt: skip
+
+
 async def upstream(port: int) -> None:
     chunks = upstream_chunks()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        await request.read()
+        if not (await request.json()).get("stream"):
+            return web.json_response(whole_answer())
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for chunk in chunks:
@@ -144,8 +154,11 @@ def process(*arguments: object, port: int) -> Iterator[psutil.Process]:
 
 
 @contextlib.contextmanager
-def running(command: list[str], port: int) -> Iterator[psutil.Process]:
-    with subprocess.Popen(command) as child:
+def running(
+    command: list[str], port: int, settings: dict[str, str] | None = None
+) -> Iterator[psutil.Process]:
+    environment = {**os.environ, **(settings or {})}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
         try:
             wait_for(port, child)
             yield psutil.Process(child.pid)
@@ -213,6 +226,7 @@ async def measure(
 
 @contextlib.contextmanager
 def litellm(python: str, upstream_port: int, home: Path) -> Iterator[tuple[psutil.Process, str]]:
+    """Run LiteLLM's proxy. It is asked for whole answers, which is the less work for it."""
     port = free_port()
     config = home / "litellm.yaml"
     config.write_text(
@@ -221,8 +235,11 @@ def litellm(python: str, upstream_port: int, home: Path) -> Iterator[tuple[psuti
     )
     program = Path(python).with_name("litellm")
     command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1"]
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    with running(command, port) as server:
+    settings = {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+    }
+    with running(command, port, settings) as server:
         yield server, f"http://127.0.0.1:{port}/v1/chat/completions"
 
 
