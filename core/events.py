@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Event:
         turn: The turn's id, or "" for an event of the gateway itself.
         session: The session's key, or "".
         scope: The scope that a subscriber needs to see it on the bus.
+        at: `time.perf_counter()` when it was published on the bus; 0 before that.
     """
 
     type: str
@@ -38,6 +40,7 @@ class Event:
     turn: str = ""
     session: str = ""
     scope: str = "operate"
+    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +132,8 @@ class EventBus:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
         if not self._subscriptions:
             return
-        safe = Event(event.type, self._redact(event.data), event.turn, event.session, event.scope)
+        data, now = self._redact(event.data), perf_counter()
+        safe = Event(event.type, data, event.turn, event.session, event.scope, now)
         for subscription in tuple(self._subscriptions):
             subscription.offer(safe)
 

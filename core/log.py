@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 import orjson
 import structlog
 
+from hookgate.core.errors import HookgateError
+
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger, Processor
 
@@ -62,6 +64,7 @@ class Log:
         self._stream = sys.stderr if stream is None else stream
         self._secrets = [secrets]
         self._lock = threading.Lock()
+        self._held: list[str] | None = None
         self.level = _LEVELS[settings.level]
         terminal = self._stream.isatty()
         console = settings.format == "console" or (settings.format == "auto" and terminal)
@@ -102,10 +105,33 @@ class Log:
 
     def write(self, line: str) -> None:
         """Write one line, masked once more as it stands there."""
+        line = self.redact(line)
         # A log that cannot be written must not end the turn that wanted to say something.
         with self._lock, suppress(OSError, ValueError):
-            self._stream.write(_writable(self.redact(line), self._stream) + "\n")
+            if self._held is not None:
+                self._held.append(line)
+                return
+            self._stream.write(_writable(line, self._stream) + "\n")
             self._stream.flush()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep lines back for the length of a ``with`` block, and write them at its end.
+
+        They are dropped where the block ends with an error that was raised on purpose, all
+        the way down: its text says it all. A fault's traceback is written.
+        """
+        self._held = []
+        try:
+            yield
+        except HookgateError as error:
+            if _on_purpose(error):
+                self._held.clear()
+            raise
+        finally:
+            lines, self._held = self._held, None
+            for line in lines:
+                self.write(line)
 
     def render(self, name: str, level: str, event: MutableMapping[str, Any]) -> str:
         """Return the line of something that another logger was told."""
@@ -260,6 +286,14 @@ class _Redactor:
         text = _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
         # A text of several lines stays readable, and none of them looks like a new entry.
         return text.replace("\n", "\n    ")
+
+
+def _on_purpose(error: BaseException) -> bool:
+    """Whether `error` and all that caused it are hookgate's own."""
+    cause: BaseException | None = error
+    while isinstance(cause, HookgateError):
+        cause = cause.__cause__
+    return cause is None
 
 
 def _printed(value: Any) -> str:

@@ -247,6 +247,7 @@ class Core:
                             "type": event.type,
                             "turn": event.turn,
                             "session": event.session,
+                            "at": event.at,
                             "data": event.data,
                         },
                     )

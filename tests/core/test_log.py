@@ -14,6 +14,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookgate.core.errors import StartError, StoreError
 from hookgate.core.log import EVERYTHING, LIBRARIES, Log
 from hookgate.core.secrets import MASK, SecretStore
 from hookgate.core.settings import LogSettings, Settings
@@ -145,6 +146,26 @@ def test_text_from_outside_cannot_forge_a_line_or_move_the_cursor() -> None:
     text = stream.getvalue()
     assert not set(text) & {"\x1b", "\x9b", "\x07", "\r"}
     assert text.splitlines()[1].startswith("    12:00:00 [error] forged")
+
+
+def test_lines_can_be_held_back_until_it_is_known_how_something_ends() -> None:
+    log, stream = opened()
+    with log.held():
+        log.logger().info("first")
+        assert stream.getvalue() == ""
+    assert [line["event"] for line in lines(stream)] == ["first"]
+
+
+@pytest.mark.parametrize(("cause", "written"), [(StoreError("held"), 0), (KeyError("bug"), 1)])
+def test_lines_before_an_error_on_purpose_are_dropped_and_those_of_a_fault_are_not(
+    cause: Exception, written: int
+) -> None:
+    log, stream = opened()
+    with pytest.raises(StartError), log.held():
+        log.logger().error("hook failed")
+        raise StartError("it cannot start") from cause
+    log.logger().info("after")
+    assert len(lines(stream)) == written + 1
 
 
 # -- secrets ---------------------------------------------------------------
