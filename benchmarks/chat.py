@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 
 import aiohttp
@@ -135,6 +135,14 @@ async def gateway(port: int, upstream_port: int, home: Path) -> None:
     )
     async with Gateway(settings) as gate, listen(gate):
         await asyncio.Event().wait()
+
+
+def run(server: Coroutine[None, None, None]) -> None:
+    """Run a server on the loop that `hookgate serve` takes."""
+    from hookgate.core.gateway.serve import loop_factory
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server)
 
 
 # -- the measurement ------------------------------------------------------------
@@ -293,8 +301,8 @@ if __name__ == "__main__":
     if len(sys.argv) > 1 and sys.argv[1] == "upstream":
         asyncio.run(upstream(int(sys.argv[2])))
     elif len(sys.argv) > 1 and sys.argv[1] == "bare":
-        asyncio.run(bare(int(sys.argv[2]), int(sys.argv[3])))
+        run(bare(int(sys.argv[2]), int(sys.argv[3])))
     elif len(sys.argv) > 1 and sys.argv[1] == "gateway":
-        asyncio.run(gateway(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
+        run(gateway(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
     else:
         main()

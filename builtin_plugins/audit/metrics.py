@@ -6,8 +6,10 @@ before the next one is written, and passed over when the file is read.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
+from collections import deque
 from io import FileIO
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MetricsFile", "read_records"]
+__all__ = ["MetricsFile", "MetricsWriter", "read_records"]
 
 
 class MetricsFile:
@@ -91,6 +93,51 @@ class MetricsFile:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+class MetricsWriter:
+    """Hands records to a `MetricsFile` on a thread: as many at once as have come meanwhile.
+
+    Args:
+        file: Where they go.
+        failed: Told that records were lost, and why.
+        capacity: Records that may wait; the oldest is dropped when there are more.
+    """
+
+    def __init__(
+        self, file: MetricsFile, *, failed: Callable[[OSError], None], capacity: int = 10_000
+    ) -> None:
+        self._file = file
+        self._failed = failed
+        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=capacity)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take one record; never waits."""
+        self._waiting.append(record)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="metrics.jsonl")
+
+    async def close(self) -> None:
+        """Write what still waits, and close the file."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await self._run()
+        await asyncio.to_thread(self._file.close)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            records = list(self._waiting)
+            self._waiting.clear()
+            await asyncio.to_thread(self._write, records)
+
+    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        for record in records:
+            try:
+                self._file.write(record)
+            except OSError as error:
+                self._failed(error)
+                return
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:

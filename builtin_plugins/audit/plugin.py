@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from hookgate.builtin_plugins.audit.entries import decided, finished
-from hookgate.builtin_plugins.audit.metrics import MetricsFile
+from hookgate.builtin_plugins.audit.metrics import MetricsFile, MetricsWriter
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
 from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT, STORE
-from hookgate.hookspecs import blocking, hookimpl
+from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -91,7 +91,7 @@ class Plugin:
         self._settings = settings
         self._trail: Trail | None = None
         self._durable = False
-        self._metrics: MetricsFile | None = None
+        self._metrics: MetricsWriter | None = None
 
     @hookimpl
     @asynccontextmanager
@@ -109,18 +109,28 @@ class Plugin:
         )
         host.provide(AUDIT, trail)
         if self._settings.metrics.enabled:
-            self._metrics = MetricsFile(
-                host.settings.home / "metrics.jsonl",
-                max_bytes=self._settings.metrics.max_bytes,
-                keep=self._settings.metrics.keep,
-            )
+            self._metrics = self._writer(host)
         try:
             yield
         finally:
             await trail.flush()
             self._trail = None
             if self._metrics is not None:
-                await asyncio.to_thread(self._metrics.close)
+                await self._metrics.close()
+
+    def _writer(self, host: Host) -> MetricsWriter:
+        file = MetricsFile(
+            host.settings.home / "metrics.jsonl",
+            max_bytes=self._settings.metrics.max_bytes,
+            keep=self._settings.metrics.keep,
+        )
+        loop = asyncio.get_running_loop()
+
+        def failed(error: OSError) -> None:
+            why = f"records of metrics were lost: {error}"
+            loop.call_soon_threadsafe(host.degrade, "audit.metrics", why)
+
+        return MetricsWriter(file, failed=failed)
 
     async def _keeper(self, host: Host) -> Keeper:
         store = host.get(STORE)
@@ -164,13 +174,10 @@ class Plugin:
         self._open_trail.hand_over(finished(turn, call, result))
 
     @hookimpl
-    @blocking
     def log_metrics(self, record: MetricRecord) -> None:
-        """Append the record to the file of figures."""
+        """Hand the record to the file of figures, which is written beside the turns."""
         if self._metrics is not None:
-            self._metrics.write(
-                {"timestamp": record.timestamp, "name": record.name, **record.fields}
-            )
+            self._metrics.add({"timestamp": record.timestamp, "name": record.name, **record.fields})
 
     async def list_rows(self, invocation: Invocation, params: ListParams) -> Rows:
         """Return the newest rows that fit."""
