@@ -120,6 +120,7 @@ pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages
 	@$(PY) -m docs.configuration_page
+	@$(PY) -m docs.wire_page
 
 picture: $(DEV)  ## draw the picture of the demo anew
 	@$(PY) -m docs.demo_picture

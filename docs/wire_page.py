@@ -1,0 +1,290 @@
+"""Write docs/wire.md from the operations and the error codes: ``python -m docs.wire_page``.
+
+The methods, their parameters and results, and the table of errors come from the code. The
+text around them is below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pydantic import BaseModel
+
+from hookgate.core.gateway.chat import Answer
+from hookgate.core.gateway.codes import CODES
+from hookgate.core.gateway.front import PROTOCOL
+from hookgate.core.gateway.schemas import AuthParams, AuthResult
+from hookgate.core.gateway.socket import AUTH_SECONDS, MAX_REQUESTS
+from hookgate.core.gateway.stream import QUEUE_BYTES
+from hookgate.core.operations import Operation
+from hookgate.core.runtime import Gateway
+from hookgate.core.settings import LimitSettings, Settings
+
+PAGE = Path(__file__).parent / "wire.md"
+LIMITS = LimitSettings()
+
+TEXT = f"""\
+# The wire
+
+<!-- `make docs` writes this page from the operations, the error codes and docs/wire_page.py. -->
+
+How programs speak to a gateway: JSON-RPC 2.0 over WebSocket, and the same methods over HTTP.
+This is version {PROTOCOL} of the protocol. It grows when an old client would no longer work;
+new methods, events and members do not count, so pass over what you do not know.
+
+```python
+import asyncio, json, aiohttp
+
+async def main():
+    async with aiohttp.ClientSession() as http, http.ws_connect("http://127.0.0.1:7200/ws") as ws:
+        await ws.receive()                                     # hello
+        await ws.send_json({{"jsonrpc": "2.0", "id": 1, "method": "chat.send",
+                            "params": {{"content": "what is 17*23?"}}}})
+        async for message in ws:
+            frame = json.loads(message.data)
+            if frame.get("method") == "text":
+                print(frame["params"]["text"], end="", flush=True)
+            if frame.get("method") == "done" or "error" in frame:
+                break
+
+asyncio.run(main())
+```
+
+```sh
+curl -sS http://127.0.0.1:7200/v1/turns -H 'Content-Type: application/json' \\
+  -d '{{"content": "what is 17*23?"}}'
+curl -sSN http://127.0.0.1:7200/v1/turns -H 'Content-Type: application/json' \\
+  -H 'Accept: text/event-stream' -d '{{"content": "what is 17*23?"}}'
+```
+
+## Coming in
+
+| listener | who may come in |
+|---|---|
+| on loopback, no `[gateway.tokens]` | this machine; on Linux only the gateway's own user and root |
+| with tokens, wherever it listens | who brings a token, loopback included |
+| beyond loopback, no tokens | nobody: the gateway does not start |
+
+A token comes in one of three ways, and never in a URL:
+
+- `Authorization: Bearer TOKEN` on the request;
+- as the first frame of a WebSocket, within {AUTH_SECONDS:.0f} s: a request `auth` with `token`;
+  until it is answered nothing else is;
+- from a browser, which cannot set headers: the subprotocols `hookgate, bearer.TOKEN`. The
+  gateway takes up `hookgate`.
+
+`hookgate token new NAME` makes a token and prints its line for the settings, which hold its
+SHA-256 only. `token.revoke` closes the token's live connections within a second and holds from
+then on. {LIMITS.attempts_per_minute} failed attempts from one address (an IPv6 /64 is one) in a
+minute are compared; until the minute is over nothing more is.
+
+Whatever the listener, each request must name the gateway in its Host header: a loopback name or
+the address that it came to, with the port, or an entry of `gateway.allowed_hosts`. A WebSocket,
+and every request that may change something, must come from no web page (no Origin header), from
+the gateway's own (scheme, host and port of the request itself), or from one of
+`gateway.allowed_origins`. A header that a proxy adds (`Forwarded`, `X-Forwarded-*`, `Via`,
+`X-Real-IP`, `CF-*` and the like) is refused by a listener without tokens.
+
+## WebSocket
+
+`GET /ws`. One JSON text in a text frame is one request. The frames are not compressed. JSON is
+read strictly: no key twice, no NaN, no half of a surrogate pair, integers up to 2^53-1, 64 levels.
+
+The first frame is the gateway's, a notification `hello`:
+
+| member | what it says |
+|---|---|
+| `version`, `protocol` | the gateway's version, and the protocol's |
+| `principal`, `scopes` | who the client is taken for, and what it may do |
+| `limits` | what one client may cost: `frame_bytes`, `queue_frames`, `turns` and the like |
+| `degraded` | what does not work as it should: part -> why |
+
+**Requests.** `id` is a string (256 characters at most) or an integer, and comes back with its
+type. Without `id` it is a notification: it is done, and nothing is said about it. Parameters go
+by name. Batches are refused. {MAX_REQUESTS} requests of one socket may run at once, of them
+`limits.turns_per_connection` turns and subscriptions. Answers come as they are ready: a socket
+answers everything else while turns stream.
+
+**Events.** What happens during a request are notifications. Their `params` hold the request's id
+as `request`, and the event's own members. For `chat.send` the order is: the result, the events,
+and exactly one `done` as the last. An error instead of a result means that nothing was committed.
+A message that waits for its session may get `queued` (with the `turn`, for `chat.cancel`) before
+its result.
+
+| event | members |
+|---|---|
+| `queued` | `turn`, `before`: how many wait already |
+| `context` | what was put before the model: `stage`, `tokens`, `budget`, `by_kind`, `left_out` |
+| `text` | `text`: some more of the answer; one event for each chunk of the model's |
+| `reasoning` | `text`: some more of the reasoning that a provider shows |
+| `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run |
+| `tool_result` | `tool_use_id`, `content`, `is_error`, `status` |
+| `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, and parts of them |
+| `approval` | a person is asked; the plugin that asks says how to answer |
+| `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
+| `error` | `code`, `message`, `action`: what the turn ended with |
+| `done` | `turn`, `session`, `ending`, `text`, `usage` of the whole turn |
+
+`ending` is `done`, `awaiting_client` (the client has to run tools and bring their results in
+`tool_results`), `refused`, `failed` or `cancelled`. Plugins add events of their own.
+
+**Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and
+lets turns finish for so long.
+
+**A client that does not read.** {LIMITS.queue_frames} frames (`limits.queue_frames`) or
+{QUEUE_BYTES} bytes may wait for it; one more closes it. Events are never dropped in silence.
+
+**A client that goes away.** Its turns are cancelled, or finished where `gateway.on_disconnect`
+says so. The gateway sends a ping every `limits.heartbeat_seconds`, and lets a client go that has
+not answered by the next.
+
+| close code | why |
+|---|---|
+| 1001 | the gateway stops |
+| 1008 | no right token came, or the token was revoked |
+| 1009 | a frame was longer than `limits.frame_bytes` ({LIMITS.frame_bytes}) |
+| 1013 | the client reads too slowly; it may come back |
+
+## HTTP
+
+| route | what it does | who may use it |
+|---|---|---|
+| `POST /v1/operations/NAME` | calls the method NAME | as the method says |
+| `GET /health` | `status` (`ok` or `degraded`) and `degraded`, the names of the parts | anybody |
+| `GET /ready` | 200 while new turns are taken, else 503 | anybody |
+
+Some methods have a route of their own beside it; it stands below at the method. A body is a JSON
+object, said to be `application/json`, at most `limits.frame_bytes` long; `GET` and `DELETE` take
+their parameters from the query.
+
+A method that streams answers `Accept: text/event-stream` with server-sent events: `event` is the
+event's name and `data` its members as JSON; the result comes as the event `result`. A comment
+breaks each 15 s of silence. What goes wrong before the first event has a status of its own; later
+it is an event `error`. Without that header `POST /v1/turns` gives one answer, when the turn is
+over; its status is 200 for every message that was committed, and `ending` says how it went:
+
+@@answer@@
+
+## Errors
+
+Over WebSocket an error is JSON-RPC's: `code`, `message` for people, and `data` with `code` (a
+stable word: the name below, or a more exact one), `action` (what to do) and what else there is to
+say. Over HTTP the same object stands in `error`, and the status is this:
+
+| code | name | HTTP | when |
+|---|---|---|---|
+@@codes@@
+
+## Methods
+
+`operation.list` shows the methods that a client may call, those of its plugins among them, each
+with the JSON Schema of its parameters and its result. Every method that comes with hookgate
+stands below.
+
+@@methods@@
+"""
+
+
+async def all_operations() -> list[Operation[Any, Any]]:
+    """Return the operations of a gateway without plugins, by name."""
+    with TemporaryDirectory() as home:
+        settings = Settings.model_validate({"home": home, "plugins": {"entry_points": False}})
+        async with Gateway(settings) as gateway:
+            return sorted(gateway.host.operations.values(), key=lambda one: one.name)
+
+
+def page(operations: Sequence[Operation[Any, Any]]) -> str:
+    """Return the whole page."""
+    codes = "\n".join(
+        f"| {code.number} | `{code.name}` | {code.status} | {code.meaning} |" for code in CODES
+    )
+    auth = [
+        "### `auth`",
+        "The first frame of a socket that has shown no token; no method of any other.",
+        table("parameter", AuthParams),
+        table("result", AuthResult),
+    ]
+    methods = ["\n\n".join(auth), *("\n\n".join(method(one)) for one in operations)]
+    return (
+        TEXT.replace("@@codes@@", codes)
+        .replace("@@answer@@", table("answer", Answer))
+        .replace("@@methods@@", "\n\n".join(methods))
+    )
+
+
+def method(operation: Operation[Any, Any]) -> Iterator[str]:
+    """Yield the paragraphs of one method."""
+    yield f"### `{operation.name}`"
+    scope = f"Scope `{operation.scope}`." if operation.scope else "No scope needed."
+    facts = [operation.summary, scope]
+    if operation.streams:
+        facts.append("Streams.")
+    if operation.rest is not None:
+        facts.append(f"`{' '.join(operation.rest)}`.")
+    yield " ".join(facts)
+    if operation.params.model_fields:
+        yield table("parameter", operation.params)
+    else:
+        yield "No parameters."
+    yield table("result", operation.result)
+
+
+def table(heading: str, model: type[BaseModel]) -> str:
+    """Return a table of a model's members, those of members among them."""
+    schema = model.model_json_schema()
+    rows = [f"| {heading} | type | default | |", "|---|---|---|---|"]
+    for name, types, default, told in members(schema, schema.get("$defs", {})):
+        rows.append(f"| `{name}` | {types} | {default} | {told} |")
+    if model.model_config.get("extra") == "allow":
+        rows.append("| ... | any | | and more |")
+    return "\n".join(rows)
+
+
+def members(
+    schema: Mapping[str, Any], known: Mapping[str, Any], prefix: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, type, default and description of each member, at any depth."""
+    required = schema.get("required", ())
+    for name, part in schema.get("properties", {}).items():
+        told = " ".join(part.get("description", "").split())
+        if name in required:
+            default = "required"
+        else:
+            default = f"`{json.dumps(part['default'])}`" if "default" in part else ""
+        yield f"{prefix}{name}", words(part), default, told.replace("|", "\\|")
+        inner, suffix = part, "."
+        if part.get("type") == "array":
+            inner, suffix = part.get("items", {}), "[]."
+        if "$ref" in inner:
+            deeper = known[inner["$ref"].rpartition("/")[2]]
+            yield from members(deeper, known, f"{prefix}{name}{suffix}")
+
+
+def words(schema: Mapping[str, Any]) -> str:
+    """Return a type in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(words(one) for one in schema["anyOf"])
+    if "$ref" in schema:
+        return "object"
+    if "const" in schema:
+        return f"`{json.dumps(schema['const'])}`"
+    if "enum" in schema:
+        return ", ".join(f"`{value}`" for value in schema["enum"])
+    kind = str(schema.get("type", "any"))
+    if kind == "array":
+        return f"array of {words(schema.get('items', {}))}"
+    return kind
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page(asyncio.run(all_operations())), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The page of the wire cannot rot: it is written from the code, and its example is run."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docs.wire_page import PAGE, all_operations, page
+from tests.core.gateway.test_http import SSE
+from tests.support.wire import serving
+
+from hookgate.core.errors import TurnError
+from hookgate.core.gateway.codes import CODES, wire_error
+
+ROOT = Path(__file__).parent.parent.parent.parent
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+async def test_the_page_is_what_the_code_says() -> None:
+    assert page(await all_operations()) == TEXT, "run `make docs`, and commit docs/wire.md"
+
+
+async def test_every_method_has_its_parameters_and_its_result_there() -> None:
+    sections = {part.partition("`")[0]: part for part in TEXT.split("\n### `")[1:]}
+    for operation in await all_operations():
+        section = sections[operation.name]
+        for model in (operation.params, operation.result):
+            for name, field in model.model_fields.items():
+                row = re.search(rf"^\| `{field.alias or name}` .*\| (\S.*) \|$", section, re.M)
+                assert row, f"{operation.name}: {name} has no description"
+
+
+async def test_the_example_works(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+    async with serving() as served:
+        code = compile(example.replace("127.0.0.1:7200", served.host), "wire.md", "exec")
+        await asyncio.to_thread(exec, code, {"__name__": "example"})
+    assert capsys.readouterr().out == "well said"
+
+
+async def test_the_command_lines_work() -> None:
+    (lines,) = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+    whole, streamed = (
+        shlex.split(f"curl{line}".replace("\\\n", " ")) for line in lines.split("curl")[1:]
+    )
+    async with serving() as served:
+        for words, headers in ((whole, {}), (streamed, SSE)):
+            pairs = itertools.pairwise(words)
+            asked = dict(text.split(": ") for flag, text in pairs if flag == "-H")
+            assert asked == {"Content-Type": "application/json", **headers}
+            path = next(word for word in words if word.startswith("http")).partition("7200")[2]
+            async with served.http.post(
+                served.url + path, data=words[words.index("-d") + 1], headers=asked
+            ) as answer:
+                assert answer.status == 200
+                texts = re.findall(r'"text":"([^"]*)"', await answer.text())
+                assert texts[-1] == "well said"
+
+
+def raised() -> Iterator[str]:
+    """Yield the names of all errors that the gateway's door raises."""
+    for file in (ROOT / "core" / "gateway").glob("*.py"):
+        yield from re.findall(r'wire_error\(\s*"(\w+)"', file.read_text(encoding="utf-8"))
+
+
+def test_every_code_is_in_the_table_once_and_every_one_is_used() -> None:
+    names = [code.name for code in CODES]
+    numbers = [code.number for code in CODES]
+    assert len(set(names)) == len(names)
+    assert len(set(numbers)) == len(numbers)
+    reserved = range(-32768, -32000 + 1)
+    assert all(number in reserved for number in numbers)
+    by_class = {kind.code for kind in TurnError.__subclasses__()}
+    elsewhere = {"internal", "failed", "store_failed", "provider_failed", *by_class}
+    assert set(names) <= set(raised()) | elsewhere
+    for name in raised():
+        assert wire_error(name, "x").data["code"] == name
