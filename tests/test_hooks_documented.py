@@ -132,6 +132,10 @@ def test_the_index_lists_every_hook_with_its_contract() -> None:
     assert index_table() in (PAGES / "index.md").read_text(encoding="utf-8"), "run `make docs`"
 
 
+def test_the_readme_counts_the_hooks() -> None:
+    assert f"{len(HOOKS)} typed hooks" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_a_changed_contract_changes_the_page() -> None:
     hook = HOOKS["tag_turn"]
     stricter = replace(hook, contract=replace(hook.contract, required=True))
