@@ -1,0 +1,83 @@
+"""The command line put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hookgate.cli import config, gateway, plugins, tokens, tools
+from hookgate.cli.chat import chat
+from hookgate.cli.group import RootGroup
+from hookgate.cli.serve import serve
+from hookgate.cli.turn import turn
+
+__all__ = ["app"]
+
+TALK = "Talk"
+LOOK = "Look"
+RUN = "Run"
+
+app = typer.Typer(
+    cls=RootGroup,
+    name="hookgate",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    # A traceback with the values of variables could show a secret.
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Plugins bring more commands: `hookgate commands` lists them.",
+)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from hookgate import __version__
+
+        typer.echo(f"hookgate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", help="The settings file.", metavar="FILE"),
+    ] = None,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin", "-p", help="`-p no:NAME` switches a plugin off.", metavar="no:NAME"
+        ),
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Work in this process; leave a running gateway alone.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """A gateway between people and language models in which every feature is a plugin.
+
+    Commands ask the gateway that runs with the same settings; where none runs, they work in
+    this process. It needs no settings to begin with: try `hookgate chat`.
+    """
+
+
+app.command(rich_help_panel=TALK)(chat)
+app.command(rich_help_panel=TALK)(turn)
+app.command(rich_help_panel=RUN)(serve)
+app.command(rich_help_panel=RUN)(gateway.status)
+app.command(rich_help_panel=RUN)(gateway.reload)
+app.add_typer(config.app, name="config", rich_help_panel=RUN)
+app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
+app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
+app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
+app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
+app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
+app.command(rich_help_panel=LOOK)(gateway.route)
+app.command(rich_help_panel=LOOK)(gateway.call)
+app.command(rich_help_panel=LOOK)(gateway.commands)

@@ -1,0 +1,133 @@
+"""``hookgate config``: what is set, whether it is right, and what can be set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hookgate.cli.group import CommandGroup, problem_rows
+from hookgate.cli.state import JsonOption, State, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Settings: show, check, describe them."
+)
+
+
+@app.command()
+def show(
+    ctx: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Show defaults, too.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the settings in force, and where each comes from. Secrets are masked.
+
+    Examples:
+        hookgate config show --all
+        HOOKGATE_GATEWAY__PORT=7300 hookgate config show
+    """
+    state = state_of(ctx)
+    rows = [
+        row
+        for row in _rows(state, state.settings.model_dump(mode="json"))
+        if everything or row["from"] != "default"
+    ]
+
+    def render(console: Any) -> None:
+        from hookgate.cli.render import table
+
+        if rows:
+            console.print(table([{**row, "value": _toml(row["value"])} for row in rows]))
+        else:
+            console.print("Nothing is set: all defaults. `--all` shows them.", style="dim")
+
+    state.show({"file": str(state.source.path or ""), "settings": rows}, render)
+
+
+def _rows(
+    state: State, data: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for every key that is no section."""
+    from hookgate.core.config_words import dotted
+
+    for name, value in data.items():
+        here = (*path, name)
+        if isinstance(value, dict) and value:
+            yield from _rows(state, value, here)
+            continue
+        key = dotted(here)
+        place = state.source.places.get(".".join(here))
+        yield {"key": key, "value": _shown(here, value), "from": str(place or "default")}
+
+
+def _toml(value: Any) -> str:
+    import json
+
+    return "-" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def _shown(path: tuple[str, ...], value: Any) -> Any:
+    from hookgate.core.config_words import may_be_secret
+
+    if value not in (None, "", [], {}) and may_be_secret(path, value):
+        return "[redacted]"
+    return value
+
+
+@app.command()
+def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Check the settings, those of plugins too; exit code 2 if anything is wrong.
+
+    Example:
+        hookgate --config new.toml config check
+    """
+    from hookgate.core.errors import ConfigError
+
+    state = state_of(ctx)
+    try:
+        gateway = state.make_gateway(state.settings)
+    except ConfigError as error:
+        if not state.json:
+            raise
+        state.show({"ok": False, "file": state.source.file, "problems": problem_rows(error)})
+        raise typer.Exit(2) from None
+    plugins = [info.name for info in gateway.plugins.infos() if info.state == "running"]
+    where = str(state.source.path) if state.source.path else "no settings file, all defaults"
+
+    def render(console: Any) -> None:
+        from rich.text import Text
+
+        console.print(Text.assemble(("ok ", "bold green"), where), soft_wrap=True)
+        console.print(f"{len(plugins)} plugins: {', '.join(plugins)}", style="dim")
+
+    state.show({"ok": True, "file": state.source.file, "problems": [], "plugins": plugins}, render)
+
+
+@app.command()
+def schema(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Print a JSON Schema of the settings file, plugins included, for editors.
+
+    Example:
+        hookgate config schema > ~/.hookgate/config.schema.json
+    """
+    from hookgate.cli.render import print_json
+    from hookgate.core.settings import Settings
+
+    state = state_of(ctx)
+    made = Settings.model_json_schema()
+    plugins = made["properties"]["plugin"]
+    gateway = state.make_gateway(state.settings)
+    plugins["properties"] = {}
+    for info in gateway.plugins.infos():
+        model = getattr(gateway.plugins.get(info.name), "Settings", None)
+        if model is not None:
+            described = model.model_json_schema(ref_template=f"#/$defs/{info.name}.{{model}}")
+            for name, part in described.pop("$defs", {}).items():
+                made["$defs"][f"{info.name}.{name}"] = part
+            plugins["properties"][info.name] = described
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **made})

@@ -1,0 +1,131 @@
+"""A conversation on a terminal: answers as they come, tools, questions, stored messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.padding import Padding
+from rich.text import Text
+
+from hookgate.cli.render import clean, short
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+__all__ = ["Narrator", "print_message", "print_question"]
+
+
+class Narrator:
+    """Prints the events of turns as they come.
+
+    Args:
+        out: Takes the answers.
+        err: Takes everything else, so that a pipe gets the answers alone.
+        silent: Whether everything else is left out.
+    """
+
+    def __init__(self, out: Console, err: Console, *, silent: bool = False) -> None:
+        self._out = out
+        self._err = err
+        self._silent = silent
+        self._open = False
+
+    def tell(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Print one event; those of unknown types are passed over."""
+        match kind:
+            case "text":
+                self._write(data["text"])
+            case "done":
+                self._close_line()
+            case "error":
+                self._line(Text.assemble(("error: ", "bold red"), clean(str(data["message"]))))
+                if data.get("action"):
+                    self._line(Text(f"  {clean(str(data['action']))}", style="dim"))
+            case _ if not self._silent:
+                self._tell_more(kind, data)
+
+    def _tell_more(self, kind: str, data: Mapping[str, Any]) -> None:
+        match kind:
+            case "reasoning":
+                self._line(Text(clean(data["text"]), style="dim italic"))
+            case "tool_use":
+                self._line(
+                    Text.assemble(
+                        ("▸ ", "green"), (clean(data["name"]), "bold"), " ",
+                        (short(data["input"], 160), "dim"),
+                    )
+                )  # fmt: skip
+            case "tool_result":
+                style = "red" if data["is_error"] else "dim"
+                self._line(Text(f"  {short(data['content'], 200)}", style=style))
+            case "queued":
+                self._line(Text(f"waiting behind {data['before']} messages", style="dim"))
+            case "attempt_failed":
+                told = f"{data['model']} failed: {data['error']}"
+                self._line(Text(clean(told), style="yellow"))
+            case "approval" if data.get("state") != "pending":
+                self._line(Text(f"  {clean(data['tool'])}: {data['state']}", style="yellow"))
+
+    def _write(self, text: str) -> None:
+        # Written as it comes: rich would wrap each piece by itself.
+        self._out.file.write(clean(text))
+        self._out.file.flush()
+        self._open = not text.endswith("\n")
+
+    def _line(self, text: Text) -> None:
+        self._close_line()
+        self._err.print(text, soft_wrap=True)
+
+    def _close_line(self) -> None:
+        if self._open:
+            self._out.file.write("\n")
+            self._out.file.flush()
+        self._open = False
+
+
+def print_question(console: Console, data: Mapping[str, Any]) -> None:
+    """Print a tool call that waits for approval, every byte of it."""
+    color = {"info": "blue", "critical": "red"}.get(data["severity"], "yellow")
+    console.print(
+        Text.assemble(("? ", f"bold {color}"), (clean(data["title"]), "bold")), soft_wrap=True
+    )
+    if data["description"]:
+        console.print(Padding(Text(clean(data["description"])), (0, 0, 0, 2)))
+    flags = ", ".join(name.replace("_", " ") for name, value in data["flags"].items() if value)
+    console.print(
+        Text.assemble("  tool ", (clean(data["tool"]), "bold"), (f" of {data['plugin']}", "dim"))
+    )
+    if flags:
+        console.print(Text(f"  {flags}", style=color))
+    console.print(Padding(Text(data["arguments_text"], style="cyan"), (0, 0, 0, 2)))
+
+
+def print_message(console: Console, message: Mapping[str, Any]) -> None:
+    """Print a stored message."""
+    heads = {"user": ("you", "bold blue"), "assistant": ("answer", "bold green")}
+    name, style = heads.get(message["role"], ("tools", "bold"))
+    head = Text.assemble((f"{name}", style), (f"  {message['created']}", "dim"))
+    if message["taint"]:
+        head.append(f"  tainted by {', '.join(message['taint'])}", style="yellow")
+    console.print(head)
+    for part in message["parts"]:
+        console.print(Padding(_part(part), (0, 0, 0, 2)))
+
+
+def _part(part: Mapping[str, Any]) -> Text:
+    match part["type"]:
+        case "text":
+            return Text(clean(part["text"]))
+        case "tool_use":
+            return Text.assemble(
+                ("▸ ", "green"), (clean(part["name"]), "bold"), f" {short(part['input'], 400)}"
+            )
+        case "tool_result":
+            style = "red" if part["is_error"] else ""
+            return Text(short(part["content"], 400), style=style)
+        case "image":
+            return Text(f"[picture, {part['media_type']}]", style="dim")
+        case kind:
+            return Text(f"[{kind}]", style="dim")

@@ -1,0 +1,183 @@
+"""A way to ask a gateway something: one protocol, whether it runs here or elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hookgate.core.errors import HookgateError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from pydantic import BaseModel
+
+    from hookgate.core.events import Event
+    from hookgate.core.runtime import Gateway
+
+__all__ = ["AnsweredError", "Door", "LocalDoor", "Stream"]
+
+ENDS_WITH = {"chat.send": "done"}
+"""Operations whose result comes first, and the event that comes last."""
+
+
+class AnsweredError(HookgateError):
+    """A gateway answered with an error.
+
+    Attributes:
+        code: The stable word for programs.
+        action: What can be done about it.
+        data: More for programs.
+    """
+
+    def __init__(self, message: str, data: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.code = str(data.get("code", "failed"))
+        self.action = str(data.get("action", ""))
+        self.data = dict(data)
+
+
+class Stream:
+    """The events of one request, in order, and its result.
+
+    Iterating ends with the request; its error, if it has one, is raised there.
+
+    Attributes:
+        cancel: Asks for its end; what is said about that still comes.
+        over: Whether nothing more will come.
+    """
+
+    def __init__(self, method: str, cancel: Callable[[], None] = lambda: None) -> None:
+        self.cancel = cancel
+        self.over = False
+        self._last = ENDS_WITH.get(method)
+        self._failure: Exception | None = None
+        self._endless = method == "events.subscribe"
+        self._events: asyncio.Queue[tuple[str, Mapping[str, Any]] | None] = asyncio.Queue()
+        self._result: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+
+    async def result(self) -> Mapping[str, Any]:
+        """Return the result, once it is there."""
+        return await asyncio.shield(self._result)
+
+    def put_event(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Take an event."""
+        self._events.put_nowait((kind, data))
+        if kind == self._last:
+            self._end()
+
+    def put_result(self, result: Mapping[str, Any]) -> None:
+        """Take the result."""
+        if not self._result.done():
+            self._result.set_result(result)
+        if self._last is None and not self._endless:
+            self._end()
+
+    def fail(self, error: Exception) -> None:
+        """Take the error with which the request ended."""
+        self._failure = error
+        if not self._result.done():
+            self._result.set_exception(error)
+            # Seen here, in case that nobody asks for the result.
+            self._result.exception()
+        self._end()
+
+    def _end(self) -> None:
+        self.over = True
+        self._events.put_nowait(None)
+
+    async def __aiter__(self) -> AsyncIterator[tuple[str, Mapping[str, Any]]]:
+        while (item := await self._events.get()) is not None:
+            yield item
+        if self._failure is not None:
+            raise self._failure
+
+
+class Door(Protocol):
+    """A gateway that can be asked."""
+
+    @property
+    def where(self) -> str:
+        """Where the gateway runs, for people."""
+
+    async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return the result of an operation, as JSON has it.
+
+        Raises:
+            HookgateError: It did not work.
+        """
+
+    def stream(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> AbstractAsyncContextManager[Stream]:
+        """Start an operation and follow its events; leaving the block cancels it."""
+
+
+class LocalDoor:
+    """A gateway in this process, asked as its owner."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        from hookgate.core.gateway.rpc import Methods
+        from hookgate.core.turn import Principal
+
+        self.gateway = gateway
+        self.where = "in this process"
+        self._methods = Methods(gateway.host)
+        self._principal = Principal.owner("cli")
+
+    async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """See `Door.call`."""
+        stream = Stream(method)
+        return await self._run(stream, method, params or {}, streaming=False)
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, params: Mapping[str, Any] | None = None
+    ) -> AsyncIterator[Stream]:
+        """See `Door.stream`."""
+        stream = Stream(method, lambda: _cancel(task))
+
+        async def work() -> None:
+            try:
+                stream.put_result(await self._run(stream, method, params or {}, streaming=True))
+            except Exception as error:  # noqa: BLE001 - raised again where the stream is read
+                stream.fail(error)
+
+        task = asyncio.create_task(work())
+        try:
+            yield stream
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(
+        self, stream: Stream, method: str, params: Mapping[str, Any], *, streaming: bool
+    ) -> Any:
+        from hookgate.core.operations import Invocation
+
+        def emit(event: Event) -> None:
+            stream.put_event(event.type, event.data)
+
+        def respond(result: BaseModel) -> None:
+            stream.put_result(result.model_dump(mode="json"))
+
+        found = self._methods.find(method, self._principal)
+        invocation = Invocation(
+            host=self.gateway.host,
+            principal=self._principal,
+            face="command",
+            request_id="cli",
+            emit=emit,
+            respond=respond,
+            streaming=streaming,
+            path="cli",
+        )
+        result = await found.handler(invocation, found.read(params))
+        return result.model_dump(mode="json")
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

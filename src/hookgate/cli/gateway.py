@@ -1,0 +1,306 @@
+"""Commands about the gateway itself: status, reload, routes, sessions, tables, tokens, calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, State, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+    from hookgate.core.sessions import Route
+
+__all__ = ["db", "reload", "route", "sessions", "status"]
+
+
+def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Say how the gateway is; exit code 1 if none runs.
+
+    Example:
+        hookgate status --json
+    """
+    state = state_of(ctx)
+    running = None if state.local else state.running()
+    if running is None and not state.local:
+        state.show(
+            {"running": False, "settings": state.source.file},
+            lambda console: console.print("no gateway runs with these settings", style="yellow"),
+        )
+        raise typer.Exit(1)
+    data = {"running": running is not None, "url": running or "", **state.ask("status")}
+
+    def render(console: Console) -> None:
+        from rich.text import Text
+
+        from hookgate.cli.render import fields
+
+        degraded = data["degraded"]
+        words = (
+            Text("degraded", style="bold yellow") if degraded else Text("ok", style="bold green")
+        )
+        rest = {key: value for key, value in data.items() if key not in ("degraded", "running")}
+        console.print(fields({"gateway": words, **rest}))
+        for part, why in degraded.items():
+            console.print(Text.assemble(("  " + part, "bold yellow"), f": {why}"), soft_wrap=True)
+
+    state.show(data, render)
+
+
+def reload(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Have the running gateway read cards, manifests, souls, rules, agents and bindings again.
+
+    It names the settings that have changed as well, and need a restart.
+    """
+    state = state_of(ctx)
+    if state.local or state.running() is None:
+        from hookgate.core.errors import StartError
+
+        raise StartError("no gateway runs with these settings, so there is nothing to reload")
+    data = state.ask("reload")
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import fields
+
+        console.print("reloaded", style="green")
+        console.print(fields(data.get("changed", {})))
+        if data.get("restart"):
+            keys = ", ".join(data["restart"])
+            console.print(f"a restart is needed for: {keys}", style="yellow", markup=False)
+
+    state.show(data, render)
+
+
+def route(
+    ctx: typer.Context,
+    channel: Annotated[str, typer.Option(help="The channel.")] = "cli",
+    account: Annotated[str, typer.Option(help="The account on it.")] = "local",
+    peer: Annotated[str, typer.Option(help="Who writes.")] = "main",
+    guild: Annotated[str | None, typer.Option(help="The guild, server or workspace.")] = None,
+    team: Annotated[str | None, typer.Option(help="The team.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say which agent answers a message from an address, and which binding decided that.
+
+    It reads the settings; the running gateway uses them since its start or last reload.
+
+    Example:
+        hookgate route --channel web --account shop --peer ada
+    """
+    from hookgate.core.turn import Address, SessionKey
+
+    state = state_of(ctx)
+    address = Address(channel, account, peer, guild, team)
+    found = state.run(_resolve(state, address))
+    data = {
+        "agent": found.agent.name,
+        "models": [str(model) for model in found.agent.models],
+        "tier": found.tier,
+        "binding": found.binding,
+        "reason": found.reason,
+        "session": str(SessionKey(found.agent.name, channel, account, peer)),
+    }
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import clean, fields
+
+        console.print(fields({key: data[key] for key in ("agent", "models", "session")}))
+        console.print()
+        console.print(_tiers(state, found))
+        place = state.source.place(f"bindings[{found.binding}]")
+        where = f" ({place})" if found.binding is not None else ""
+        console.print(f"{clean(found.reason)}{where}", markup=False, soft_wrap=True)
+
+    state.show(data, render)
+
+
+async def _resolve(state: State, address: Any) -> Route:
+    from hookgate.core.sessions import Router
+    from hookgate.core.souls import load_agents
+
+    settings = state.settings
+    with state.placed():
+        agents = await load_agents(settings)
+    return Router(agents, settings.bindings, settings.default_agent).resolve(address)
+
+
+def _tiers(state: State, found: Route) -> Any:
+    """Return a table of the tiers in the order in which they are tried."""
+    from rich.text import Text
+
+    from hookgate.cli.render import table
+
+    tiers = ("peer", "guild", "team", "account", "channel", "default")
+    rows = []
+    for number, tier in enumerate(tiers, start=1):
+        if tier == found.tier:
+            said, style = f"matches: {found.agent.name}", "bold green"
+        elif tiers.index(tier) < tiers.index(found.tier):
+            said, style = "no match", "dim"
+        else:
+            said, style = "not tried any more", "dim"
+        rows.append({"#": number, "tier": Text(tier, style=style), "": Text(said, style=style)})
+    return table(rows)
+
+
+# -- sessions ----------------------------------------------------------------------
+
+sessions = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Sessions: conversations that are stored."
+)
+
+
+@sessions.command("list")
+def list_sessions(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the latest sessions, newest first."""
+    state = state_of(ctx)
+    data = state.ask("session.list", {"limit": limit})
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import table
+
+        if data["sessions"]:
+            console.print(table(data["sessions"]))
+        else:
+            console.print("no session is stored", style="dim")
+
+    state.show(data, render)
+
+
+@sessions.command("show")
+def show_session(
+    ctx: typer.Context,
+    session: Annotated[
+        str, typer.Argument(help="The session's key, as `sessions list` shows it.")
+    ] = "",
+    turns: Annotated[int, typer.Option(help="How many turns at most.", min=1, max=1000)] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the last turns of a session; of the latest one, where none is named.
+
+    Example:
+        hookgate sessions show demo:cli:local:main --turns 3
+    """
+    from hookgate.cli.conversation import print_message
+
+    state = state_of(ctx)
+    if not session:
+        latest = state.ask("session.list", {"limit": 1})["sessions"]
+        if not latest:
+            state.err.print("no session is stored", style="yellow")
+            raise typer.Exit(1)
+        session = latest[0]["session"]
+    data = state.ask("session.history", {"session": session, "turns": turns})
+
+    def render(console: Console) -> None:
+        console.print(data["session"], style="bold", markup=False)
+        for message in data["messages"]:
+            print_message(console, message)
+
+    state.show(data, render)
+
+
+# -- tables of the store -----------------------------------------------------------
+
+db = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="The store: where, and its tables.")
+
+
+@db.command("status")
+def db_status(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Say where the store is, and how far the tables of each plugin are."""
+    state = state_of(ctx)
+    state.show(state.ask("db.status"))
+
+
+@db.command("upgrade")
+def db_upgrade(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Bring the tables of every plugin up to date.
+
+    It is needed where `plugin.storage.auto_upgrade` is false; otherwise a start does it.
+    """
+    state = state_of(ctx)
+    # Without this, a gateway in this process would refuse to start, and ask for this command.
+    state.overrides["plugin.storage.auto_upgrade"] = True
+    state.show(state.ask("db.upgrade"))
+
+
+# -- any operation -----------------------------------------------------------------
+
+
+def call(
+    ctx: typer.Context,
+    operation: Annotated[str, typer.Argument(help="Its name, such as `plugin.list`.")],
+    params: Annotated[
+        str,
+        typer.Option(help="The parameters: JSON, @FILE, or - for standard input."),
+    ] = "{}",
+    as_json: JsonOption = False,
+) -> None:
+    """Call any operation of the gateway. Events of one that streams are printed as JSON lines.
+
+    Examples:
+        hookgate call operation.list --params '{"name": "chat.*"}'
+        hookgate call chat.send --params @message.json
+    """
+    state = state_of(ctx)
+    given = _params(params)
+    state.show(state.run(_follow(state, operation, given)))
+
+
+def _params(text: str) -> Mapping[str, Any]:
+    import sys
+
+    from hookgate.core.strict_json import StrictJSONError, loads
+
+    if text == "-":
+        text = sys.stdin.read()
+    elif text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise typer.BadParameter(f"{text[1:]}: {error}", param_hint="--params") from None
+    try:
+        value = loads(text)
+    except StrictJSONError as error:
+        raise typer.BadParameter(str(error), param_hint="--params") from None
+    if not isinstance(value, dict):
+        raise typer.BadParameter("expected a JSON object", param_hint="--params")
+    return value
+
+
+async def _follow(state: State, operation: str, params: Mapping[str, Any]) -> Any:
+    import orjson
+
+    door = await state.door()
+    async with door.stream(operation, params) as stream:
+        async for kind, data in stream:
+            print(orjson.dumps({"event": kind, **data}, default=str).decode(), flush=True)
+        return await stream.result()
+
+
+def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the commands that plugins bring, beside those of `hookgate --help`."""
+    from hookgate.cli.generated import operations
+
+    state = state_of(ctx)
+    rows = [
+        {"command": f"hookgate {row['command']}", "does": row["summary"], "plugin": row["plugin"]}
+        for row in sorted(operations(state), key=lambda row: str(row["command"]))
+    ]
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import table
+
+        console.print(table(rows))
+
+    state.show({"commands": rows}, render)

@@ -1,0 +1,157 @@
+"""Groups of commands that look for more of them in the gateway's operations."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperGroup
+
+from hookgate.cli.state import State, state_of
+from hookgate.core.errors import ConfigError, HookgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["CommandGroup", "RootGroup"]
+
+
+class CommandGroup(TyperGroup):
+    """A group whose own commands come first, and those that plugins declare behind them.
+
+    The gateway is asked only for a command that is not known, and for the help of a group
+    that is not the first: `hookgate --help` starts nothing.
+    """
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.help = reflowed(self.help)
+        for command in self.commands.values():
+            command.help = reflowed(command.help)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command called `cmd_name`, or None where there is none."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or ctx.resilient_parsing:
+            return own
+        return _brought(ctx).get(cmd_name)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, for help and completion."""
+        own = list(super().list_commands(ctx))
+        if ctx.parent is None or ctx.resilient_parsing:
+            return own
+        try:
+            brought = _brought(ctx)
+        except HookgateError:
+            # What the group itself has can be shown without a gateway.
+            return own
+        return own + [name for name in brought if name not in own]
+
+
+def reflowed(text: str | None) -> str:
+    """Return a docstring with each paragraph on one line, for a terminal of any width.
+
+    Indented lines are examples and stay as they are.
+    """
+    lines: list[str] = []
+    for line in inspect.cleandoc(text or "").split("\n"):
+        above = lines[-1] if lines else ""
+        if above and line and not above.startswith(" ") and not line.startswith(" "):
+            lines[-1] += f" {line}"
+        else:
+            lines.append(line)
+    return "\n".join(lines)
+
+
+def _brought(ctx: Any) -> dict[str, Any]:
+    """Return the commands that plugins have brought into the group of `ctx`."""
+    from hookgate.cli.generated import commands
+
+    words: list[str] = []
+    while ctx.parent is not None:
+        words.insert(0, ctx.info_name)
+        ctx = ctx.parent
+    return commands(state_of(ctx), words)
+
+
+class RootGroup(CommandGroup):
+    """The first group: what goes wrong below it becomes an exit code, and no stack trace."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        return guarded(lambda: super(RootGroup, self).invoke(ctx), lambda: state_of(ctx))
+
+
+def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
+    """Return what `work` returns; print its errors and turn them into exit codes."""
+    try:
+        return work()
+    except ConfigError as error:
+        _print_problems(state(), error)
+        raise typer.Exit(2) from None
+    except HookgateError as error:
+        _print_error(state(), error)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _print_problems(state: State, error: ConfigError) -> None:
+    from rich.text import Text
+
+    from hookgate.cli.render import clean, print_json
+
+    if state.json:
+        print_json({"error": {"code": "config", "problems": problem_rows(error)}})
+        return
+    count = len(error.problems)
+    state.err.print(f"[bold red]The settings have {count} problem{'s' * (count > 1)}:[/]")
+    for problem in error.problems:
+        place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+        line = Text("  ")
+        line.append(clean(place), style="cyan")
+        if problem.key:
+            line.append(f"  {clean(problem.key)}", style="bold")
+        state.err.print(line, soft_wrap=True)
+        state.err.print(Text(f"    found {clean(problem.found)}"), soft_wrap=True)
+        state.err.print(Text(f"    expected {clean(problem.expected)}"), soft_wrap=True)
+        if problem.nearest:
+            state.err.print(
+                Text.assemble("    did you mean ", (clean(problem.nearest), "bold green"), "?"),
+                soft_wrap=True,
+            )
+
+
+def problem_rows(error: ConfigError) -> Sequence[dict[str, Any]]:
+    """Return the problems of `error` for programs."""
+    return [
+        {
+            "file": problem.file,
+            "line": problem.line,
+            "key": problem.key,
+            "found": problem.found,
+            "expected": problem.expected,
+            "nearest": problem.nearest,
+        }
+        for problem in error.problems
+    ]
+
+
+def _print_error(state: State, error: HookgateError) -> None:
+    from rich.text import Text
+
+    from hookgate.cli.render import clean, print_json
+
+    data = {"code": getattr(error, "code", "failed"), "action": getattr(error, "action", "")}
+    data |= getattr(error, "data", {})
+    action = str(data["action"])
+    if state.json:
+        code = str(data["code"])
+        print_json({"error": {"code": code, "message": str(error), "action": action}})
+        return
+    line = Text.assemble(("Error: ", "bold red"), clean(str(error)))
+    state.err.print(line, soft_wrap=True)
+    if action:
+        state.err.print(Text(f"  {clean(action)}", style="dim"), soft_wrap=True)

@@ -1,0 +1,166 @@
+"""``hookgate plugins``: which run and why, what they do, what they cost, what ails them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=CommandGroup, no_args_is_help=True, help="Plugins: list, explain, trace and measure them."
+)
+
+_COLORS = {"running": "green", "disabled": "dim", "replaced": "yellow", "broken": "bold red"}
+
+
+@app.command("list")
+def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List every plugin that is known, those that do not run included."""
+    state = state_of(ctx)
+    data = state.ask("plugin.list")
+
+    def render(console: Console) -> None:
+        from rich.text import Text
+
+        from hookgate.cli.render import table
+
+        rows = [
+            {
+                "plugin": Text(row["name"], style="bold"),
+                "state": Text(row["state"], style=_COLORS[row["state"]]),
+                "origin": row["origin"],
+                "hooks": len(row["hooks"]),
+                "requires": row["requires"],
+                "provides": row["provides"],
+                "": row["reason"] or Text(""),
+            }
+            for row in data["plugins"]
+        ]
+        console.print(table(rows))
+
+    state.show(data, render)
+
+
+@app.command()
+def why(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The plugin's name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a plugin runs, or why it does not, and which hooks it implements.
+
+    Example:
+        hookgate plugins why memory
+    """
+    state = state_of(ctx)
+    rows = {row["name"]: row for row in state.ask("plugin.list")["plugins"]}
+    said = state.ask("plugin.why", {"name": name})
+    row = rows.get(name)
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import clean, fields
+
+        console.print(clean(said["why"]), soft_wrap=True, markup=False)
+        if row is not None and row["state"] == "running":
+            console.print(fields({key: row[key] for key in ("hooks", "requires", "provides")}))
+
+    state.show({**said, "plugin": row}, render)
+    if row is None:
+        raise typer.Exit(1)
+
+
+@app.command()
+def trace(
+    ctx: typer.Context,
+    hook: Annotated[str, typer.Option(help="Only hooks that match this glob.")] = "*",
+    plugin: Annotated[str, typer.Option(help="Only plugins that match this glob.")] = "*",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Leave out what had nothing to say.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Follow the running gateway's hooks as they are called, until Ctrl-C.
+
+    While nobody follows them, hooks are not measured. With `--json`, one object a line.
+
+    Examples:
+        hookgate plugins trace --hook 'before_*'
+        hookgate plugins trace --plugin policy --json
+    """
+    from hookgate.cli.tracing import follow
+
+    state = state_of(ctx)
+    state.run(follow(state, hook, plugin, quiet=quiet))
+
+
+@app.command()
+def bench(
+    ctx: typer.Context,
+    turns: Annotated[int, typer.Option(help="How many turns to run.", min=1, max=10_000)] = 50,
+    text: Annotated[
+        str, typer.Option(help="What is said in each of them.")
+    ] = "what is 17*23, and what time is it?",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what each hook of each plugin costs in a turn.
+
+    The turns run in this process, with your plugins, the demo model and an empty home
+    folder that is thrown away. A running gateway is left alone.
+    """
+    from hookgate.cli.tracing import measure
+
+    state = state_of(ctx)
+    data = state.run(measure(state, turns, text))
+
+    def render(console: Console) -> None:
+        from hookgate.cli.render import fields, table
+
+        console.print(table(data["hooks"]))
+        console.print(fields({key: value for key, value in data.items() if key != "hooks"}))
+
+    state.show(data, render)
+
+
+@app.command()
+def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Load and start everything once, and say what ails which plugin; exit code 1 if any does.
+
+    It runs in this process, with an empty home folder that is thrown away.
+    """
+    from hookgate.cli.doctor import examine
+
+    state = state_of(ctx)
+    findings = state.run(examine(state))
+
+    def render(console: Console) -> None:
+        _print_findings(console, findings)
+
+    state.show({"findings": findings}, render)
+    if any(finding["level"] == "problem" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:
+    from rich.text import Text
+
+    from hookgate.cli.render import clean
+
+    marks = {
+        "ok": Text("ok      ", style="green"),
+        "note": Text("note    ", style="yellow"),
+        "problem": Text("problem ", style="bold red"),
+    }
+    for finding in findings:
+        line = Text.assemble(marks[finding["level"]], (f"{finding['about']}: ", "bold"))
+        line.append(clean(finding["text"]))
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,106 @@
+"""``hookgate serve``: the gateway, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hookgate.cli.state import State, state_of
+
+if TYPE_CHECKING:
+    from hookgate.core.gateway.serve import Listener
+    from hookgate.core.settings import Settings
+    from hookgate.embedding import Gateway
+
+__all__ = ["serve"]
+
+
+def serve(
+    ctx: typer.Context,
+    host: Annotated[
+        str | None, typer.Option(help="The address to listen on, instead of `gateway.host`.")
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="The port, instead of `gateway.port`; 0 takes a free one.", min=0, max=65535
+        ),
+    ] = None,
+) -> None:
+    """Run the gateway until SIGTERM or Ctrl-C; SIGHUP reads content again.
+
+    Examples:
+        hookgate serve
+        hookgate serve --port 7300
+        hookgate --config team.toml -p no:memory serve
+    """
+    state = state_of(ctx)
+    for key, value in (("gateway.host", host), ("gateway.port", port)):
+        if value is not None:
+            state.overrides[key] = value
+    from hookgate.core.gateway.serve import loop_factory
+
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        raise typer.Exit(runner.run(run(state)))
+
+
+async def run(state: State) -> int:
+    """Start the gateway, listen, end well; return the exit code."""
+    from hookgate.cli.found import address, leave_note
+    from hookgate.core.gateway import serve as listening
+    from hookgate.core.gateway.auth import check_listener
+    from hookgate.core.log import EVERYTHING
+
+    # Before anything is opened: what strangers could reach is not even started.
+    check_listener(state.settings)
+    gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
+    async with AsyncExitStack() as stack:
+        stack.enter_context(gateway.log.as_default())
+        stack.enter_context(gateway.log.captured(EVERYTHING))
+        with state.placed(), gateway.log.held():
+            await stack.enter_async_context(gateway)
+
+        def started(listener: Listener) -> None:
+            url = address(listener.host, listener.port)
+            stack.enter_context(leave_note(state.settings.home, url))
+            if state.err.is_terminal:
+                _greet(state, gateway, listener.url)
+
+        return await listening.serve(gateway, started=started)
+
+
+def _read_again(state: State) -> Settings:
+    from hookgate.core.config_file import load_settings
+
+    return load_settings(state.config, environ=state.environ, overrides=state.overrides)
+
+
+def _greet(state: State, gateway: Gateway, url: str) -> None:
+    """Say on a terminal what runs, and what to do next."""
+    from rich.text import Text
+
+    from hookgate import __version__
+    from hookgate.cli.render import fields
+
+    status = gateway.status()
+    path = state.source.path
+    show = state.err.print
+    show()
+    show(Text.assemble((f"hookgate {__version__}", "bold"), " listens on ", (url, "bold cyan")))
+    show(
+        fields(
+            {
+                "settings": str(path) if path else "defaults (no settings file)",
+                "agents": status["agents"],
+                "plugins": status["plugins"],
+                "tools": status["tools"],
+            }
+        )
+    )
+    for part, why in status["degraded"].items():
+        show(Text.assemble(("degraded: ", "bold yellow"), f"{part}: {why}"))
+    show(Text("Talk to it with `hookgate chat` in another terminal; Ctrl-C stops it.", style="dim"))
+    show()

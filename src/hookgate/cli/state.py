@@ -1,0 +1,280 @@
+"""What the global options say, and the way from there to a gateway."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+
+    from rich.console import Console
+
+    from hookgate.cli.door import Door
+    from hookgate.cli.loop import LoopThread
+    from hookgate.core.config_file import Source
+    from hookgate.core.settings import Settings
+    from hookgate.embedding import Gateway
+
+__all__ = ["JsonOption", "State", "state_of"]
+
+T = TypeVar("T")
+
+PROBE_SECONDS = 0.5
+"""Seconds in which a gateway on this machine accepts a connection."""
+
+PIPE_WIDTH = 120
+"""Columns of what goes to a file or another program."""
+
+
+@dataclass
+class State:
+    """One run of the command line.
+
+    Attributes:
+        config: The settings file of ``--config``.
+        disabled: The plugins that ``-p no:NAME`` switches off.
+        local: Whether to leave a running gateway alone.
+        json: Whether results are printed as JSON.
+        environ: The environment.
+    """
+
+    config: Path | None = None
+    disabled: tuple[str, ...] = ()
+    local: bool = False
+    json: bool = False
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    overrides: dict[str, Any] = field(default_factory=dict)
+    _loop: LoopThread | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _door: Door | None = None
+
+    # -- the terminal ------------------------------------------------------
+
+    @cached_property
+    def out(self) -> Console:
+        """Standard output."""
+        return _console(stderr=False)
+
+    @cached_property
+    def err(self) -> Console:
+        """Standard error."""
+        return _console(stderr=True)
+
+    def show(self, data: Any, render: Callable[[Console], None] | None = None) -> None:
+        """Print a result: as JSON where that is asked for, else by `render`, or as it comes."""
+        if self.json:
+            from hookgate.cli.render import print_json
+
+            print_json(data)
+        elif render is not None:
+            render(self.out)
+        else:
+            from hookgate.cli.render import print_result
+
+            print_result(self.out, data)
+
+    # -- settings ----------------------------------------------------------
+
+    @cached_property
+    def source(self) -> Source:
+        """What is set, and where.
+
+        Raises:
+            ConfigError: The settings file cannot be read.
+        """
+        from hookgate.core.config_file import read_source
+
+        return read_source(self.config, environ=self.environ, overrides=self.overrides)
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The settings.
+
+        Raises:
+            ConfigError: They are wrong.
+        """
+        return self.source.settings()
+
+    # -- a gateway ---------------------------------------------------------
+
+    @property
+    def loop(self) -> LoopThread:
+        """The event loop of this run of the command line, on a thread of its own."""
+        if self._loop is None:
+            from hookgate.cli.loop import LoopThread
+
+            self._loop = LoopThread()
+        return self._loop
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the event loop and return its result."""
+        return self.loop.run(work)
+
+    def close(self) -> None:
+        """Close the door, if one was opened, and the event loop."""
+        if self._loop is not None:
+            try:
+                self._loop.run(self._stack.aclose())
+            finally:
+                self._loop.close()
+
+    async def door(self) -> Door:
+        """Return the running gateway, or one in this process; it stays open until `close`."""
+        if self._door is None:
+            self._door = await self._stack.enter_async_context(self.opened())
+        return self._door
+
+    def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
+        """Return the result of one operation."""
+
+        async def work() -> Any:
+            return await (await self.door()).call(method, params)
+
+        return self.run(work())
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Door]:
+        """Open a door: to the running gateway, else to one in this process.
+
+        Raises:
+            ConfigError: The settings are wrong.
+            HookgateError: The running gateway does not let us in, or none can start here.
+        """
+        url = None if self.local or self.disabled else self.running()
+        if url is not None:
+            from hookgate.cli.client import connect
+
+            async with connect(url, self.token()) as remote:
+                self._warn(remote.hello.get("degraded", {}))
+                yield remote
+        else:
+            from hookgate.cli.door import LocalDoor
+
+            async with self.gateway() as gateway:
+                self._warn(gateway.host.degraded)
+                yield LocalDoor(gateway)
+
+    def _warn(self, degraded: Mapping[str, str]) -> None:
+        """Say what does not work as it should, where somebody looks."""
+        for part, why in degraded.items():
+            self.err.print(f"degraded: {part}: {why}", style="yellow", markup=False, soft_wrap=True)
+
+    def running(self) -> str | None:
+        """Return where the gateway of these settings runs, or None where none does."""
+        from hookgate.cli.found import address, running_gateway
+
+        found = running_gateway(self.settings.home)
+        if found is not None:
+            return found.url
+        host, port = self.settings.gateway.host, self.settings.gateway.port
+        return address(host, port) if port and _accepts(host, port) else None
+
+    def token(self) -> str | None:
+        """Return the token for the gateway: ``HOOKGATE_TOKEN``, or a key file of that name."""
+        from hookgate.core.secrets import SecretStore
+
+        return SecretStore(self.settings, self.environ).get("hookgate_token")
+
+    @asynccontextmanager
+    async def gateway(self, settings: Settings | None = None) -> AsyncIterator[Gateway]:
+        """Run a gateway in this process.
+
+        Args:
+            settings: Others than those of this run.
+
+        Raises:
+            ConfigError: A plugin's section is wrong.
+            StartError: It cannot start.
+        """
+        if settings is None:
+            # Somebody looks at the terminal, not at a log, unless the settings say otherwise.
+            quiet = {} if "log.level" in self.source.places else {"level": "error"}
+            log = self.settings.log.model_copy(update=quiet)
+            settings = self.settings.model_copy(update={"log": log})
+        gateway = self.make_gateway(settings)
+        with gateway.log.as_default(), gateway.log.captured():
+            async with AsyncExitStack() as stack:
+                with self.placed(), gateway.log.held():
+                    await stack.enter_async_context(gateway)
+                yield gateway
+
+    def make_gateway(self, settings: Settings, **more: Any) -> Gateway:
+        """Return a gateway, not started.
+
+        Raises:
+            ConfigError: A plugin's section is wrong.
+            StartError: A plugin cannot be loaded.
+        """
+        from hookgate.embedding import Gateway
+
+        with self.placed():
+            return Gateway(settings, disabled=self.disabled, **more)
+
+    def placed(self) -> Any:
+        """Give file and line to the problems that are found within a ``with`` block."""
+        from hookgate.cli.found import placed_problems
+
+        return placed_problems(self.source)
+
+
+def state_of(ctx: typer.Context) -> State:
+    """Return the state of this run; made of the global options when it is first asked for."""
+    root = ctx.find_root()
+    if root.obj is None:
+        params = root.params
+        root.obj = State(
+            config=params.get("config"),
+            disabled=_disabled(params.get("plugin") or ()),
+            local=bool(params.get("local")),
+            json=bool(params.get("json")),
+        )
+        root.call_on_close(root.obj.close)
+    state: State = root.obj
+    return state
+
+
+def _disabled(given: Sequence[str]) -> tuple[str, ...]:
+    for item in given:
+        if not item.startswith("no:") or len(item) == 3:
+            raise typer.BadParameter(
+                f"found {item!r}, expected no:NAME, such as `-p no:memory`", param_hint="-p"
+            )
+    return tuple(item.removeprefix("no:") for item in given)
+
+
+def _json(ctx: typer.Context, value: bool) -> bool:
+    if value and not ctx.resilient_parsing:
+        state_of(ctx).json = True
+    return value
+
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print JSON, for programs.", callback=_json)
+]
+"""The option ``--json`` of every command; what it says stands in `State.json`."""
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPE_WIDTH
+    return console
+
+
+def _accepts(host: str, port: int) -> bool:
+    """Whether something listens there."""
+    try:
+        with socket.create_connection((host, port), timeout=PROBE_SECONDS):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,209 @@
+"""The interactive conversation: a prompt here, the gateway's door on a thread beside it.
+
+The terminal waits for a line on the main thread, where Ctrl-C arrives. The connection, or
+the gateway itself, lives on the event loop of another thread, so that it goes on while
+nobody types.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from hookgate.cli.conversation import Narrator, print_question
+from hookgate.core.errors import HookgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from hookgate.cli.door import Door
+    from hookgate.cli.loop import LoopThread
+    from hookgate.cli.state import State
+
+__all__ = ["Talk"]
+
+HISTORY_LINES = 1000
+
+HELP = """\
+/help      this
+/peer NAME go on as somebody else, in another session
+/history   show the last turns of this session
+/status    say how the gateway is
+/quit      leave; Ctrl-D does, too
+Ctrl-C     cancel the answer that is coming"""
+
+
+class Talk:
+    """One conversation on a terminal.
+
+    Args:
+        state: This run of the command line.
+        address: Who speaks, as ``chat.send`` takes it.
+    """
+
+    def __init__(self, state: State, address: dict[str, Any]) -> None:
+        self._state = state
+        self._address = address
+        self._narrator = Narrator(state.out, state.err)
+
+    def run(self) -> int:
+        """Talk until the user leaves; return the exit code."""
+        # Read before anything starts, so that what is wrong with it is told at once.
+        home = self._state.settings.home
+        loop = self._state.loop
+        door = loop.run(self._state.door())
+        with _line_history(home / "chat_history"):
+            self._greet(door)
+            return self._converse(loop, door)
+
+    def _greet(self, door: Door) -> None:
+        show = self._state.err.print
+        show(Text.assemble(("hookgate", "bold"), f" {door.where}, as {self._address['peer']}"))
+        show(Text("/help lists commands, /quit leaves.", style="dim"))
+
+    def _converse(self, loop: LoopThread, door: Door) -> int:
+        interrupted = False
+        while True:
+            try:
+                line = input("\n> ").strip()
+            except EOFError:
+                self._state.err.print()
+                return 0
+            except KeyboardInterrupt:
+                if interrupted:
+                    return 130
+                interrupted = True
+                self._state.err.print("\nCtrl-C again, /quit or Ctrl-D leaves.", style="dim")
+                continue
+            interrupted = False
+            if line in ("/quit", "/exit", "/q"):
+                return 0
+            try:
+                self._answer(loop, door, line)
+            except HookgateError as error:
+                self._narrator.tell(
+                    "error", {"message": str(error), "action": getattr(error, "action", "")}
+                )
+
+    def _answer(self, loop: LoopThread, door: Door, line: str) -> None:
+        command, _, rest = line.partition(" ")
+        match command:
+            case "":
+                return
+            case "/help":
+                self._state.err.print(HELP, markup=False)
+            case "/peer" if rest.strip():
+                self._address = {**self._address, "peer": rest.strip()}
+                self._state.err.print(f"speaking as {rest.strip()}", style="dim", markup=False)
+            case "/history":
+                self._show_history(loop, door)
+            case "/status":
+                from hookgate.cli.render import print_result
+
+                print_result(self._state.err, loop.run(door.call("status")))
+            case "/cancel":
+                self._state.err.print("no answer is coming; Ctrl-C cancels one", style="dim")
+            case "/peer":
+                self._state.err.print("expected a name: /peer NAME", style="yellow")
+            case _:
+                self._say(loop, door, line)
+
+    def _show_history(self, loop: LoopThread, door: Door) -> None:
+        from hookgate.cli.conversation import print_message
+
+        rows = loop.run(door.call("session.list", {"limit": 1000}))["sessions"]
+        wanted = tuple(self._address[key] for key in ("channel", "account", "peer"))
+        for row in rows:
+            if _parts(row["session"])[1:] == wanted:
+                params = {"session": row["session"], "turns": 5}
+                for message in loop.run(door.call("session.history", params))["messages"]:
+                    print_message(self._state.err, message)
+                return
+        self._state.err.print("nothing was said in this session yet", style="dim")
+
+    def _say(self, loop: LoopThread, door: Door, line: str) -> None:
+        """Send a message and show the answer; Ctrl-C cancels it and waits for its end."""
+        events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None] = queue.SimpleQueue()
+        cancel = asyncio.Event()
+        turn = loop.start(_turn(door, {"content": line, **self._address}, events, cancel))
+        turn.add_done_callback(lambda _: events.put(None))
+        while True:
+            try:
+                event = events.get()
+                if event is None:
+                    break
+                self._show(loop, door, *event)
+            except KeyboardInterrupt:
+                self._state.err.print("\ncancelling", style="yellow")
+                loop.start(_set(cancel))
+        turn.result()
+
+    def _show(self, loop: LoopThread, door: Door, kind: str, data: Mapping[str, Any]) -> None:
+        self._narrator.tell(kind, data)
+        if kind == "approval" and data.get("state") == "pending":
+            answer = {"id": data["id"], "digest": data["digest"], "decision": self._decide(data)}
+            with suppress(HookgateError):  # It ran out, or somebody else was faster: it is told.
+                loop.run(door.call("approval.resolve", answer))
+
+    def _decide(self, data: Mapping[str, Any]) -> str:
+        print_question(self._state.err, data)
+        try:
+            said = input("  allow it once? [y/N] ").strip().lower()
+        except EOFError:
+            said = ""
+        return "allow-once" if said in ("y", "yes") else "deny"
+
+
+async def _turn(
+    door: Door,
+    params: Mapping[str, Any],
+    events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None],
+    cancel: asyncio.Event,
+) -> None:
+    async with door.stream("chat.send", params) as stream:
+        ending = asyncio.create_task(cancel.wait())
+        ending.add_done_callback(lambda task: task.cancelled() or stream.cancel())
+        try:
+            async for event in stream:
+                events.put(event)
+            await stream.result()
+        finally:
+            ending.cancel()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
+
+
+@contextmanager
+def _line_history(path: Path) -> Iterator[None]:
+    """Edit lines with their history, which is kept for this user alone."""
+    try:
+        import readline
+    except ImportError:
+        # Some builds of Python have none: lines are then read without history.
+        yield
+        return
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    with suppress(OSError):
+        readline.read_history_file(path)
+    readline.set_history_length(HISTORY_LINES)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            readline.write_history_file(path)
+        path.chmod(0o600)
+
+
+def _parts(session: str) -> tuple[str, ...]:
+    from hookgate.core.turn import SessionKey
+
+    key = SessionKey.parse(session)
+    return key.agent, key.channel, key.account, key.peer

@@ -1,0 +1,115 @@
+"""``hookgate tools``: what models can call, and what that does to the world."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+__all__ = ["app"]
+
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Tools: what models can call.")
+
+# (standing, value) -> how it is shown. What is unknown counts as yes for policy.
+_MARKS = {
+    ("proven", False): ("no, proven", "bold green"),
+    ("proven", True): ("yes, proven", "bold red"),
+    ("declared", False): ("no", "green"),
+    ("declared", True): ("yes", "red"),
+    ("unknown", None): ("unknown", "yellow"),
+}
+_HEADS = {
+    "reads_external_data": "reads external",
+    "writes_persistent_state": "writes state",
+    "sends_externally": "sends out",
+    "executes_privileged": "privileged",
+    "creates_autonomous_actions": "autonomous",
+}
+
+
+@app.command("list")
+def list_tools(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="A tool's name, or a glob such as 'http_*'.")] = "*",
+    capabilities: Annotated[
+        bool,
+        typer.Option("--capabilities", help="Show the five flags of each, and their standing."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tools.
+
+    With --capabilities also what each does to the world, and on what that rests: `proven` by
+    the sandbox, declared by its author (plain yes or no), or unknown, which policy takes for
+    yes.
+
+    Example:
+        hookgate tools list --capabilities
+    """
+    state = state_of(ctx)
+    data = state.ask("tool.list", {"name": name})
+
+    def render(console: Console) -> None:
+        rows = data["tools"]
+        if not rows:
+            console.print(f"no tool is called {name}", style="dim", markup=False)
+            return
+        console.print(_flags(rows) if capabilities else _plain(rows))
+
+    state.show(data, render)
+
+
+def _plain(rows: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.text import Text
+
+    from hookgate.cli.render import table
+
+    return table(
+        [
+            {
+                "tool": Text(row["name"], style="bold"),
+                "source": _source(row),
+                "category": row["category"],
+                "description": " ".join(row["description"].split()),
+            }
+            for row in rows
+        ]
+    )
+
+
+def _flags(rows: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.text import Text
+
+    from hookgate.cli.render import table
+
+    return table(
+        [
+            {
+                "tool": Text(row["name"], style="bold"),
+                "source": _source(row),
+                **{_HEADS[name]: _mark(flag) for name, flag in row["flags"].items()},
+            }
+            for row in rows
+        ]
+    )
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    return f"{row['plugin']}, {row['sandbox']}"
+
+
+def _mark(flag: Mapping[str, Any]) -> Text:
+    from rich.text import Text
+
+    words, style = _MARKS[flag["standing"], flag["value"]]
+    return Text(words, style=style)

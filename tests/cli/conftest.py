@@ -1,0 +1,106 @@
+"""A home folder of its own for each test, the command line in it, and a gateway that runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hookgate.cli.app import app
+from hookgate.cli.found import address, leave_note
+from hookgate.cli.loop import LoopThread
+from hookgate.core.config_file import load_settings
+from hookgate.core.gateway.serve import Listener, listen
+from hookgate.embedding import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, read as JSON."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """The command line in a home folder."""
+
+    home: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """No other gateway's port is tried, and no plugin of this machine is loaded."""
+        return {
+            "HOME": str(self.home),
+            "HOOKGATE_GATEWAY__PORT": "0",
+            "HOOKGATE_PLUGINS__ENTRY_POINTS": "false",
+            "COLUMNS": "160",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+        }
+
+    def __call__(self, *words: str, stdin: str = "", **environ: str) -> Ran:
+        """Run ``hookgate WORDS`` in this process."""
+        result = CliRunner().invoke(
+            app, list(words), input=stdin, env={**self.environ, **environ}, prog_name="hookgate"
+        )
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Ran(result.exit_code, result.stdout, result.stderr)
+
+    def config(self, text: str) -> Path:
+        """Write the settings file."""
+        folder = self.home / ".hookgate"
+        folder.mkdir(exist_ok=True)
+        path = folder / "config.toml"
+        path.write_text(text)
+        return path
+
+
+@pytest.fixture
+def hookgate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    for name in ("HOOKGATE_CONFIG", "HOOKGATE_TOKEN", "HOOKGATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    return CommandLine(tmp_path)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A gateway that runs beside the test, on a free port."""
+
+    gateway: Gateway
+    url: str
+
+
+@pytest.fixture
+def serve(hookgate: CommandLine) -> Iterator[Callable[[], Served]]:
+    """Return what serves a gateway with the settings of `hookgate`, until the test ends."""
+    loop = LoopThread()
+    stack = AsyncExitStack()
+
+    async def start() -> Served:
+        settings = load_settings(environ=hookgate.environ)
+        gateway = await stack.enter_async_context(Gateway(settings))
+        listener: Listener = await stack.enter_async_context(listen(gateway))
+        url = address(listener.host, listener.port)
+        stack.enter_context(leave_note(settings.home, url))
+        return Served(gateway, url)
+
+    try:
+        yield lambda: loop.run(start())
+        loop.run(stack.aclose())
+    finally:
+        loop.close()
