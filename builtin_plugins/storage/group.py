@@ -8,6 +8,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate.builtin_plugins.storage.faults import contain, fault
+from hookgate.builtin_plugins.storage.inserts import check_columns
 from hookgate.core.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -300,6 +301,8 @@ class Group:
 def _inserter(job: Insert) -> Callable[[Connection], None]:
     def insert(connection: Connection) -> None:
         statement = job.table.insert()
+        for row in job.rows if job.columns is None else job.rows[:1]:
+            check_columns(job.table, row)
         if job.columns is not None:
             connection.execute(statement, job.rows)
             return

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from hookgate.core.errors import StoreError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Insert, Table
 
-__all__ = ["Inserts"]
+__all__ = ["Inserts", "check_columns"]
 
 Process: TypeAlias = "Callable[[Any], Any] | None"
 
@@ -78,8 +80,18 @@ class Inserts:
             connection.execute(plan, list(rows))
 
 
+def check_columns(table: Table, columns: Iterable[str]) -> None:
+    """Raise StoreError for keys that are no columns: SQLAlchemy would leave them out silently."""
+    for name in columns:
+        if name not in table.c:
+            raise StoreError(
+                f"table {table.name!r} has no column {name!r}: expected {', '.join(table.c.keys())}"
+            )
+
+
 def _plan(connection: Connection, table: Table, columns: tuple[str, ...]) -> _Plan | Insert:
     """Return a plan, or the statement itself where only SQLAlchemy can fill it in."""
+    check_columns(table, columns)
     statement = table.insert().inline()
     dialect = connection.dialect
     if dialect.paramstyle != "qmark":

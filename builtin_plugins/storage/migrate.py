@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import column, insert, inspect, select, table, update
+from sqlalchemy.exc import DBAPIError
 
 from hookgate.builtin_plugins.storage.faults import fault
 from hookgate.core.errors import HookgateError, StartError
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
     from sqlalchemy import Connection, MetaData
 
-__all__ = ["PREFIX", "PluginTables", "TableStatus", "status", "upgrade", "version_tables"]
+__all__ = [
+    "PREFIX",
+    "PluginTables",
+    "TableStatus",
+    "TablesError",
+    "status",
+    "upgrade",
+    "version_tables",
+]
 
 PREFIX = "alembic_version_"
 """A plugin's version table is called this and the plugin's name."""
@@ -40,6 +49,10 @@ even where two gateways run in one process. This is the only state that they sha
 _seen = table("storage_scripts", column("plugin"), column("digest"), column("version"))
 """Which scripts a plugin's tables were last brought up to date with. Where nothing has
 changed since, a start needs neither Alembic (0.2 s to import) nor the scripts."""
+
+
+class TablesError(StartError):
+    """A database says that it has a revision, and its tables are not those of that revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +136,7 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
         _one_gateway_at_a_time(connection)
         version = _version(connection, tables.version_table)
         if version and _seen_with(connection, tables.plugin) == (digest, version):
+            _check_tables(connection, tables)
             return TableStatus(plugin=tables.plugin, version=version, head=version)
         with _ALEMBIC:
             script = _scripts(tables)
@@ -137,6 +151,7 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
                     )
                 _run_scripts(connection, tables, script, found)
                 found = _compare(tables, script, _version(connection, tables.version_table))
+        _check_tables(connection, tables)
         if allowed:
             _remember(connection, tables.plugin, digest, found.version)
         return found
@@ -225,6 +240,21 @@ def _run_scripts(
             f"(`{tables.scripts / 'versions'}`), and nothing was changed: "
             f"{type(error).__name__}: {error}"
         ) from error
+
+
+def _check_tables(connection: Connection, tables: PluginTables) -> None:
+    """Raise where a table is not there as the code knows it."""
+    for each in tables.metadata.sorted_tables:
+        try:
+            connection.execute(select(each).limit(0))
+        except DBAPIError as error:
+            if fault(error):
+                raise
+            raise TablesError(
+                f"table {each.name!r} of plugin {tables.plugin!r} is not what its code expects: "
+                f"{error.orig}. Restore a backup of the database; or, if the plugin is yours, "
+                "add a script to its migrations"
+            ) from error
 
 
 def _version(connection: Connection, name: str) -> str:

@@ -9,10 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy.exc import DBAPIError
+
 from hookgate.builtin_plugins.storage import postgres, sqlite
 from hookgate.builtin_plugins.storage.faults import fault
 from hookgate.builtin_plugins.storage.links import AsyncLink, EngineLink, Link
 from hookgate.builtin_plugins.storage.lock import FileLock
+from hookgate.builtin_plugins.storage.migrate import TablesError
 from hookgate.builtin_plugins.storage.readers import Readers
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
@@ -112,7 +115,7 @@ async def _open_sqlite(
         place=str(path),
         auto_upgrade=settings.auto_upgrade,
     )
-    return await _with_own_tables(store, partial(_unusable, path))
+    return await _with_own_tables(store, partial(_unusable, path), partial(_damaged, path))
 
 
 def _prepare(settings: StorageSettings, path: Path, lock: FileLock) -> sqlite.FileIdentity:
@@ -151,14 +154,19 @@ async def _open_memory(settings: StorageSettings, problem: str) -> SqlStore:
     return await _with_own_tables(store, str)
 
 
-async def _with_own_tables(store: SqlStore, explain: Callable[[str], str]) -> SqlStore:
+async def _with_own_tables(
+    store: SqlStore, explain: Callable[[str], str], damaged: Callable[[str], str] | None = None
+) -> SqlStore:
     try:
         await store.migrate("storage", METADATA, SCRIPTS)
+        await store.write(sqlite.mark)
     except BaseException as error:
         await store.close()
         if isinstance(error, StoreUnavailableError):
             why = fault(error.__cause__) or str(error)
             raise _NotOpenedError(explain(why)) from error
+        if isinstance(error, TablesError | DBAPIError) and damaged is not None:
+            raise _NotOpenedError(damaged(str(error).partition("\n")[0])) from error
         raise
     return store
 

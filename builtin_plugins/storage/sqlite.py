@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-__all__ = ["DamagedError", "FileIdentity", "memory_engine", "prepare", "read_only", "sqlite_engine"]
+__all__ = [
+    "DamagedError",
+    "FileIdentity",
+    "mark",
+    "memory_engine",
+    "prepare",
+    "read_only",
+    "sqlite_engine",
+]
 
 HEADER = b"SQLite format 3\x00"
 """The first 16 bytes of every database (https://sqlite.org/fileformat2.html, 1.2)."""
@@ -113,7 +121,7 @@ def _begin(connection: Connection) -> None:
 
 
 def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
-    """Make the file at `path` ready: there, sound, private, in WAL mode and writable.
+    """Make the file at `path` ready: there, sound, private and in WAL mode.
 
     Args:
         path: The database; its folder is there.
@@ -126,29 +134,36 @@ def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
         sqlite3.Error: SQLite cannot open, read or write it.
 
     """
-    size = _examine(path)
+    size, logged = _examine(path)
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
         if each.exists():
             os.chmod(each, 0o600)
     if size:
-        _check(path, deep=size <= check_bytes)
+        _check(path, logged=logged > 0, deep=size <= check_bytes)
     with closing(
         sqlite3.connect(_uri(path, "rw"), uri=True, timeout=busy_seconds, isolation_level=None)
     ) as connection:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA journal_mode=WAL")
-        # This writes, always: a full or read-only disk shows now, and not in a turn.
-        connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
 
 
-def _examine(path: Path) -> int:
-    """Return the size of the file; look at its header without SQLite, which might mend it."""
+def mark(connection: Connection) -> None:
+    """Say in the file whose it is. This writes, always: a full or read-only disk shows now."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
+
+
+def _examine(path: Path) -> tuple[int, int]:
+    """Return the bytes of the file and of its log, and look at its header.
+
+    This is done without SQLite, which would mend, create or delete what it finds.
+    """
     log = path.with_name(path.name + "-wal")
-    waiting = log.stat().st_size if log.exists() else 0
+    logged = log.stat().st_size if log.exists() else 0
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        if waiting:
+        if logged:
             raise DamagedError(f"the file is gone, but its log {log} is there") from None
         # Created here, since SQLite would follow the umask; its -wal and -shm follow this mode.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -157,28 +172,34 @@ def _examine(path: Path) -> int:
         head = os.pread(descriptor, HEADER_SIZE, 0)
     finally:
         os.close(descriptor)
-    if size == 0 and waiting:
+    if size == 0 and logged:
         raise DamagedError(f"the file is empty, but its log {log} is not")
     if size and not head.startswith(HEADER):
         raise DamagedError(f"it begins with {head[:16]!r}, expected {HEADER!r}")
     if 0 < size < HEADER_SIZE:
         raise DamagedError(f"it is {size} bytes long, expected at least {HEADER_SIZE}")
-    return size
+    return size, logged
 
 
-def _check(path: Path, *, deep: bool) -> None:
-    """Raise DamagedError where SQLite finds damage. Reads only: a checkpoint would write."""
+def _check(path: Path, *, logged: bool, deep: bool) -> None:
+    """Raise DamagedError where SQLite finds damage; nothing is written."""
+    # Without a log, `immutable` keeps SQLite from making one. With a log it must not be set:
+    # SQLite would not read what stands there.
+    uri = _uri(path, "ro") + ("" if logged else "&immutable=1")
     try:
-        with closing(sqlite3.connect(_uri(path, "ro"), uri=True)) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
             found = connection.execute("PRAGMA quick_check(3)").fetchall() if deep else [("ok",)]
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-            sqlite3.SQLITE_CORRUPT,
-            sqlite3.SQLITE_NOTADB,
-        ):
+        # An error without a code is Python's own: text that is no text.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        if code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise DamagedError(str(error)) from error
         raise
+    except UnicodeDecodeError as error:
+        # Python's module cannot even pass SQLite's complaint on.
+        text = bytes(error.object).decode(errors="replace")
+        raise DamagedError(text) from error
     if found != [("ok",)]:
         raise DamagedError("; ".join(str(row[0]).replace("\n", " ") for row in found))
 
