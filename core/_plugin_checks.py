@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
+
+import pluggy
 
 from hookgate.core._plugin_settings import nearest
 
-if TYPE_CHECKING:
-    import pluggy
-
-__all__ = ["implemented_hooks", "problems_with"]
+__all__ = ["Manager", "implemented_hooks", "problems_with"]
 
 _INSTEAD_OF_ASYNCGEN = {
     "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",
@@ -25,6 +25,20 @@ _INSTEAD_OF_ASYNCGEN = {
         "`async def filtered(): ...` and then `return filtered()`"
     ),
 }
+
+
+class Manager(pluggy.PluginManager):
+    """pluggy's manager, which looks for hooks without evaluating a plugin's properties.
+
+    pluggy does so itself from 1.7 on; before that, a property that fails breaks the load.
+    """
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        """Return how a function is marked; None for whatever is no marked function."""
+        found = inspect.getattr_static(plugin, name, None)
+        if isinstance(found, property | cached_property):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
 
 
 def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:

@@ -20,10 +20,10 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import pluggy
 import structlog
 
 from hookgate import hookspecs
+from hookgate.core._plugin_checks import Manager
 from hookgate.core._plugin_choice import refuse_doubles
 from hookgate.core._plugin_loading import Loader
 from hookgate.core._plugin_order import Node, opening_order
@@ -68,7 +68,7 @@ class Plugins:
 
     def __init__(self, settings: Settings, log: FilteringBoundLogger | None = None) -> None:
         """Make an empty set; `load` is the way to a filled one."""
-        self.manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self.manager = Manager(hookspecs.PROJECT)
         self.manager.add_hookspecs(hookspecs)
         self.hooks: Hooks
         self.order: tuple[str, ...] = ()

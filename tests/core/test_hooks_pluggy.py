@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 import pluggy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.hooking import Log, Made
 
@@ -149,16 +149,19 @@ def varied(draw: st.DrawFn) -> list[Shape]:
     return with_ends(shapes, [draw(ENDS) for _ in shapes])
 
 
+@settings(deadline=None)
 @given(shapes=st.lists(SHAPES, max_size=12))
 def test_plain_implementations_are_called_as_pluggy_calls_them(shapes: list[Shape]) -> None:
     assert by_hooks("collect", shapes) == by_pluggy("collect", shapes)
 
 
+@settings(deadline=None)
 @given(shapes=st.lists(SHAPES, max_size=12))
 def test_the_first_result_is_pluggys_first_result(shapes: list[Shape]) -> None:
     assert by_hooks("take_first", shapes) == by_pluggy("take_first", shapes)
 
 
+@settings(deadline=None)
 @given(shapes=varied())
 def test_async_implementations_give_what_plain_ones_give_and_failed_ones_are_as_if_absent(
     shapes: list[Shape],
@@ -169,6 +172,7 @@ def test_async_implementations_give_what_plain_ones_give_and_failed_ones_are_as_
     assert by_hooks("collect", shapes) == ([r for r in results if r is not None], calls)
 
 
+@settings(deadline=None)
 @given(shapes=varied())
 def test_the_first_result_of_async_implementations_is_that_of_plain_ones(
     shapes: list[Shape],
@@ -190,6 +194,7 @@ def works(shapes: list[Shape], call: Any) -> bool:
     return not shapes[call[0]].fails
 
 
+@settings(deadline=None)
 @given(shapes=varied())
 def test_a_fold_gives_each_implementation_what_the_one_before_it_made(shapes: list[Shape]) -> None:
     _, order = by_pluggy("carry", silenced(shapes))
@@ -204,6 +209,7 @@ def test_a_fold_gives_each_implementation_what_the_one_before_it_made(shapes: li
     assert by_hooks("carry", shapes) == (value, expected)
 
 
+@settings(deadline=None)
 @given(shapes=varied())
 def test_a_required_failure_stops_where_the_failing_one_stands(shapes: list[Shape]) -> None:
     result, calls = by_pluggy("required", silenced(shapes))

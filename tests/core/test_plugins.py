@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 from tests.support.hooking import SHORT, Log, forever
@@ -233,6 +234,19 @@ def test_a_programs_plugin_is_called_by_its_name_class_or_module(plugin: Any, na
 def test_a_class_called_plugin_has_the_name_of_its_module() -> None:
     cls = type("Plugin", (), {"__module__": "acme.tides.plugin"})
     assert [info.name for info in load(cls).infos()] == ["tides"]
+
+
+def test_a_plugins_properties_are_not_evaluated() -> None:
+    class Lazy(Bare):
+        @property
+        def inbox(self) -> Any:
+            raise AssertionError("not before it is opened")
+
+        @cached_property
+        def outbox(self) -> Any:
+            raise AssertionError("not before it is opened")
+
+    assert load(Lazy).infos()[0].hooks == ("before_turn",)
 
 
 def test_two_plugins_that_are_equal_are_refused() -> None:
@@ -635,6 +649,7 @@ def graphs(draw: st.DrawFn, at_least: int = 0) -> list[Node]:
     return [node for node in nodes if node is not None]
 
 
+@settings(deadline=None)
 @given(nodes=graphs())
 def test_the_order_satisfies_every_requirement_and_is_otherwise_the_load_order(
     nodes: list[Node],
@@ -652,6 +667,7 @@ def test_the_order_satisfies_every_requirement_and_is_otherwise_the_load_order(
         there |= set(by_name[name].provides)
 
 
+@settings(deadline=None)
 @given(nodes=graphs(at_least=2), data=st.data())
 def test_a_graph_with_a_circle_never_gets_an_order(nodes: list[Node], data: st.DataObject) -> None:
     names = [node.name for node in nodes]
