@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
+from hookgate.core.errors import PluginError, StoreUnavailableError
+from hookgate.core.host import Host
+from hookgate.core.operations import Empty, Invocation
+from hookgate.core.ports import CONVERSATIONS, STORE
+from hookgate.core.runtime import Gateway
+from hookgate.core.settings import Settings
+from hookgate.core.turn import Principal
+from hookgate.hookspecs import hookimpl
+
+BUILTIN = ("storage", "providers")
+
+
+def settings(home: Path, **storage: Any) -> Settings:
+    return Settings(home=home, plugin={"storage": storage})
+
+
+async def call(gateway: Gateway, name: str) -> dict[str, Any]:
+    invocation = Invocation(host=gateway.host, principal=Principal.owner())
+    result = await gateway.host.operations[name].handler(invocation, Empty())
+    data: dict[str, Any] = result.model_dump(mode="json")
+    return data
+
+
+async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        first = await gateway.chat("my name is Ada")
+        assert first.ending == "done"
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        second = await gateway.chat("what is my name?")
+        assert second.fence > first.fence
+        assert [message.text for message in second.history] == ["my name is Ada", first.answer]
+        (session,) = await gateway.host[CONVERSATIONS].sessions()
+        assert (session["session"], session["messages"]) == (str(first.session), 4)
+        assert gateway.status()["durable"]
+        assert gateway.status()["degraded"] == {}
+
+
+async def test_a_damaged_database_is_said_and_the_gateway_answers(tmp_path: Path) -> None:
+    (tmp_path / DATABASE_NAME).write_bytes(b"not a database" * 1000)
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        status = gateway.status()
+        assert status["durable"] is False
+        assert "is damaged" in status["degraded"]["storage"]
+        assert (await gateway.chat("hello")).ending == "done"
+        shown = await call(gateway, "db.status")
+        assert (shown["place"], shown["durable"]) == ("memory", False)
+        assert shown["problem"] == status["degraded"]["storage"]
+    assert (tmp_path / DATABASE_NAME).read_bytes() == b"not a database" * 1000
+
+
+async def test_a_store_that_stops_working_is_shown_and_taken_back_when_it_works(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / DATABASE_NAME
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        store = gateway.host[STORE]
+        path.rename(tmp_path / "moved")
+        with pytest.raises(StoreUnavailableError):
+            await store.write(lambda _: None)
+        assert "No such file" in gateway.status()["degraded"]["storage"]
+        (tmp_path / "moved").rename(path)
+        await store.write(lambda _: None)
+        assert gateway.status()["degraded"] == {}
+
+
+async def test_two_gateways_run_side_by_side_with_a_store_each(tmp_path: Path) -> None:
+    async with (
+        Gateway(settings(tmp_path / "a"), builtin=BUILTIN) as one,
+        Gateway(settings(tmp_path / "b"), builtin=BUILTIN) as other,
+    ):
+        await one.chat("only here")
+        assert len(await one.host[CONVERSATIONS].sessions()) == 1
+        assert await other.host[CONVERSATIONS].sessions() == []
+        with pytest.raises(PluginError, match=r"plugin 'storage'.*held by another gateway"):
+            async with Gateway(settings(tmp_path / "a"), builtin=BUILTIN):
+                pytest.fail("it started")
+
+
+class Notes:
+    """A third party's plugin with tables of its own."""
+
+    requires = (STORE,)
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.metadata = sa.MetaData()
+        sa.Table("notes", self.metadata, sa.Column("id", sa.Integer, primary_key=True))
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        await host[STORE].migrate("notes", self.metadata, self._folder)
+        yield
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    script = """
+        import sqlalchemy as sa
+        from alembic import op
+
+        revision = "notes_0001"
+        down_revision = None
+
+
+        def upgrade():
+            op.create_table("notes", sa.Column("id", sa.Integer, primary_key=True))
+    """
+    folder = tmp_path / "migrations"
+    (folder / "versions").mkdir(parents=True)
+    (folder / "versions" / "v0001.py").write_text(dedent(script))
+    return Notes(folder)
+
+
+async def test_the_operations_show_and_upgrade_the_tables_of_every_plugin(
+    tmp_path: Path, notes: Notes
+) -> None:
+    head = {"version": "storage_0001", "head": "storage_0001", "current": True}
+    tables = [
+        {"plugin": "storage", **head},
+        {"plugin": "notes", "version": "notes_0001", "head": "notes_0001", "current": True},
+    ]
+    async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=[notes]) as gateway:
+        assert await call(gateway, "db.upgrade") == await call(gateway, "db.status")
+        shown = await call(gateway, "db.status")
+        assert shown["tables"] == tables
+        assert shown["place"] == str(tmp_path / DATABASE_NAME)
+        operations = gateway.host.operations
+        assert (operations["db.upgrade"].scope, operations["db.upgrade"].command) == (
+            "operate",
+            "db upgrade",
+        )
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        shown = await call(gateway, "db.status")
+        assert shown["tables"][1] == {
+            "plugin": "notes",
+            "version": "notes_0001",
+            "head": "",
+            "current": True,
+        }
+
+
+async def test_outdated_tables_stop_a_start_that_may_not_upgrade_them(
+    tmp_path: Path, notes: Notes
+) -> None:
+    async with Gateway(settings(tmp_path), builtin=BUILTIN):
+        pass
+    careful = settings(tmp_path, auto_upgrade=False)
+    with pytest.raises(PluginError, match=r"'notes' are at revision \(none\).*hookgate db upgrade"):
+        async with Gateway(careful, builtin=BUILTIN, plugins=[notes]):
+            pytest.fail("it started")
+    async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=[notes]):
+        pass
+    async with Gateway(careful, builtin=BUILTIN, plugins=[notes]) as gateway:
+        assert gateway.ready
+
+
+async def test_an_operation_of_a_gateway_that_has_stopped_says_so(tmp_path: Path) -> None:
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        pass
+    with pytest.raises(StoreUnavailableError, match="closed"):
+        await call(gateway, "db.status")
+
+
+async def test_without_its_driver_a_postgresql_url_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(PluginError, match=r"pip install 'hookgate\[postgres\]'"):
+        async with Gateway(settings(tmp_path, url="postgresql://me:hush@host/db"), builtin=BUILTIN):
+            pytest.fail("it started")
