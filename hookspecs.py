@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks import HookFailure
-
     from hookgate.core.context import ContextBuilder
     from hookgate.core.descriptors import Capabilities, Capability, Card, Rejected, Selection
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.hooks import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.metrics import MetricRecord
     from hookgate.core.models import Ending, ModelEvent, ModelRequest, Provider, Refusal, Usage
