@@ -8,7 +8,7 @@ from sqlalchemy.exc import DBAPIError
 
 from hookgate.core.errors import StoreError
 
-__all__ = ["contain", "fault"]
+__all__ = ["broken", "contain", "fault"]
 
 UNAVAILABLE = frozenset(
     (
@@ -40,10 +40,10 @@ operator, system, internal."""
 
 
 def fault(error: BaseException | None) -> str:
-    """Return what is wrong with the store itself, or "" where the statement is to blame.
+    """Return what is wrong with the store itself, or "" where something else is.
 
     Args:
-        error: What a statement, a commit or a connection attempt raised.
+        error: What a statement raised, or work that holds statements.
 
     """
     if isinstance(error, DBAPIError):
@@ -58,9 +58,19 @@ def fault(error: BaseException | None) -> str:
         if code is not None and code & PRIMARY in UNAVAILABLE:
             return f"{error} ({getattr(error, 'sqlite_errorname', code)})"
         return ""
-    if isinstance(error, OSError):
-        return f"{error.strerror or error}"
     return ""
+
+
+def broken(error: BaseException | None) -> str:
+    """Return what is wrong with the store, where nothing but the store can have raised `error`.
+
+    Args:
+        error: What opening a connection, beginning or committing raised.
+
+    """
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return fault(error)
 
 
 def contain(error: BaseException) -> Exception:

@@ -57,9 +57,17 @@ class Job:
         self.value: Any = None
         self.error: Exception | None = None
 
-    def fail(self, error: BaseException) -> None:
-        """Keep `error` for the caller, in a form that says whether the store is to blame."""
-        reason = fault(error)
+    def fail(self, error: BaseException, reason: str | None = None) -> None:
+        """Keep `error` for the caller, in a form that says whether the store is to blame.
+
+        Args:
+            error: What the job failed with.
+            reason: What is wrong with the store, "" where nothing is; found out where this
+                is not given.
+
+        """
+        if reason is None:
+            reason = fault(error)
         self.error = refused(reason, error) if reason else contain(error)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import DBAPIError
 
 from hookgate.builtin_plugins.storage import postgres, sqlite
-from hookgate.builtin_plugins.storage.faults import fault
+from hookgate.builtin_plugins.storage.faults import broken
 from hookgate.builtin_plugins.storage.links import AsyncLink, EngineLink, Link
 from hookgate.builtin_plugins.storage.lock import FileLock
 from hookgate.builtin_plugins.storage.migrate import TablesError
@@ -104,7 +104,7 @@ async def _open_sqlite(
         raise _NotOpenedError(_damaged(path, str(error))) from error
     except (OSError, sqlite3.Error) as error:
         lock.release()
-        raise _NotOpenedError(_unusable(path, fault(error) or str(error))) from error
+        raise _NotOpenedError(_unusable(path, broken(error) or str(error))) from error
     except BaseException:
         lock.release()
         raise
@@ -163,7 +163,7 @@ async def _with_own_tables(
     except BaseException as error:
         await store.close()
         if isinstance(error, StoreUnavailableError):
-            why = fault(error.__cause__) or str(error)
+            why = broken(error.__cause__) or str(error)
             raise _NotOpenedError(explain(why)) from error
         if isinstance(error, TablesError | DBAPIError) and damaged is not None:
             raise _NotOpenedError(damaged(str(error).partition("\n")[0])) from error

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from hookgate.builtin_plugins.storage.faults import contain, fault
+from hookgate.builtin_plugins.storage.faults import broken, contain, fault
 from hookgate.core.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -63,21 +63,30 @@ class Readers:
             link = self._mine.link = self._connect()
             self._links.append(link)
 
-        def read(connection: Connection) -> T:
+        own: BaseException | None = None
+
+        def read(connection: Connection) -> T | None:
+            nonlocal own
             transaction = connection.begin()
             try:
                 return work(connection)
+            except BaseException as error:  # noqa: BLE001 - raised below, once all is undone
+                own = error
+                return None
             finally:
                 transaction.rollback()
 
         try:
-            return link.run(read)
-        except BaseException as error:
-            reason = fault(error)
-            if reason:
-                self._give_up(link)
-                raise StoreUnavailableError(f"the store cannot be read: {reason}") from error
-            raise contain(error) from error.__cause__
+            value = link.run(read)
+            reason, cause = fault(own), own
+        except Exception as error:  # noqa: BLE001 - raised below
+            reason, cause = broken(error) or f"{type(error).__name__}: {error}", error
+        if reason:
+            self._give_up(link)
+            raise StoreUnavailableError(f"the store cannot be read: {reason}") from cause
+        if own is not None:
+            raise contain(own) from own.__cause__
+        return cast("T", value)
 
     @staticmethod
     def _give_up(link: Link) -> None:

