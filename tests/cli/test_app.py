@@ -78,6 +78,23 @@ def test_problems_of_the_settings_are_told_all_at_once_without_a_stack_trace(
     assert "Traceback" not in ran.err
 
 
+def test_problems_of_plugins_are_told_together_with_all_others(hookgate: CommandLine) -> None:
+    config = hookgate.home / "all.toml"
+    config.write_text(
+        "[gateway]\nprot = 7200\n[plugin.polcy]\nx = 1\n"
+        '[plugin.policy]\nprofile = "loose"\n[hooks.before_turn]\nlimit = 900\n'
+    )
+    ran = hookgate("--config", str(config), "config", "check")
+    assert ran.code == 2
+    for line, key in (
+        (2, "gateway.prot"),
+        (3, "plugin.polcy"),
+        (6, "plugin.policy.profile"),
+        (8, "hooks.before_turn.limit"),
+    ):
+        assert f"all.toml:{line}  {key}" in ran.err
+
+
 def test_problems_of_a_plugins_section_come_with_file_and_line(hookgate: CommandLine) -> None:
     path = hookgate.config("[plugin.policy]\nprofil = 'strict'\n")
     ran = hookgate("tools", "list", HOOKGATE_PLUGIN__TOOLS__NONSENSE="1")

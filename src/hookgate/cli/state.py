@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+
+from hookgate.core.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from hookgate.cli.door import Door
     from hookgate.cli.loop import LoopThread
     from hookgate.core.config_file import Source
+    from hookgate.core.errors import ConfigProblem
     from hookgate.core.settings import Settings
     from hookgate.embedding import Gateway
 
@@ -29,6 +32,9 @@ T = TypeVar("T")
 
 PROBE_SECONDS = 0.5
 """Seconds in which a gateway on this machine accepts a connection."""
+
+PLUGIN_SECTIONS = ("hooks", "plugin", "plugins")
+"""Sections that are about plugins; they can be judged without the others."""
 
 PIPE_WIDTH = 120
 """Columns of what goes to a file or another program."""
@@ -99,9 +105,25 @@ class State:
         """The settings.
 
         Raises:
-            ConfigError: They are wrong.
+            ConfigError: They are wrong; all that is, in the sections of plugins too.
         """
-        return self.source.settings()
+        try:
+            return self.source.settings()
+        except ConfigError as error:
+            known = {problem.key for problem in error.problems}
+            more = [one for one in self._problems_of_plugins() if one.key not in known]
+            raise ConfigError([*error.problems, *more]) from error
+
+    def _problems_of_plugins(self) -> Sequence[ConfigProblem]:
+        """Return what plugins find wrong, although the rest of the settings is wrong too."""
+        data = {key: self.source.data[key] for key in PLUGIN_SECTIONS if key in self.source.data}
+        try:
+            self.make_gateway(replace(self.source, data=data, problems=()).settings())
+        except ConfigError as error:
+            return error.problems
+        except HookgateError:
+            return ()
+        return ()
 
     # -- a gateway ---------------------------------------------------------
 
