@@ -75,6 +75,25 @@ def read_call(frame: bytes | str) -> tuple[CallId | None, str, dict[str, Any]]:
     except strict_json.StrictJSONError as error:
         problem = wire_error("parse_error", str(error), action="send one strict JSON text a frame")
         raise BadCall(problem, None) from None
+    if type(value) is dict:
+        call_id: Any = value.get("id")
+        params = value.get("params", _NONE)
+        kind = type(call_id)
+        if (
+            (kind is int or (kind is str and len(call_id) <= MAX_ID))
+            and value.get("jsonrpc") == "2.0"
+            and type(value.get("method")) is str
+        ):
+            # The members that a request has are there; with as many in all, no other one is.
+            if params is _NONE and len(value) == 3:
+                return call_id, value["method"], {}
+            if type(params) is dict and len(value) == 4:
+                return call_id, value["method"], params
+    return _read_rare(value)
+
+
+def _read_rare(value: Any) -> tuple[CallId | None, str, dict[str, Any]]:
+    """Read a notification, or say what is wrong with a request."""
     if type(value) is not dict:
         raise BadCall(_no_object(value), None)
     call_id = value.get("id")
@@ -92,10 +111,8 @@ def read_call(frame: bytes | str) -> tuple[CallId | None, str, dict[str, Any]]:
     if not value.keys() <= _MEMBERS:
         odd = ", ".join(sorted(value.keys() - _MEMBERS))[:_MAX_SHOWN]
         raise BadCall(_wrong(odd, ", ".join(sorted(_MEMBERS)), "leave it out"), call_id)
-    params = value.get("params", _NONE)
-    if params is _NONE:
-        params = {}
-    elif type(params) is not dict:
+    params = value.get("params", {})
+    if type(params) is not dict:
         raise BadCall(
             wire_error(
                 "invalid_params",
@@ -205,7 +222,10 @@ def _kinds(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 class Methods:
-    """The operations of a host by name, each made ready on its first call."""
+    """The operations of a host by name, each made ready on its first call.
+
+    They are fixed once the gateway has started, so what was found once stays as it is.
+    """
 
     def __init__(self, host: Host) -> None:
         self._operations = host.operations
@@ -218,7 +238,7 @@ class Methods:
             WireError: There is none, or `principal` may not call it.
         """
         method = self._ready.get(name)
-        if method is None or self._operations.get(name) is not method.operation:
+        if method is None:
             method = self._prepare(name)
         scope = method.scope
         if scope is not None and scope not in principal.scopes:
@@ -245,7 +265,7 @@ class Methods:
 def result_frame(call_id: CallId, result: BaseModel) -> bytes:
     """Return the answer to a request."""
     body: bytes = result.__pydantic_serializer__.to_json(result)
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (orjson.dumps(call_id), body)
+    return b'{"jsonrpc":"2.0","id":' + orjson.dumps(call_id) + b',"result":' + body + b"}"
 
 
 def error_frame(call_id: CallId | None, problem: Problem) -> bytes:

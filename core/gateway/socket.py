@@ -213,13 +213,34 @@ class Connection:
         return self.closed
 
     async def _read(self) -> None:
-        receive = self._socket.receive
+        """Answer frames until the socket is closed.
+
+        One loop, without a call more than needed: this is what a frame costs.
+        """
+        principal, invocation, find = (
+            self.caller.principal,
+            self._invocation,
+            self._front.methods.find,
+        )
+        receive, put = self._socket.receive, self._outbox.put
         while True:
             message = await receive()
             kind = message.type
             self._heard = True
             if kind is WSMsgType.TEXT:
-                await self._take(message.data)
+                call_id: CallId | None = None
+                try:
+                    call_id, name, params = read_call(message.data)
+                    method = find(name, principal)
+                    arguments = method.read(params)
+                    if method.quick:
+                        result = await method.handler(invocation, arguments)
+                        if call_id is not None:
+                            put(result_frame(call_id, result))
+                    else:
+                        self._start(call_id, method, arguments)
+                except Exception as error:  # noqa: BLE001 - nothing may end the socket
+                    self._failed(call_id, error)
             elif kind is WSMsgType.PING:
                 self._outbox.pong(message.data)
             elif kind is WSMsgType.BINARY:
@@ -227,26 +248,14 @@ class Connection:
             elif kind is not WSMsgType.PONG:
                 return
 
-    async def _take(self, frame: bytes) -> None:
-        """Answer a frame, or start what will."""
-        call_id: CallId | None = None
-        try:
-            call_id, name, params = read_call(frame)
-            method = self._front.methods.find(name, self.caller.principal)
-            arguments = method.read(params)
-            if method.quick:
-                result = await method.handler(self._invocation, arguments)
-                if call_id is not None:
-                    self._outbox.put(result_frame(call_id, result))
-            else:
-                self._start(call_id, method, arguments)
-        except BadCall as error:
+    def _failed(self, call_id: CallId | None, error: Exception) -> None:
+        if isinstance(error, BadCall):
             self._refuse(error.call_id, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the socket
-            if call_id is not None:
-                self._refuse(call_id, error)
-            else:
-                describe(self._front.host, error)
+        elif call_id is not None:
+            self._refuse(call_id, error)
+        else:
+            # Nobody waits for an answer; a fault of the gateway is logged all the same.
+            describe(self._front.host, error)
 
     def _start(self, call_id: CallId | None, method: Method, arguments: BaseModel) -> None:
         if self._running is None:
