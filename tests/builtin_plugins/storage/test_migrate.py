@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -238,3 +240,26 @@ def test_a_start_with_nothing_to_do_does_not_import_alembic(tmp_path: Path) -> N
     command = [sys.executable, "-c", dedent(code), str(tmp_path)]
     runs = [subprocess.run(command, capture_output=True, text=True, check=True) for _ in "12"]
     assert [run.stdout.strip() for run in runs] == ["True", "False"]
+
+
+async def test_the_example_on_the_plugins_page_works(store: SqlStore, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "plugins" / "storage.md").read_text()
+    tables, script = (
+        next(block for block in re.findall(r"```python\n(.*?)```", page, re.S) if word in block)
+        for word in ("class Note(", 'revision = "notes_0001"')
+    )
+    module = ModuleType("acme_notes_tables")
+    exec(compile(tables, "tables.py", "exec"), module.__dict__)
+    folder = write(tmp_path / "migrations", v0001_notes=script)
+    await store.migrate("notes", module.METADATA, folder)
+    await store.insert(module.NOTES, [{"text": "hello"}])
+    query = sa.select(module.NOTES.c.id, module.NOTES.c.text)
+    assert await store.read(lambda c: [tuple(row) for row in c.execute(query)]) == [(1, "hello")]
+
+
+async def test_a_table_that_no_script_makes_stops_the_start(store: SqlStore, scripts: Path) -> None:
+    metadata = sa.MetaData()
+    sa.Table("notes", metadata, sa.Column("id", sa.Integer), sa.Column("forgotten", sa.Text))
+    with pytest.raises(StartError, match=r"table 'notes' of plugin 'notes'.*notes\.forgotten"):
+        await store.migrate("notes", metadata, scripts)
+    assert (await versions(store))["notes"][0] == ""
