@@ -70,11 +70,14 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 # -- tests --------------------------------------------------------------------------
 
 .PHONY: test test-slow check
+# One worker for each core. Tests of one group share what is costly to make.
+PYTEST := $(PY) -m pytest -q -n auto --dist loadgroup
+
 test: $(DEV)  ## the unit tests
-	@$(PY) -m pytest -q -m "not slow" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
 
 test-slow: $(DEV)  ## the tests that take more than a few seconds each
-	@$(PY) -m pytest -q -m slow $(PYTEST_ARGS)
+	@$(PYTEST) -m slow $(PYTEST_ARGS)
 
 check: lint types test test-slow  ## what a change must pass
 

@@ -384,7 +384,9 @@ def claims(node: ast.AST) -> bool:
         if ast.unparse(node.func) == "given":
             return True  # that nothing is raised, whatever is given, can fail
         return bool(
-            re.search(r"assert|raises|check|expect|verify|wait_for|timeout|until", ast.unparse(node.func))
+            re.search(
+                r"assert|raises|check|expect|verify|wait_for|timeout|until", ast.unparse(node.func)
+            )
         )
     return isinstance(node, ast.Assert)
 

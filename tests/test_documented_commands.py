@@ -105,9 +105,10 @@ def test_settings_in_the_documents_are_valid(
         agent.setdefault("model", "demo/demo")
 
     settings = Settings.model_validate({**data, "home": tmp_path / "home"})
-    Plugins.load(settings, builtin=BUILTIN)
+    loaded = Plugins.load(settings, builtin=BUILTIN)
 
-    Settings.model_validate({"plugins": plugins})
+    assert {info.name for info in loaded.infos()} >= set(BUILTIN), where
+    assert Settings.model_validate({"plugins": plugins}).plugins
 
 
 def test_the_plugin_in_the_readme_is_accepted() -> None:
