@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import pytest
+
+# A deadline would measure the machine: on a busy one any example can take long for once.
+hypothesis.settings.register_profile("hookgate", deadline=None)
+hypothesis.settings.load_profile("hookgate")
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from http.cookiejar import CookieJar, DefaultCookiePolicy
+from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -44,6 +44,13 @@ def tls_settings() -> ssl.SSLContext:
     return context
 
 
+class _NoCookies(CookieJar):
+    """Takes no cookie: what one request got must not go along with another's."""
+
+    def extract_cookies(self, response: object, request: object) -> None:
+        """Leave them where they are."""
+
+
 class CheckedClient(httpx.AsyncClient):
     """An `httpx.AsyncClient` whose every request, redirects included, is checked.
 
@@ -66,7 +73,7 @@ class CheckedClient(httpx.AsyncClient):
             trust_env=False,
             timeout=timeout,
             headers={"accept-encoding": "gzip, deflate", "user-agent": "hookgate", **headers},
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            cookies=_NoCookies(),
             max_redirects=max_redirects,
         )
         self._egress_name = name

@@ -9,26 +9,23 @@ checked would not be what is asked for.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING
 
 import aiohttp
 import httpx
 from yarl import URL as WireURL
 
+from hookgate.builtin_plugins.egress.body import Body, Mapped
 from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, Target, shown
 from hookgate.builtin_plugins.egress.resolver import CheckedResolver, Resolver
 from hookgate.core.errors import (
     EgressDeniedError,
-    EgressError,
     EgressFailedError,
-    EgressFailureKind,
 )
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
 __all__ = ["CheckedTransport"]
 
@@ -120,7 +117,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         """
         target = self.check(request)
         phases = request.extensions.get("timeout", {})
-        with _Mapped(self._name, request):
+        with Mapped(self._name, request):
             response = await self._open().request(
                 request.method,
                 _wire_url(target),
@@ -139,14 +136,21 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 ),
             )
         headers = self._headers(response, request)
+        body = Body(
+            response,
+            request,
+            name=self._name,
+            limit=self._max_bytes,
+            silence=phases.get("read"),
+        )
         return httpx.Response(
             response.status,
             headers=headers,
-            stream=_Body(response, request, self._name, self._max_bytes),
+            stream=body,
             extensions={
                 "http_version": b"HTTP/1.1",
                 "reason_phrase": (response.reason or "").encode("ascii", "replace"),
-                "limit_silence": partial(_limit_silence, response),
+                "limit_silence": body.limit_silence,
             },
         )
 
@@ -198,49 +202,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             self._session = None
 
 
-class _Body(httpx.AsyncByteStream):
-    """The response's body, decoded and counted. It can be read once."""
-
-    def __init__(
-        self, response: aiohttp.ClientResponse, request: httpx.Request, name: str, limit: int
-    ) -> None:
-        self._response = response
-        self._read = response.content.readany
-        self._mapped = _Mapped(name, request, receiving=True)
-        self._name = name
-        self._limit = limit
-        self._left = limit
-
-    def __aiter__(self) -> AsyncIterator[bytes]:
-        return self
-
-    async def __anext__(self) -> bytes:
-        # Not a generator: one that is left half way is only closed when it is collected.
-        try:
-            chunk = await self._read()
-        except Exception as error:
-            self._mapped.raise_for(error)
-            raise
-        if not chunk:
-            raise StopAsyncIteration
-        self._left -= len(chunk)
-        if self._left < 0:
-            self._response.close()
-            raise EgressFailedError(
-                f"{self._name}: {self._mapped.shown} answered with more than "
-                f"{self._limit} bytes: expected at most that many",
-                kind="limit",
-            )
-        return chunk
-
-    async def aclose(self) -> None:
-        # Whoever stops reading half way wants no more of it: the connection goes, at once.
-        if self._response.content.at_eof():
-            self._response.release()
-        else:
-            self._response.close()
-
-
 def _wire_url(target: Target) -> WireURL:
     """Return the checked parts as aiohttp's URL; `encoded` keeps it from changing them."""
     return WireURL.build(
@@ -262,18 +223,6 @@ def _body(request: httpx.Request) -> bytes | AsyncIterator[bytes] | None:
     raise EgressFailedError("found a blocking request body, expected an async one")
 
 
-def _limit_silence(response: aiohttp.ClientResponse, seconds: float) -> None:
-    """Set the longest silence for the rest of the body.
-
-    The limit of a response's first byte is often another one than that between its bytes.
-    A caller finds this function in ``response.extensions["limit_silence"]``.
-    """
-    connection = response.connection
-    if connection is not None and connection.protocol is not None:
-        connection.protocol.read_timeout = seconds
-        connection.protocol.start_timeout()
-
-
 def _left(request: httpx.Request) -> float | None:
     """Return the seconds until the request's deadline, which its redirects share."""
     deadline = request.extensions.get("deadline")
@@ -281,73 +230,3 @@ def _left(request: httpx.Request) -> float | None:
         return None
     # 0 would mean "no limit" to aiohttp.
     return max(float(deadline) - asyncio.get_running_loop().time(), 0.001)
-
-
-class _Mapped:
-    """Turns aiohttp's errors into `EgressFailedError`."""
-
-    __slots__ = ("_name", "_receiving", "_request")
-
-    def __init__(self, name: str, request: httpx.Request, *, receiving: bool = False) -> None:
-        self._name = name
-        self._request = request
-        self._receiving = receiving
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, Exception):
-            self.raise_for(error)
-
-    @property
-    def shown(self) -> str:
-        """The request's URL, for an error."""
-        return shown(self._request.url)
-
-    def raise_for(self, error: Exception) -> None:
-        """Raise what `error` stands for; return where it is none of aiohttp's.
-
-        Raises:
-            EgressFailedError: The request failed.
-
-        """
-        if isinstance(error, EgressError):
-            return
-        found = [row[1:] for row in _FAILURES if isinstance(error, row[0])]
-        if not found:
-            return
-        kind, what = found[0]
-        if self._receiving and kind == "connect":
-            kind, what = "cut", "the connection broke before the response was whole"
-        detail = str(error)
-        raise EgressFailedError(
-            f"{self._name}: {self._request.method} {self.shown}: {what}"
-            + (f" ({detail[:200]})" if detail else ""),
-            kind=kind,
-        ) from error
-
-
-_FAILURES: tuple[tuple[tuple[type[Exception], ...], EgressFailureKind, str], ...] = (
-    ((aiohttp.ConnectionTimeoutError,), "connect", "no connection within the limit"),
-    ((aiohttp.SocketTimeoutError,), "timeout", "the other side was silent for too long"),
-    ((TimeoutError,), "timeout", "it took longer than its limit"),
-    ((aiohttp.ClientConnectorCertificateError,), "connect", "the certificate is not valid"),
-    ((aiohttp.ClientSSLError,), "connect", "TLS failed"),
-    ((aiohttp.ClientConnectorDNSError,), "connect", "the name cannot be resolved"),
-    ((aiohttp.ClientConnectorError,), "connect", "no connection"),
-    (
-        (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError),
-        "cut",
-        "the connection broke before the response was whole",
-    ),
-    ((aiohttp.ClientConnectionError, OSError), "cut", "the connection broke"),
-    ((aiohttp.ClientResponseError,), "protocol", "what came back is no valid HTTP"),
-    ((aiohttp.ClientError, aiohttp.http.HttpProcessingError), "protocol", "the exchange failed"),
-    ((ValueError,), "protocol", "the request cannot be sent"),
-)

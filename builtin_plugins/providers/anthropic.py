@@ -6,12 +6,14 @@ https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.providers.conversation import paired
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of
 from hookgate.builtin_plugins.providers.wire import (
+    TextTemplate,
     arguments_of,
     malformed,
     merge_options,
@@ -69,6 +71,9 @@ ERROR_KINDS: Mapping[str, ProviderErrorKind] = {
     "overloaded_error": "overloaded",
     "api_error": "server",
 }
+
+TEXT = re.compile(rb'"text": ?"')
+"""Where the text of a delta begins."""
 
 CONTINUED = "(The conversation goes on.)"
 
@@ -202,13 +207,17 @@ class AnthropicReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._stop: StopReason | None = None
+        self._template = TextTemplate(TEXT)
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
+        known = self._template.text(data)
+        if known is not None:
+            return (TextDelta(known),) if known else ()
         event = parse(self._provider, data)
         kind = event.get("type")
         if kind == "content_block_delta":
-            return self._delta(event)
+            return self._delta(event, data)
         match kind:
             case "content_block_start":
                 return self._start(event)
@@ -238,13 +247,14 @@ class AnthropicReader:
         self.done = True
         return (StopEvent(self._stop),)
 
-    def _delta(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
+    def _delta(self, event: dict[str, Any], data: bytes) -> Sequence[ModelEvent]:
         delta = event.get("delta")
         if not isinstance(delta, dict):
             malformed(self._provider, "a content_block_delta without its delta")
         kind = delta.get("type")
         if kind == "text_delta":
             text = text_of(self._provider, delta, "text")
+            self._template.learn(data)
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:

@@ -7,6 +7,7 @@ fields in which some of these send reasoning.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from hookgate.builtin_plugins.providers.conversation import paired
 from hookgate.builtin_plugins.providers.failures import kind_of_names
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of
 from hookgate.builtin_plugins.providers.wire import (
+    TextTemplate,
     arguments_of,
     malformed,
     merge_options,
@@ -70,6 +72,9 @@ STOP_REASONS: Mapping[str, StopReason] = {
 DONE = b"[DONE]"
 FAILED = "Error: "
 """What stands before a failed tool's result: the protocol has no field for it."""
+
+TEXT = re.compile(rb'"content": ?"')
+"""Where the text of a delta begins."""
 
 LimitField = Literal["max_tokens", "max_completion_tokens"]
 
@@ -205,9 +210,13 @@ class OpenAIReader:
         self._usage: Usage | None = None
         self._stop: StopReason | None = None
         self._refused = False
+        self._template = TextTemplate(TEXT)
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
+        known = self._template.text(data)
+        if known is not None:
+            return (TextDelta(known),) if known else ()
         if data == DONE:
             self.done = True
             return self._finish()
@@ -234,7 +243,9 @@ class OpenAIReader:
         if not isinstance(delta, dict):
             malformed(self._provider, "a `delta` that is no object")
         content = delta.get("content")
-        if type(content) is str and len(delta) == 1:  # The common case, as short as can be.
+        if type(content) is str and len(delta) == 1:
+            if reason is None and usage is None:
+                self._template.learn(data)
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
 

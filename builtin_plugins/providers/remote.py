@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import httpx
 import orjson
 
 from hookgate.builtin_plugins.providers.failures import (
@@ -22,8 +23,6 @@ from hookgate.core.models import ModelInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-
-    import httpx
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire import Reader, Wire
@@ -75,6 +74,22 @@ class RemoteProvider:
         self._name = name
         self._settings = settings
         self._wire = wire
+        self._url = httpx.URL(wire.url)
+        self._headers = httpx.Headers(
+            {
+                **client.headers,
+                **settings.headers,
+                **wire.headers,
+                "accept": "text/event-stream",
+                # A compressor in between would hold events back until a block is full.
+                "accept-encoding": "identity",
+                "content-type": "application/json",
+            }
+        )
+        self._extensions = {
+            "timeout": client.timeout.as_dict(),
+            "total": settings.total_seconds,
+        }
         self._client = client
         self._redact = redact
         self._complain = complain
@@ -164,23 +179,15 @@ class RemoteProvider:
         """
         if self.missing_key:
             raise self._error("auth", f"{self._name} has no API key: {self.missing_key}")
-        response = await self._client.send(
-            self._client.build_request(
-                "POST",
-                self._wire.url,
-                content=self._body(request),
-                headers={
-                    **self._settings.headers,
-                    **self._wire.headers,
-                    "accept": "text/event-stream",
-                    # A compressor in between would hold events back until a block is full.
-                    "accept-encoding": "identity",
-                    "content-type": "application/json",
-                },
-                extensions={"total": self._settings.total_seconds},
-            ),
-            stream=True,
+        # Not `build_request`: merging the same headers anew takes longer than all the rest.
+        asking = httpx.Request(
+            "POST",
+            self._url,
+            headers=self._headers,
+            content=self._body(request),
+            extensions=dict(self._extensions),
         )
+        response = await self._client.send(asking, stream=True)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code == 200 and kind not in NOT_A_STREAM:
             return response

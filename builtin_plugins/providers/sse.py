@@ -42,6 +42,17 @@ class SSESplitter:
             SSEError: A line or an event is too long.
 
         """
+        if not self._line and not self._data and not self._skip_lf and not self._fresh:
+            # The common case, one whole event: nothing has to be taken apart.
+            end = len(chunk) - 2
+            if (
+                chunk.startswith(b"data: ")
+                and chunk.find(b"\n") == end
+                and chunk.endswith(b"\n")
+                and b"\r" not in chunk
+                and end <= MAX_EVENT
+            ):
+                return [chunk[6:end]]
         if self._skip_lf and chunk:
             self._skip_lf = False
             chunk = chunk.removeprefix(b"\n")

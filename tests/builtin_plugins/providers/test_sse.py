@@ -168,3 +168,13 @@ def test_the_last_event_may_lack_its_blank_line(stream: bytes, left: bytes | Non
     splitter = SSESplitter()
     splitter.feed(stream)
     assert splitter.close() == left
+
+
+@given(
+    st.lists(
+        st.sampled_from(["data: {}\n\n", "data: a\nb\n\n", "data: a\n", ": x\n\n", "\n", "data:"])
+    )
+)
+def test_whole_events_as_chunks_read_as_the_same_bytes_at_once(chunks: list[str]) -> None:
+    pieces = [chunk.encode() for chunk in chunks]
+    assert split(pieces) == split([b"".join(pieces)])
