@@ -39,6 +39,8 @@ class Narrator:
                 self._write(data["text"])
             case "done":
                 self._close_line()
+            case "error" if data.get("code") == "cancelled":
+                self._line(Text("cancelled", style="yellow"))
             case "error":
                 self._line(Text.assemble(("error: ", "bold red"), clean(str(data["message"]))))
                 if data.get("action"):

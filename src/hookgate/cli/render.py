@@ -73,11 +73,15 @@ def table(
     for name in columns:
         figures = all(_is_figure(row.get(name)) for row in rows)
         made.add_column(
-            name.replace("_", " "), justify="right" if figures and rows else "left", overflow="fold"
+            _label(name), justify="right" if figures and rows else "left", overflow="fold"
         )
     for row in rows:
         made.add_row(*(cell(row.get(name)) for name in columns))
     return made
+
+
+def _label(name: str) -> Text:
+    return Text(clean(name.replace("_", " ")))
 
 
 def _is_figure(value: Any) -> bool:
@@ -90,7 +94,7 @@ def fields(data: Mapping[str, Any]) -> Table:
     grid.add_column(style="bold", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in data.items():
-        grid.add_row(name.replace("_", " "), cell(value))
+        grid.add_row(_label(name), cell(value))
     return grid
 
 

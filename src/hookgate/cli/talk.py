@@ -19,6 +19,7 @@ from hookgate.core.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from hookgate.cli.door import Door
@@ -35,6 +36,7 @@ HELP = """\
 /history   show the last turns of this session
 /status    say how the gateway is
 /quit      leave; Ctrl-D does, too
+\\          at the end of a line: the message goes on in the next one
 Ctrl-C     cancel the answer that is coming"""
 
 
@@ -70,7 +72,7 @@ class Talk:
         interrupted = False
         while True:
             try:
-                line = input("\n> ").strip()
+                line = _read_message()
             except EOFError:
                 self._state.err.print()
                 return 0
@@ -85,6 +87,8 @@ class Talk:
                 return 0
             try:
                 self._answer(loop, door, line)
+            except KeyboardInterrupt:
+                return 130
             except HookgateError as error:
                 self._narrator.tell(
                     "error", {"message": str(error), "action": getattr(error, "action", "")}
@@ -127,18 +131,28 @@ class Talk:
         self._state.err.print("nothing was said in this session yet", style="dim")
 
     def _say(self, loop: LoopThread, door: Door, line: str) -> None:
-        """Send a message and show the answer; Ctrl-C cancels it and waits for its end."""
+        """Send a message and show the answer.
+
+        Ctrl-C cancels it and waits for its end; a second one leaves at once.
+        """
         events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None] = queue.SimpleQueue()
         cancel = asyncio.Event()
-        turn = loop.start(_turn(door, {"content": line, **self._address}, events, cancel))
-        turn.add_done_callback(lambda _: events.put(None))
+        turn: Future[None] | None = None
+        interrupted = False
         while True:
             try:
+                if turn is None:
+                    params = {"content": line, **self._address}
+                    turn = loop.start(_turn(door, params, events, cancel))
+                    turn.add_done_callback(lambda _: events.put(None))
                 event = events.get()
                 if event is None:
                     break
                 self._show(loop, door, *event)
             except KeyboardInterrupt:
+                if interrupted or turn is None:
+                    raise
+                interrupted = True
                 self._state.err.print("\ncancelling", style="yellow")
                 loop.start(_set(cancel))
         turn.result()
@@ -157,6 +171,14 @@ class Talk:
         except EOFError:
             said = ""
         return "allow-once" if said in ("y", "yes") else "deny"
+
+
+def _read_message() -> str:
+    """Read a message; a line that ends in a backslash goes on in the next one."""
+    text = input("\n> ")
+    while text.endswith("\\"):
+        text = f"{text[:-1]}\n{input('. ')}"
+    return text.strip()
 
 
 async def _turn(

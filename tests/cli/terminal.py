@@ -1,0 +1,100 @@
+"""A program on a terminal of its own, typed at and read from."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
+LIMIT = 30.0
+
+
+class Terminal:
+    """Runs ``hookgate WORDS`` on a pseudo-terminal."""
+
+    def __init__(self, environ: dict[str, str], *words: str) -> None:
+        main, other = pty.openpty()
+        self._main = main
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hookgate", *words],
+            stdin=other,
+            stdout=other,
+            stderr=other,
+            env={**environ, "TERM": "xterm"},
+            start_new_session=True,
+            preexec_fn=_take_terminal,
+        )
+        os.close(other)
+        self.text = ""
+        self._read = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._main)
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        os.write(self._main, f"{line}\n".encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        os.write(self._main, b"\x03")
+
+    def end(self) -> None:
+        """Press Ctrl-D."""
+        os.write(self._main, b"\x04")
+
+    def expect(self, wanted: str) -> str:
+        """Wait until `wanted` is shown behind what was expected before; return what came."""
+        deadline = time.monotonic() + LIMIT
+        while wanted not in self.text[self._read :]:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {wanted!r} in {self.text[self._read :]!r}"
+            if not self._more(left):
+                raise AssertionError(f"it ended without {wanted!r}: {self.text!r}")
+        end = self.text.index(wanted, self._read) + len(wanted)
+        came, self._read = self.text[self._read : end], end
+        return came
+
+    def exit_code(self) -> int:
+        """Read to the end and return the exit code."""
+        deadline = time.monotonic() + LIMIT
+        while self._more(max(deadline - time.monotonic(), 0.01)):
+            assert time.monotonic() < deadline, f"it does not end: {self.text!r}"
+        return self._process.wait(LIMIT)
+
+    def _more(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self._main], [], [], seconds)
+        if not ready:
+            return True
+        try:
+            data = os.read(self._main, 65_536)
+        except OSError:
+            return False  # The other end is closed: Linux says so with EIO.
+        self.text += ESCAPES.sub("", data.decode(errors="replace"))
+        return bool(data)
+
+
+def _take_terminal() -> None:
+    """Make standard input the controlling terminal, so that Ctrl-C is a signal."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

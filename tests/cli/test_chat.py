@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.cli.conftest import CommandLine, Served
+from tests.cli.terminal import Terminal
+
+
+def test_one_message_is_answered_on_standard_output_alone(hookgate: CommandLine) -> None:
+    ran = hookgate("chat", "what is 17*23?")
+    assert ran.code == 0
+    assert ran.out == "17*23 = 391.\n"
+    assert "▸ calculate" in ran.err
+
+
+def test_a_message_can_be_piped_in(hookgate: CommandLine) -> None:
+    assert hookgate("chat", stdin="what is 2*3?").out == "2*3 = 6.\n"
+    assert hookgate("chat", "-", stdin="what is 2*4?").out == "2*4 = 8.\n"
+    assert hookgate("chat", "-", stdin="  \n").code == 2
+
+
+def test_one_message_as_json(hookgate: CommandLine) -> None:
+    said = hookgate("chat", "what is 2*3?", "--peer", "ada", "--json").json
+    assert said["text"] == "2*3 = 6."
+    assert said["session"] == "demo:cli:local:ada"
+    assert said["ending"] == "done"
+
+
+def test_a_failed_answer_ends_with_1(hookgate: CommandLine) -> None:
+    ran = hookgate("chat", "/fail rejected")
+    assert ran.code == 1
+    assert "error: " in ran.err
+
+
+def test_the_conversation_goes_on_in_the_running_gateway(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    serve()
+    assert "0 earlier turns" in hookgate("chat", "hello").out
+    assert "1 earlier turns" in hookgate("chat", "hello").out.replace("turn,", "turns,")
+    shown = hookgate("sessions", "show").out
+    assert shown.count("hello") >= 2
+    assert "demo:cli:local:main" in shown
+
+
+@contextmanager
+def talk(hookgate: CommandLine, *words: str) -> Iterator[Terminal]:
+    with Terminal(hookgate.environ, "chat", *words) as terminal:
+        terminal.expect("> ")
+        yield terminal
+
+
+def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[], Served]) -> None:
+    serve()
+    with talk(hookgate) as terminal:
+        terminal.type("what is 17*23?")
+        assert "▸ calculate" in terminal.expect("17*23 = 391.")
+        terminal.type("/help")
+        terminal.expect("/quit")
+        terminal.type("/status")
+        terminal.expect("providers")
+        terminal.type("/peer ada")
+        terminal.expect("speaking as ada")
+        terminal.type("/history")
+        terminal.expect("nothing was said")
+        terminal.type("/peer main")
+        terminal.type("/history")
+        terminal.expect("17*23 = 391.")
+        terminal.expect("> ")
+        terminal.interrupt()
+        terminal.expect("Ctrl-C again")
+        terminal.expect("> ")
+        terminal.interrupt()
+        assert terminal.exit_code() == 130
+    history = hookgate.home / ".hookgate" / "chat_history"
+    assert "what is 17*23?" in history.read_text()
+    assert stat.S_IMODE(history.stat().st_mode) == 0o600
+
+
+def check_cancelled(terminal: Terminal) -> None:
+    terminal.type("/slow 0.2 " + "word " * 60 + "word")
+    terminal.expect("word\n")  # what was typed
+    terminal.expect("word word")
+    terminal.interrupt()
+    terminal.expect("cancelled")
+    terminal.expect("> ")
+    terminal.type("what is 2*3?")
+    terminal.expect("2*3 = 6.")
+    terminal.expect("> ")
+    terminal.end()
+    assert terminal.exit_code() == 0
+
+
+def test_ctrl_c_cancels_an_answer_of_this_process_and_the_conversation_goes_on(
+    hookgate: CommandLine,
+) -> None:
+    with talk(hookgate) as terminal:
+        check_cancelled(terminal)
+    rows = hookgate("sessions", "show", "--json").json["messages"]
+    assert "word word" in json.dumps(rows)
+
+
+def test_ctrl_c_cancels_an_answer_of_the_running_gateway(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    served = serve()
+    with talk(hookgate) as terminal:
+        check_cancelled(terminal)
+    assert served.gateway.running() == ()
+
+
+def asking(hookgate: CommandLine) -> str:
+    notes = hookgate.home / "notes"
+    notes.mkdir()
+    (notes / "notes.txt").write_text("hello")
+    hookgate.config(
+        f"[plugin.tools]\nread_roots = [{json.dumps(str(notes))}]\n"
+        'http_get = ["http://127.0.0.1:1/*"]\n'
+    )
+    arguments = json.dumps({"url": "http://127.0.0.1:1/?x=1"})
+    lines = ['/call read_file {"path": "notes.txt"}', "/then", f"/call http_get {arguments}"]
+    return "\\\n".join(lines)
+
+
+def test_a_question_is_asked_and_answered_on_the_terminal(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    text = asking(hookgate)
+    serve()
+    with talk(hookgate) as terminal:
+        for answer, becomes in (("n", "http_get: denied"), ("y", "http_get: allowed")):
+            terminal.type(text)
+            question = terminal.expect("allow it once? [y/N]")
+            assert '"url": "http://127.0.0.1:1/?x=1"' in question
+            terminal.type(answer)
+            terminal.expect(becomes)
+            terminal.expect("> ")
+        terminal.type("/quit")
+        assert terminal.exit_code() == 0

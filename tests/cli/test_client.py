@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.cli.conftest import CommandLine, Served
+
+from hookgate.core.gateway.tokens import new_token
+
+
+@contextmanager
+def listening(answer: bytes) -> Iterator[int]:
+    """Listen as some other program, which answers anybody with `answer` and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def work() -> None:
+            while True:
+                try:
+                    peer, _ = server.accept()
+                except OSError:
+                    return
+                with peer:
+                    peer.settimeout(5)
+                    if peer.recv(65_536):
+                        peer.sendall(answer)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        yield server.getsockname()[1]
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"",
+    ],
+)
+def test_what_listens_and_is_no_gateway_is_said_to_be_none(
+    hookgate: CommandLine, answer: bytes
+) -> None:
+    with listening(answer) as port:
+        ran = hookgate("status", HOOKGATE_GATEWAY__PORT=str(port))
+    assert ran.code == 1
+    assert f"127.0.0.1:{port}" in ran.err
+    assert "gateway" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def guarded(hookgate: CommandLine) -> str:
+    token, digest = new_token()
+    hookgate.config(
+        f'[gateway.tokens.ops]\ndigest = "{digest}"\nscopes = ["read", "operate", "chat"]\n'
+    )
+    return token
+
+
+def test_the_token_of_the_environment_is_shown(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    token = guarded(hookgate)
+    serve()
+    assert hookgate("call", "ping", HOOKGATE_TOKEN=token).code == 0
+    hello = hookgate("turn", "hi", "--json", HOOKGATE_TOKEN=token)
+    assert hello.json["ending"] == "done"
+
+
+def test_a_token_that_is_kept_in_a_key_file_is_shown(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    data = hookgate("token", "new", "ops", "--scope", "read", "--keep", "--json").json
+    hookgate.config(data["toml"])
+    serve()
+    assert hookgate("call", "ping").code == 0
+
+
+def test_a_token_that_is_wrong_or_missing_is_an_error_that_says_what_to_do(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    guarded(hookgate)
+    serve()
+    wrong = hookgate("call", "ping", HOOKGATE_TOKEN="hgt_wrong-token")
+    assert wrong.code == 1
+    assert "this token is not known" in wrong.err
+    assert "hgt_wrong" not in wrong.err
+    missing = hookgate("call", "ping")
+    assert missing.code == 1
+    assert "HOOKGATE_TOKEN" in missing.err
+
+
+def test_a_token_without_the_scope_is_told_which_one(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    data = hookgate("token", "new", "reader", "--scope", "read", "--json").json
+    hookgate.config(data["toml"])
+    serve()
+    ran = hookgate("reload", HOOKGATE_TOKEN=data["token"])
+    assert ran.code == 1
+    assert "expected 'operate'" in ran.err
+
+
+def test_what_does_not_work_as_it_should_is_said_at_every_command(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    served = serve()
+    served.gateway.host.degraded["storage"] = "the disk is on fire"
+    assert "degraded: storage: the disk is on fire" in hookgate("tools", "list").err
+    ran = hookgate("status")
+    assert "the disk is on fire" in ran.out
+
+
+def test_a_streaming_operation_is_followed_to_its_end(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    serve()
+    params = '{"content": "what is 2*3?", "peer": "ada"}'
+    for words in ([], ["--local"]):
+        if words:
+            continue
+        ran = hookgate(*words, "call", "chat.send", "--params", params)
+        events = [line for line in ran.out.splitlines() if line.startswith('{"event"')]
+        assert '"event":"text"' in "".join(events)
+        assert '{"event":"done"' in events[-1]
+
+
+def test_parameters_come_from_a_file_or_standard_input(hookgate: CommandLine) -> None:
+    file = hookgate.home / "params.json"
+    file.write_text('{"name": "ping"}')
+    for given, stdin in (('{"name": "ping"}', ""), (f"@{file}", ""), ("-", '{"name": "ping"}')):
+        data = hookgate("call", "operation.list", "--params", given, "--json", stdin=stdin).json
+        assert [row["name"] for row in data["operations"]] == ["ping"]
+    for wrong in ("{", "[]", f"@{file}x", '{"a":1,"a":2}'):
+        assert hookgate("call", "operation.list", "--params", wrong).code == 2
