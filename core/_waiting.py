@@ -180,8 +180,7 @@ def _finished(
             told = None
             try:
                 yield from _awaited(yielded, task, limit)
-            except GeneratorExit:
-                coroutine.close()
+            except GeneratorExit:  # `rest` closes the dispatch, and this with it
                 raise
             except BaseException as thrown:  # noqa: BLE001 - handed on just below
                 told = thrown
