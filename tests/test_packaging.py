@@ -322,3 +322,9 @@ def test_constraints_pin_every_dependency_and_nothing_else_stands_there() -> Non
     development = map(Requirement, chain(*PYPROJECT["dependency-groups"].values()))
     for requirement in [*declared(), *development]:
         assert requirement.specifier.contains(pins[canonicalize_name(requirement.name)])
+
+
+def test_constraints_are_made_for_every_extra() -> None:
+    (extras,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.M)
+
+    assert extras.split(",") == list(PYPROJECT["project"]["optional-dependencies"])
