@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["cell", "clean", "fields", "print_json", "print_result", "short", "table"]
 
+MAX_WHOLE = 40
+"""Characters of a table's first column that are not wrapped."""
+
 # Of what models, tools and peers write, only line breaks and tabs may reach the terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -70,10 +73,15 @@ def table(
         box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False,
         header_style="bold", title_style="bold",
     )  # fmt: skip
-    for name in columns:
+    for number, name in enumerate(columns):
         figures = all(_is_figure(row.get(name)) for row in rows)
+        # What a row is about stays in one piece, where that leaves room for the rest.
+        whole = number == 0 and all(len(cell(row.get(name))) <= MAX_WHOLE for row in rows)
         made.add_column(
-            _label(name), justify="right" if figures and rows else "left", overflow="fold"
+            _label(name),
+            justify="right" if figures and rows else "left",
+            overflow="fold",
+            no_wrap=whole,
         )
     for row in rows:
         made.add_row(*(cell(row.get(name)) for name in columns))

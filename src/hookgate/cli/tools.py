@@ -29,9 +29,9 @@ _MARKS = {
     ("unknown", None): ("unknown", "yellow"),
 }
 _HEADS = {
-    "reads_external_data": "reads external",
-    "writes_persistent_state": "writes state",
-    "sends_externally": "sends out",
+    "reads_external_data": "reads",
+    "writes_persistent_state": "writes",
+    "sends_externally": "sends",
     "executes_privileged": "privileged",
     "creates_autonomous_actions": "autonomous",
 }
@@ -105,7 +105,9 @@ def _flags(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _source(row: Mapping[str, Any]) -> str:
-    return f"{row['plugin']}, {row['sandbox']}"
+    """Return who brings a tool, and where it runs if that is not in the gateway's process."""
+    plugin, sandbox = row["plugin"], row["sandbox"]
+    return str(plugin) if sandbox == "python" else f"{plugin} ({sandbox})"
 
 
 def _mark(flag: Mapping[str, Any]) -> Text:

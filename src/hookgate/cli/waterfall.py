@@ -32,6 +32,9 @@ _STAGE_OF |= {"context": 2, "model": 3, "tool": 4}
 
 _COLORS = {"hook": "cyan", "model": "magenta", "tool": "green", "context": "blue"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
+NARROW = 100
+"""Columns below which the table leaves out when something began."""
+
 # The columns, in characters, and what rich puts between and around two of them.
 _AT, _HOOK, _PLUGIN, _TOOK, _GAPS = 7, 22, 10, 7, 19
 
@@ -55,16 +58,19 @@ def _head(trace: Trace) -> Text:
     style = {"done": "bold green", "awaiting_client": "bold green"}.get(trace.ending, "bold red")
     return Text.assemble(
         (trace.ending or "not begun", style),
-        f" in {trace.milliseconds:,.1f} ms  ",
-        (f"{trace.turn}  {clean(trace.session)}", "dim"),
+        f" in {trace.milliseconds:,.1f} ms\n",
+        (f"{trace.turn}, session {clean(trace.session)}", "dim"),
     )
 
 
 def _table(rows: Sequence[Row], columns: int) -> Table:
-    room = max(columns - _AT - _HOOK - _PLUGIN - _TOOK - _GAPS, 24)
-    width = min(room // 2, 32)
+    # On a narrow terminal the bars alone say when.
+    timed = columns >= NARROW
+    room = max(columns - _HOOK - _PLUGIN - _TOOK - _GAPS - (_AT if timed else -3), 20)
+    width = min(room * 2 // 5, 32)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_footer=False)
-    table.add_column("at ms", justify="right", style="dim", width=_AT)
+    if timed:
+        table.add_column("at ms", justify="right", style="dim", width=_AT)
     table.add_column("hook", no_wrap=True, width=_HOOK)
     table.add_column("plugin", style="cyan", no_wrap=True, width=_PLUGIN)
     table.add_column("", no_wrap=True, width=width)
@@ -78,9 +84,9 @@ def _table(rows: Sequence[Row], columns: int) -> Table:
             table.add_section()
         stage = fresh
         table.add_row(
-            f"{row.at:.1f}",
+            *([f"{row.at:.1f}"] if timed else []),
             _name(row),
-            row.plugin,
+            clean(row.plugin),
             _bar(row, whole, width),
             f"{row.milliseconds:.2f}",
             _said(row),
