@@ -89,13 +89,15 @@ def measure(*, rounds: int, number: int) -> list[Figure]:
         manager = manager_of(Plain, count)
         calls = [ours(plugin, count) for plugin in (Plain, Asynchronous, Suspending)]
         limited = timers(manager_of(Asynchronous, count))
-        peer, plain, coroutines, suspending, timer = interleaved(
+        waiting = timers(manager_of(Suspending, count))
+        peer, plain, coroutines, suspending, timer, both = interleaved(
             [
                 lambda m=manager: timed(lambda: m.hook.before_turn(turn=None), number=number),
                 lambda c=calls[0]: awaited(c, number=number),
                 lambda c=calls[1]: awaited(c, number=number),
                 lambda c=calls[2]: awaited(c, number=max(number // 10, 1)),
                 lambda c=limited: awaited(c, number=max(number // 4, 1)),
+                lambda c=waiting: awaited(c, number=max(number // 10, 1)),
             ],
             rounds=rounds,
         )
@@ -106,6 +108,7 @@ def measure(*, rounds: int, number: int) -> list[Figure]:
             Figure(name=f"hooks, async, {at}", value=coroutines * 1e6, unit="us"),
             Figure(name=f"hooks, async that suspend, {at}", value=suspending * 1e6, unit="us"),
             Figure(name=f"asyncio.timeout each, async, {at}", value=timer * 1e6, unit="us"),
+            Figure(name=f"asyncio.timeout each, that suspend, {at}", value=both * 1e6, unit="us"),
         ]
     for kind, value in (("sync", plain), ("async", coroutines)):
         figures.append(
