@@ -22,7 +22,7 @@ from hookgate.core.messages import (
     ToolUse,
 )
 from hookgate.core.models import SystemText
-from hookgate.core.strict_json import canonical
+from hookgate.core.strict_json import canonical, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -166,20 +166,31 @@ class ContextBuilder:
         return tuple(self._blocks)
 
     def add(self, block: Block) -> None:
-        """Take `block`; an empty one is passed over."""
+        """Take `block`; an empty one is passed over.
+
+        Raises:
+            ValueError: Its kind is not known, or its taint is no set.
+        """
+        if block.kind not in PRIORITIES:
+            raise ValueError(
+                f"found a block of kind {block.kind!r}: expected {', '.join(PRIORITIES)}"
+            )
+        if not isinstance(block.taint, frozenset | set):
+            raise ValueError(f"found a block's taint {block.taint!r}: expected a frozenset")
         if not block.text:
             return
+        text = well_formed(block.text)
         # Counted here whatever the plugin says: the budget is hard, a claim is not.
         self._blocks.append(
             Block(
                 kind=block.kind,
-                text=block.text,
+                text=text,
                 plugin=block.plugin or self.plugin,
-                tokens=max(block.tokens, self.counter.count(block.text)),
+                tokens=max(block.tokens, self.counter.count(text)),
                 priority=block.priority,
                 stable=block.stable,
                 provenance=block.provenance,
-                taint=block.taint,
+                taint=frozenset(block.taint),
             )
         )
 

@@ -14,15 +14,17 @@ from hookgate import hookspecs
 from hookgate.core.context import Block, ContextBuilder, message_tokens
 from hookgate.core.errors import ProviderError, RefusedError, TurnError
 from hookgate.core.events import Event
+from hookgate.core.history import Past
 from hookgate.core.messages import Message, Text, join_taints
 from hookgate.core.model_call import ModelCall
 from hookgate.core.models import ModelRequest
 from hookgate.core.offering import choose_tools, schema_tokens
 from hookgate.core.reply import Reply
+from hookgate.core.shielding import raise_if_cancelled
 from hookgate.core.tool_round import ToolRound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from hookgate.core.context import Context
     from hookgate.core.host import Host
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from hookgate.core.tool_call import ToolCalls
     from hookgate.core.turn import Turn, TurnPlan
 
-__all__ = ["Loop", "Rounds", "asks_fail_closed", "group_turns"]
+__all__ = ["Loop", "Rounds", "asks_fail_closed"]
 
 _FAILURE_MODE_FLAGS = ("toolFailureMode", "tool_failure_mode", "failureMode", "failMode")
 _FAIL_CLOSED = ("fail_closed", "closed")
@@ -42,26 +44,6 @@ def asks_fail_closed(options: Mapping[str, Any]) -> bool:
     return isinstance(flags, dict) and any(
         flags.get(name) in _FAIL_CLOSED for name in _FAILURE_MODE_FLAGS
     )
-
-
-def group_turns(messages: Sequence[Message]) -> list[list[Message]]:
-    """Return stored messages turn by turn, oldest first.
-
-    A turn that begins with tool results belongs to the one before it, whose calls they
-    answer; where that one is not there any more, it cannot be shown without it.
-    """
-    groups: list[list[Message]] = []
-    orphan = ""
-    for message in messages:
-        if message.turn == orphan and orphan:
-            continue
-        if groups and (groups[-1][-1].turn == message.turn or message.role == "tool"):
-            groups[-1].append(message)
-        elif message.role == "tool":
-            orphan = message.turn
-        else:
-            groups.append([message])
-    return groups
 
 
 class Loop:
@@ -113,19 +95,19 @@ class Rounds:
         self._turn = turn
         self._system: tuple[SystemText, ...] = ()
         self._messages: list[Message] = []
-        self._room = 0
         self._added: set[tuple[str, str, str]] = set()
 
     async def run(self) -> bool:
         """Run rounds until there is an answer; True where the client has to go on."""
         turn = self._turn
         await self._start_context()
-        for iteration in range(turn.plan.max_iterations + 1):
+        last = max(turn.plan.max_iterations, 0)
+        for iteration in range(last + 1):
             turn.iteration = iteration
             reply = await self._ask()
             if not reply.tool_uses:
                 return False
-            if await self._run_tools(reply, over=iteration == turn.plan.max_iterations):
+            if await self._run_tools(reply, over=iteration == last):
                 return True
             turn.stage = "after_tool"
             await self._add_context()
@@ -136,7 +118,11 @@ class Rounds:
     async def _start_context(self) -> None:
         """Pack instructions, history and blocks under the budget."""
         turn, settings = self._turn, self._host.settings.context
-        own = sum(message_tokens(message, self._host.tokens) for message in turn.messages)
+        past = Past.of(
+            turn.history, turns=turn.plan.history_turns, goes_on=turn.messages[0].role == "tool"
+        )
+        needed = [*past.needed, *turn.messages]
+        own = sum(message_tokens(message, self._host.tokens) for message in needed)
         if own > turn.plan.context_tokens:
             raise TurnError(
                 f"the message takes {own} tokens, and the context has {turn.plan.context_tokens}",
@@ -151,27 +137,24 @@ class Rounds:
         )
         if turn.agent.soul:
             builder.add(Block(kind="soul", text=turn.agent.soul, plugin="core", stable=True))
-        groups = group_turns(turn.history)
-        builder.add_history(groups[max(len(groups) - turn.plan.history_turns, 0) :])
+        builder.add_history(past.optional)
         await self._gather(builder)
-        context = builder.pack(turn.messages)
-        turn.history = context.history
+        context = builder.pack(needed)
+        turn.history = tuple(past.ordered(context.history))
         self._use(builder, context)
         self._system = context.system
-        self._messages = [*context.history, *turn.messages]
-        self._room = turn.plan.context_tokens - context.tokens
+        self._messages = [*turn.history, *turn.messages]
 
     async def _add_context(self) -> None:
         """Append what plugins add behind tool calls; nothing that is there is moved."""
-        builder = ContextBuilder(
-            budget=max(self._room, 0), counter=self._host.tokens, stage="after_tool"
-        )
+        # What calls and results have taken since is not there any more.
+        room = max(self._turn.plan.context_tokens - self._tokens(), 0)
+        builder = ContextBuilder(budget=room, counter=self._host.tokens, stage="after_tool")
         await self._gather(builder)
         context = builder.pack(())
         if not context.system:
             return
         self._use(builder, context)
-        self._room -= context.tokens
         self._messages.append(
             Message(
                 role="user",
@@ -179,6 +162,13 @@ class Rounds:
                 taint=join_taints(piece.taint for piece in context.system),
                 turn=self._turn.id,
             )
+        )
+
+    def _tokens(self) -> int:
+        """Return how many tokens stand in front of the model, tools left out."""
+        counter = self._host.tokens
+        return sum(counter.count(piece.text) for piece in self._system) + sum(
+            message_tokens(message, counter) for message in self._messages
         )
 
     async def _gather(self, builder: ContextBuilder) -> None:
@@ -247,9 +237,7 @@ class Rounds:
     def _request(self, model: ModelRef, attempt: int) -> ModelRequest:
         turn, counter = self._turn, self._host.tokens
         tools = tuple(turn.offered.values())
-        tokens = sum(counter.count(piece.text) for piece in self._system)
-        tokens += sum(message_tokens(message, counter) for message in self._messages)
-        tokens += sum(schema_tokens(tool, counter) for tool in tools)
+        tokens = self._tokens() + sum(schema_tokens(tool, counter) for tool in tools)
         return ModelRequest(
             model=model,
             system=self._system,
@@ -266,7 +254,6 @@ class Rounds:
     async def _read(self, call: ModelCall) -> Message:
         """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
         turn, reply = self._turn, Reply(self._turn, self._host.secrets)
-        taint = call.request.taint | turn.taint
         events = call.events()
         try:
             async for event in events:
@@ -274,13 +261,14 @@ class Rounds:
         except BaseException:
             # Closed here, not by the collector: settling must be over before the turn is.
             await events.aclose()
-            torn = reply.message(taint, whole=False)
+            torn = reply.message(call.request.taint | turn.taint, whole=False)
             if torn is not None:
                 turn.messages.append(torn)
             raise
         finally:
             self._spent(call)
-        message = reply.message(taint, whole=True)
+        # Of the request as it was sent: a plugin may have added to it.
+        message = reply.message(call.request.taint | turn.taint, whole=True)
         assert message is not None, "a whole answer is a message, if an empty one"
         turn.messages.append(message)
         self._messages.append(message)
@@ -314,6 +302,7 @@ class Rounds:
                     code="max_iterations",
                     action="raise `turn.max_iterations`, or ask for less at once",
                 )
+            raise_if_cancelled()
             await work.run()
         finally:
             message = work.message()

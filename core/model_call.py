@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.errors import HookError, ProviderError, RefusedError
 from hookgate.core.models import Ending, StopEvent, UsageEvent
-from hookgate.core.shielding import finish
+from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.soundness import sound_usage
 from hookgate.core.streams import Filtered, Source, close
 
 if TYPE_CHECKING:
@@ -142,20 +143,37 @@ class ModelCall:
         try:
             async for event in events:
                 if isinstance(event, UsageEvent):
-                    tally.usage = event.usage
+                    # Figures that are none count as not reported: never as less than was used.
+                    tally.usage = sound_usage(event.usage)
                 elif isinstance(event, StopEvent):
                     tally.stop = event.reason
                 else:
                     tally.started = True
                 yield event
+        except (ProviderError, GeneratorExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                raise_if_cancelled()
+            raise self._broken(error) from error
         finally:
-            await close(events, limit=CLOSE_LIMIT)
+            await self._close(events)
         if tally.stop is None:
             raise ProviderError(
                 "cut",
                 f"{request.model} stopped talking without saying that it was done",
                 provider=request.model.provider,
             )
+
+    def _broken(self, error: BaseException) -> ProviderError:
+        """Return the failure of a provider that did not say in which way it failed."""
+        model = self.request.model
+        self._host.log.warning("provider failed", model=str(model), exc_info=error)
+        return ProviderError(
+            "malformed",
+            f"{model} failed with {type(error).__name__}: {error}",
+            provider=model.provider,
+        )
 
     def _done(self) -> Ending:
         tally = self._tally

@@ -8,6 +8,8 @@ from hookgate.core.events import Event
 from hookgate.core.host import redact_json
 from hookgate.core.messages import Message, Text, ToolUse
 from hookgate.core.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
+from hookgate.core.soundness import sound_use
+from hookgate.core.strict_json import well_formed
 
 if TYPE_CHECKING:
     from hookgate.core.messages import Part, Taint
@@ -38,11 +40,12 @@ class Reply:
                 turn.emit(Event("reasoning", {"text": text}, scope="chat"))
             case ToolUseEvent():
                 self._flush()
-                self._parts.append(ToolUse(id=event.id, name=event.name, input=event.input))
-                tool = turn.offered.get(event.name)
+                use = sound_use(event, self._ids())
+                self._parts.append(use)
+                tool = turn.offered.get(use.name)
                 # A client's own call is held back until it has been judged.
                 if tool is None or tool.owner == "host":
-                    data = {"id": event.id, "name": event.name, "input": event.input}
+                    data = {"id": use.id, "name": use.name, "input": use.input}
                     turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
             case OpaqueDelta(part):
                 self._flush()
@@ -64,7 +67,13 @@ class Reply:
             return None
         return Message(role="assistant", parts=tuple(parts), taint=taint, turn=self._turn.id)
 
+    def _ids(self) -> set[str]:
+        """Return the ids of all calls that this answer's model has read or made."""
+        messages = (*self._turn.history, *self._turn.messages)
+        ids = {use.id for message in messages for use in message.tool_uses}
+        return ids | {part.id for part in self._parts if isinstance(part, ToolUse)}
+
     def _flush(self) -> None:
         if self._text:
-            self._parts.append(Text("".join(self._text)))
+            self._parts.append(Text(well_formed("".join(self._text))))
             self._text.clear()

@@ -8,7 +8,7 @@ process; the ports let a plugin do the same across processes.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -226,19 +226,24 @@ class InProcessLanes:
 class InProcessConversations:
     """Conversations that end with the process: what there is without a storage plugin.
 
-    Each session keeps its last `keep` messages.
+    Each session keeps its last `keep` messages, all of them together `total`: beyond that
+    the sessions that were written to longest ago are forgotten.
     """
 
     durable = False
 
-    def __init__(self, *, keep: int = 10_000) -> None:
+    def __init__(self, *, keep: int = 10_000, total: int = 100_000) -> None:
         self._keep = keep
-        self._sessions: dict[SessionKey, deque[Message]] = {}
+        self._total = total
+        self._count = 0
+        self._last_fence = 0
+        # The one that was written to longest ago comes first.
+        self._sessions: OrderedDict[SessionKey, deque[Message]] = OrderedDict()
         self._fences: dict[SessionKey, int] = {}
 
     async def last_fence(self) -> int:
         """Return the highest fence that was ever written, 0 if none was."""
-        return max(self._fences.values(), default=0)
+        return self._last_fence
 
     async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
         """Add `messages` at the end. See `Conversations.append`."""
@@ -248,8 +253,16 @@ class InProcessConversations:
                 "another holder of the lane has written since"
             )
         self._fences[session] = fence
+        self._last_fence = max(self._last_fence, fence)
         kept = self._sessions.setdefault(session, deque(maxlen=self._keep))
+        self._sessions.move_to_end(session)
+        before = len(kept)
         kept.extend(messages)
+        self._count += len(kept) - before
+        while self._count > self._total and len(self._sessions) > 1:
+            forgotten, gone = self._sessions.popitem(last=False)
+            del self._fences[forgotten]
+            self._count -= len(gone)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole."""

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-__all__ = ["finish"]
+__all__ = ["finish", "raise_if_cancelled"]
 
 T = TypeVar("T")
+
+
+def raise_if_cancelled() -> None:
+    """Raise a cancellation of the current task that something it awaited has swallowed."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def finish(work: Coroutine[Any, Any, T]) -> T:

@@ -13,7 +13,15 @@ from typing import Any, NoReturn
 
 import orjson
 
-__all__ = ["MAX_DEPTH", "MAX_INTEGER", "StrictJSONError", "canonical", "dumps", "loads"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_INTEGER",
+    "StrictJSONError",
+    "canonical",
+    "dumps",
+    "loads",
+    "well_formed",
+]
 
 MAX_DEPTH = 64
 """Objects and arrays may be nested this deep."""
@@ -168,6 +176,17 @@ def _refuse_surrogates(value: Any) -> None:
             pending.extend(item.values())
         elif isinstance(item, list):
             pending.extend(item)
+
+
+def well_formed(text: str) -> str:
+    """Return `text` as JSON can hold it: pairs of surrogates joined, lone ones replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def dumps(value: Any) -> bytes:

@@ -17,7 +17,9 @@ import orjson
 from hookgate import hookspecs
 from hookgate.core.errors import HookError
 from hookgate.core.events import Event
-from hookgate.core.shielding import finish
+from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.soundness import bytes_of, wrong_in_result, wrong_in_verdict
+from hookgate.core.strict_json import canonical, well_formed
 from hookgate.core.tools import Ask, Decision, Effect, ToolCall, ToolResult
 from hookgate.core.turn import FinishedCall
 
@@ -45,12 +47,14 @@ class Judged:
         use: The model's call.
         call: The call as it would run; None where there is no such tool or its
             arguments do not fit its schema, so that there was nothing to judge.
+        arguments: The bytes that were judged, in canonical JSON; nothing else runs.
         decision: What was decided.
         problem: What the model is told where `call` is None.
     """
 
     use: ToolUse
     call: ToolCall | None = None
+    arguments: bytes = b"{}"
     decision: Decision | None = None
     problem: str = ""
 
@@ -101,14 +105,16 @@ class ToolCalls:
             return Judged(
                 use=use, problem=f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong)
             )
-        call = ToolCall(id=use.id, tool=tool, arguments=use.input, depth=turn.depth, index=index)
+        # A copy: a hook that changes the arguments in place does not change the message.
+        arguments: dict[str, Any] = orjson.loads(canonical(use.input))
+        call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
         try:
-            call, decision = await self._decide(turn, call)
+            call, judged, decision = await self._decide(turn, call)
         except asyncio.CancelledError:
             result = ToolResult.error("the call was cancelled", status="cancelled")
             await self.finished(turn, call, Decision.deny("cancelled"), result)
             raise
-        return Judged(use=use, call=call, decision=decision)
+        return Judged(use=use, call=call, arguments=judged, decision=decision)
 
     async def verdict(self, turn: Turn, use: ToolUse) -> Decision:
         """Judge a call without asking anybody, recording anything or running it."""
@@ -117,8 +123,9 @@ class ToolCalls:
         _, decision, _ = await self._verdict(turn, call)
         return decision
 
-    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
+    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, bytes, Decision]:
         call, decision, ask = await self._verdict(turn, call)
+        judged = call.canonical
         if ask is not None:
             decision = await self._resolve(turn, call, ask, decision)
         try:
@@ -127,7 +134,7 @@ class ToolCalls:
             decision = Decision.deny(
                 f"the decision could not be recorded: {error}", by=error.plugin
             )
-        return call, decision
+        return call, judged, decision
 
     async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
         """Go through rounds of judging until nobody rewrites any more."""
@@ -144,18 +151,23 @@ class ToolCalls:
                 for answer in answers
                 if answer.value is not None
             )
-            if call.canonical != judged:
+            if bytes_of(call.arguments) != judged:
+                call = replace(call, arguments=orjson.loads(judged))
                 return call, Decision.deny("a plugin changed the arguments in place"), None
+            for verdict in verdicts:
+                if junk := wrong_in_verdict(verdict):
+                    return call, Decision.deny(junk, by=verdict.plugin), None
             decision, ask, rewrite = self._merge(verdicts, number)
-            if rewrite is None:
+            if rewrite is None or (new := bytes_of(rewrite.arguments)) == judged:
                 return call, decision, ask
-            wrong = self._validator_of(call.tool)(rewrite.arguments or {})
+            arguments: dict[str, Any] = orjson.loads(new)
+            wrong = self._validator_of(call.tool)(arguments)
             if wrong:
                 reason = f"{rewrite.plugin} rewrote the arguments wrongly: " + "; ".join(wrong)
                 return call, Decision.deny(reason, by=rewrite.plugin), None
             call = replace(
                 call,
-                arguments=rewrite.arguments or {},
+                arguments=arguments,
                 rewritten_by=(*call.rewritten_by, rewrite.plugin),
             )
         reason = f"the arguments were still being rewritten after {MAX_ROUNDS} rounds"
@@ -179,7 +191,7 @@ class ToolCalls:
         if strictest.effect is Effect.DENY:
             return decision, None, None
         rewrites = {
-            orjson.dumps(verdict.arguments, option=orjson.OPT_SORT_KEYS): verdict
+            bytes_of(verdict.arguments): verdict
             for verdict in verdicts
             if verdict.arguments is not None
         }
@@ -218,7 +230,7 @@ class ToolCalls:
             return self._unanswered(asked, ask, "nobody is there to be asked")
         if answer.effect is Effect.ASK:
             return self._unanswered(asked, ask, "the answer was another question")
-        if call.canonical != judged:
+        if bytes_of(call.arguments) != judged:
             return self._unanswered(asked, ask, "the arguments were changed while it was asked")
         return replace(answer, verdicts=asked.verdicts, rounds=asked.rounds, asked=ask)
 
@@ -235,7 +247,7 @@ class ToolCalls:
         `tool_finished` has run when this returns or is cancelled.
         """
         if judged.call is None:
-            result = self._masked(ToolResult.error(judged.problem))
+            result = self._masked(ToolResult.error(self._cut(judged.problem)))
             self._tell(turn, judged.use.id, result)
             return result
         call, decision = judged.call, judged.decision
@@ -244,22 +256,23 @@ class ToolCalls:
             result = ToolResult.error(f"denied: {decision.reason}", status="denied")
             return await self.finished(turn, call, decision, result)
         try:
-            result = await self._execute(turn, call)
+            result = await self._execute(turn, call, judged.arguments)
         except asyncio.CancelledError:
             result = ToolResult.error("the call was cancelled", status="cancelled")
             await self.finished(turn, call, decision, result)
             raise
         return await self.finished(turn, call, decision, result)
 
-    async def _execute(self, turn: Turn, call: ToolCall) -> ToolResult:
+    async def _execute(self, turn: Turn, call: ToolCall, judged: bytes) -> ToolResult:
         tool = call.tool
         if tool.run is None:
             return ToolResult.error(f"tool {tool.name!r} has nothing that could run it")
         # The tool gets its own copy, read from the very bytes that were judged.
-        arguments: dict[str, Any] = orjson.loads(call.canonical)
+        arguments: dict[str, Any] = orjson.loads(judged)
         try:
             async with asyncio.timeout(tool.timeout):
                 value = await tool.run(turn, arguments)
+            raise_if_cancelled()
         except TimeoutError:
             text = f"tool {tool.name!r} took longer than {tool.timeout:g} s"
             return await self.after(turn, call, ToolResult.error(text, status="timeout"))
@@ -281,8 +294,9 @@ class ToolCalls:
     def _checked(tool: Tool, value: object) -> ToolResult:
         if isinstance(value, str):
             return ToolResult(content=value)
-        if isinstance(value, ToolResult) and isinstance(value.content, str):
-            return value
+        if isinstance(value, ToolResult):
+            wrong = wrong_in_result(value)
+            return ToolResult.error(f"tool {tool.name!r} returned {wrong}") if wrong else value
         return ToolResult.error(
             f"tool {tool.name!r} returned {type(value).__name__}, expected str or ToolResult"
         )
@@ -294,15 +308,20 @@ class ToolCalls:
         # Masked before it is cut: half a secret is no longer known as one.
         result = self._masked(result)
         result = replace(result, content=self._cut(result.content))
-        taint = result.taint
+        before = result
         try:
             result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
         except HookError as error:
             result = ToolResult.error(f"the result could not be checked: {error}")
-        return replace(result, taint=result.taint | taint)
+        if wrong := wrong_in_result(result):
+            result = ToolResult.error(f"the result could not be checked: a plugin made {wrong}")
+        if result.content != before.content:
+            result = self._masked(result)
+            result = replace(result, content=self._cut(result.content))
+        return replace(result, taint=frozenset(result.taint | before.taint))
 
     def _masked(self, result: ToolResult) -> ToolResult:
-        content = self._host.secrets.redact(result.content)
+        content = self._host.secrets.redact(well_formed(result.content))
         return result if content == result.content else replace(result, content=content)
 
     def _cut(self, content: str) -> str:

@@ -8,15 +8,19 @@ holds a call without one.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import orjson
+
+from hookgate.core.errors import HookError
 from hookgate.core.events import Event
 from hookgate.core.messages import Message, Provenance, ToolResultPart, join_taints
+from hookgate.core.shielding import finish
 from hookgate.core.tool_call import may_use
 from hookgate.core.tools import Decision, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.core.host import Host
     from hookgate.core.messages import ToolUse
@@ -24,21 +28,26 @@ if TYPE_CHECKING:
     from hookgate.core.tools import Tool
     from hookgate.core.turn import Turn
 
-__all__ = ["ToolRound", "client_results", "results_message", "unanswered"]
+__all__ = ["ToolRound", "client_finished", "client_results", "results_message", "unanswered"]
+
+T = TypeVar("T")
 
 
-def results_message(turn: Turn, parts: Sequence[ToolResultPart]) -> Message:
-    """Return the message that brings tool results back to the model."""
+def results_message(
+    turn: Turn, results: Sequence[tuple[ToolUse | ToolCall, ToolResult]]
+) -> Message:
+    """Return the message that brings the results of calls back to the model."""
+    parts = tuple(_part(use, result) for use, result in results)
     return Message(
         role="tool",
-        parts=tuple(parts),
+        parts=parts,
         taint=join_taints(part.taint for part in parts),
         provenance=Provenance.TOOL_RESULT,
         turn=turn.id,
     )
 
 
-def _part(use: ToolUse, result: ToolResult) -> ToolResultPart:
+def _part(use: ToolUse | ToolCall, result: ToolResult) -> ToolResultPart:
     return ToolResultPart(
         tool_use_id=use.id, content=result.content, is_error=result.is_error, taint=result.taint
     )
@@ -56,6 +65,7 @@ class ToolRound:
         self._calls = calls
         self._turn = turn
         self._uses = uses
+        self._before = len(turn.calls)
         self._results: dict[str, ToolResult] = {}
         self.pending: tuple[Judged, ...] = ()
 
@@ -71,10 +81,12 @@ class ToolRound:
         try:
             await self._run([item for item in judged if item not in self.pending])
         except BaseException:
-            await self._cancel(self.pending)
+            # Nobody is told of them, so nobody will bring their results.
+            waiting, self.pending = self.pending, ()
+            await self._cancel(waiting)
             raise
         for item in self.pending:
-            _announce(self._turn, item.use)
+            _announce(self._turn, item)
 
     def message(self) -> Message | None:
         """Return the results so far as a message; None where there are none yet.
@@ -83,12 +95,13 @@ class ToolRound:
         """
         waiting = {item.use.id for item in self.pending}
         missing = ToolResult.error("the turn ended before this call could run")
-        parts = [
-            _part(use, self._results.get(use.id, missing))
-            for use in self._uses
-            if use.id not in waiting
+        # A call may be over although the round was cut short before it heard of that.
+        over = {item.call.id: item.result for item in self._turn.calls[self._before :]}
+        results = over | self._results
+        answers = [
+            (use, results.get(use.id, missing)) for use in self._uses if use.id not in waiting
         ]
-        return results_message(self._turn, parts) if parts else None
+        return results_message(self._turn, answers) if answers else None
 
     def reveal(self) -> None:
         """Offer the tools that results have revealed, from the next request on."""
@@ -112,10 +125,13 @@ class ToolRound:
 
     async def _cancel(self, judged: Sequence[Judged]) -> None:
         """Say of calls that were decided on, and will not run, that they were cancelled."""
-        for item in judged:
+
+        async def cancelled(item: Judged) -> None:
             if item.call is not None and item.decision is not None:
                 result = ToolResult.error("the call was cancelled", status="cancelled")
                 await self._calls.finished(self._turn, item.call, item.decision, result)
+
+        await finish(_each(judged, cancelled))
 
     async def _run(self, judged: Sequence[Judged]) -> None:
         places = asyncio.Semaphore(self._host.settings.turn.tool_concurrency)
@@ -135,7 +151,8 @@ class ToolRound:
 
     async def _send_back(self, judged: Sequence[Judged]) -> None:
         """Answer a message with a denial in it whole, without running any of its calls."""
-        for item in judged:
+
+        async def back(item: Judged) -> None:
             if item.allowed and item.call is not None and item.decision is not None:
                 result = ToolResult.error(
                     "not run: another call of the same message was denied", status="denied"
@@ -145,23 +162,40 @@ class ToolRound:
             else:
                 self._results[item.use.id] = await self._calls.run(self._turn, item)
 
+        await finish(_each(judged, back))
+
 
 def _is_clients(item: Judged) -> bool:
     return item.call is not None and item.call.tool.owner == "client"
 
 
-def _announce(turn: Turn, use: ToolUse) -> None:
-    data = {"id": use.id, "name": use.name, "input": use.input, "owner": "client"}
+async def _each(items: Sequence[T], tell: Callable[[T], Awaitable[object]]) -> None:
+    """Tell of each item, also where telling of one fails; the first failure is raised."""
+    failure: HookError | None = None
+    for item in items:
+        try:
+            await tell(item)
+        except HookError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _announce(turn: Turn, item: Judged) -> None:
+    # The client runs what was judged, which a plugin may have rewritten.
+    use, arguments = item.use, orjson.loads(item.arguments)
+    data = {"id": use.id, "name": use.name, "input": arguments, "owner": "client"}
     turn.emit(Event("tool_use", data, scope="chat"))
 
 
 def unanswered(history: Sequence[Message]) -> tuple[ToolUse, ...]:
     """Return the calls in `history` that wait for their client still."""
-    answered = {part.tool_use_id for message in history for part in message.tool_results}
-    last = next((item for item in reversed(history) if item.role == "assistant"), None)
-    if last is None:
-        return ()
-    return tuple(use for use in last.tool_uses if use.id not in answered)
+    answered: set[str] = set()
+    for message in reversed(history):
+        if message.role == "assistant":
+            return tuple(use for use in message.tool_uses if use.id not in answered)
+        answered.update(part.tool_use_id for part in message.tool_results)
+    return ()
 
 
 async def client_results(
@@ -170,15 +204,15 @@ async def client_results(
     waiting: Sequence[ToolUse],
     given: Sequence[ToolResultPart],
     tools: Sequence[Tool],
-) -> Message:
-    """Return the message that answers `waiting` with what the client brought back.
+) -> Sequence[tuple[ToolCall, ToolResult]]:
+    """Return what `waiting` came to: what the client brought back, past `after_tool_call`.
 
-    Each result passes `after_tool_call` and `tool_finished`, as if the call had run here.
-    A call for which the client brought nothing is answered with an error.
+    A call for which the client brought nothing is answered with an error. `client_finished`
+    follows once the results are committed: until then they may be brought again.
     """
     by_id = {part.tool_use_id: part for part in given}
     by_name = {tool.name: tool for tool in tools}
-    parts = []
+    brought_back = []
     for index, use in enumerate(waiting):
         part = by_id.get(use.id)
         tool = by_name.get(use.name) or _forgotten(use.name)
@@ -195,10 +229,20 @@ async def client_results(
                 status=status,  # type: ignore[arg-type]
             )
             result = await calls.after(turn, call, brought)
-        decision = Decision.allow("decided when the call was made")
-        result = await calls.finished(turn, call, decision, result)
-        parts.append(_part(use, result))
-    return results_message(turn, parts)
+        brought_back.append((call, result))
+    return brought_back
+
+
+async def client_finished(
+    turn: Turn, calls: ToolCalls, results: Sequence[tuple[ToolCall, ToolResult]]
+) -> None:
+    """Say what calls came to that a client has run, as if they had run here."""
+    decision = Decision.allow("decided when the call was made")
+
+    async def tell(item: tuple[ToolCall, ToolResult]) -> None:
+        await calls.finished(turn, item[0], decision, item[1])
+
+    await _each(results, tell)
 
 
 def _forgotten(name: str) -> Tool:

@@ -8,27 +8,24 @@ exactly once for every turn whose message was committed, in the order of the ses
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hookgate import hookspecs
-from hookgate.core.errors import (
-    HookError,
-    LaneHeldError,
-    NotAllowedError,
-    ProviderError,
-    RefusedError,
-    StoreError,
-    TurnCancelledError,
-    TurnError,
-)
+from hookgate.core.endings import ending_of, follow
+from hookgate.core.errors import LaneHeldError, NotAllowedError, TurnCancelledError, TurnError
 from hookgate.core.events import Event
+from hookgate.core.history import stored_turns
 from hookgate.core.messages import Message, Provenance, Text, new_id
-from hookgate.core.outcome import judge
 from hookgate.core.ports import CONVERSATIONS, LANES
 from hookgate.core.sessions import InSessionOrder
-from hookgate.core.shielding import finish
-from hookgate.core.tool_round import client_results, unanswered
+from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.tool_round import (
+    client_finished,
+    client_results,
+    results_message,
+    unanswered,
+)
 from hookgate.core.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
 
 if TYPE_CHECKING:
@@ -38,7 +35,8 @@ if TYPE_CHECKING:
     from hookgate.core.loop import Loop
     from hookgate.core.registry import Snapshot
     from hookgate.core.sessions import Router
-    from hookgate.core.turn import Agent, Principal, TurnEnding
+    from hookgate.core.tools import ToolCall, ToolResult
+    from hookgate.core.turn import Agent, Principal
 
 __all__ = ["Turns"]
 
@@ -197,9 +195,16 @@ class Turns:
     ) -> Turn:
         settings = self._host.settings
         events = self._host.events
+        sound = True  # who listens badly ends no turn
 
         def tell(event: Event) -> None:
-            sink(event)
+            nonlocal sound
+            try:
+                sink(event)
+            except Exception as error:
+                if sound:
+                    self._host.log.warning("a turn's sink fails", type=event.type, exc_info=error)
+                sound = False
             events.publish(event)
 
         turn = Turn(
@@ -238,7 +243,7 @@ class Turns:
         self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
     ) -> Turn:
         """Run the turn in a task of its own, which `cancel` can reach."""
-        if self._stopping:
+        if self._stopping and (turn.parent is None or turn.parent.id not in self._running):
             raise TurnError(
                 "the gateway stops and takes no new messages",
                 code="stopping",
@@ -246,13 +251,15 @@ class Turns:
             )
         task = asyncio.create_task(self._hold(turn, request, accepted), name=turn.id)
         item = self._running[turn.id] = _Running(turn, task)
+        caller = asyncio.current_task()
+        assert caller is not None, "a coroutine that runs has a task"
+        before = caller.cancelling()
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError:
-            if not task.done():
+            if not task.done() or caller.cancelling() > before:
                 # Whoever waits for this turn is cancelled: so is the turn, and it settles.
-                self.cancel(turn.id, "its caller was cancelled")
-                await asyncio.wait([task])
+                await self._settled(item)
                 raise
             if turn.ending is None:
                 why = item.reason or "cancelled"
@@ -263,6 +270,15 @@ class Turns:
             self._running.pop(turn.id, None)
         return turn
 
+    async def _settled(self, item: _Running) -> None:
+        """Cancel a turn whose caller is cancelled, and wait for its end; more than once so."""
+        while not item.task.done():
+            self.cancel(item.turn.id, "its caller was cancelled")
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([item.task])
+        if not item.task.cancelled():
+            item.task.exception()  # nobody is there any more to raise it to
+
     async def _hold(
         self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
     ) -> None:
@@ -271,21 +287,36 @@ class Turns:
             turn.emit(Event("queued", {"before": waiting}, scope="chat"))
         async with lanes.hold(turn.session, turn) as lease:
             turn.fence = lease.fence
-            await self._commit_message(turn, request)
-            committed = len(turn.messages)
+            results = await self._take_in(turn, request)
+            committed = 0
+
+            async def commit() -> None:
+                nonlocal committed
+                messages = tuple(turn.messages)
+                await self._host[CONVERSATIONS].append(turn.session, messages, fence=turn.fence)
+                committed = len(messages)
+                try:
+                    accepted(turn)
+                finally:
+                    await client_finished(turn, self._loop.calls, results)
+
             try:
-                accepted(turn)
+                # Whole: a cancellation must not leave it open whether it was committed.
+                await finish(commit())
                 await self._inside(turn)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - told below
+            except (Exception, asyncio.CancelledError) as error:
+                if not committed:
+                    raise
                 self._failed(turn, error)
             # Whole, even if another cancellation comes: the turn was begun, so it ends.
             await finish(self._end(turn, committed))
 
-    async def _commit_message(self, turn: Turn, request: TurnRequest) -> None:
-        """Load the history and commit what the user brought: a message, or tool results."""
-        conversations = self._host[CONVERSATIONS]
+    async def _take_in(
+        self, turn: Turn, request: TurnRequest
+    ) -> Sequence[tuple[ToolCall, ToolResult]]:
+        """Load the history, and set what the user brought: a message, or tool results."""
         turns = max(turn.plan.history_turns, 1)
-        stored = await conversations.history(turn.session, turns=turns)
+        stored = await stored_turns(self._host[CONVERSATIONS], turn.session, turns)
         history = stored if request.client_history is None else request.client_history
         turn.history = tuple(history) if turn.plan.history_turns else ()
         waiting = unanswered(history)
@@ -296,17 +327,18 @@ class Turns:
                 code="unknown_tool_use",
                 action="bring the results of the calls that the last turn ended with",
             )
+        results: Sequence[tuple[ToolCall, ToolResult]] = ()
         if waiting:
             turn.history = tuple(history)
-            answers = await client_results(
+            results = await client_results(
                 turn, self._loop.calls, waiting, request.tool_results, turn.client_tools
             )
-            turn.messages.append(answers)
+            turn.messages.append(results_message(turn, results))
         if request.content or request.images or not waiting:
             turn.messages.append(turn.message)
         else:
             turn.message = turn.messages[0]
-        await conversations.append(turn.session, turn.messages, fence=turn.fence)
+        return results
 
     async def _inside(self, turn: Turn) -> None:
         loop = asyncio.get_running_loop()
@@ -315,6 +347,7 @@ class Turns:
                 await self._loop.prepare(turn)
                 clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
                 waits = await self._loop.converse(turn)
+                raise_if_cancelled()
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -333,7 +366,7 @@ class Turns:
         if fresh:
             try:
                 await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
-            except StoreError as error:
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - told
                 self._failed(turn, error)
         data = {
             "turn": turn.id,
@@ -343,11 +376,16 @@ class Turns:
             "usage": turn.usage.to_json(),
         }
         turn.emit(Event("done", data, scope="chat"))
-        self._after.run(turn.session, lambda: self._follow(turn))
+        self._after.run(turn.session, lambda: follow(self._host, turn))
 
     def _failed(self, turn: Turn, error: BaseException) -> None:
         """Set how the turn ended, in words that a client can act on."""
-        turn.ending, turn.error = self._classify(turn, error)
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None:
+            # It has been heard: what follows is the turn's orderly end.
+            task.uncancel()
+        item = self._running.get(turn.id)
+        turn.ending, turn.error = ending_of(turn, error, item.reason if item else "")
         if turn.error.code == "internal":
             self._host.log.error("turn failed", turn=turn.id, exc_info=error)
         redact = self._host.secrets.redact
@@ -358,51 +396,3 @@ class Turns:
             **turn.error.data,
         }
         turn.emit(Event("error", data, scope="chat"))
-
-    def _classify(self, turn: Turn, error: BaseException) -> tuple[TurnEnding, TurnError]:
-        match error:
-            case asyncio.CancelledError():
-                task = asyncio.current_task()
-                if task is not None:
-                    # It has been heard: what follows is the turn's orderly end.
-                    task.uncancel()
-                item = self._running.get(turn.id)
-                reason = (item.reason if item else "") or "cancelled"
-                return "cancelled", TurnCancelledError(reason)
-            case TurnCancelledError():
-                return "cancelled", error
-            case RefusedError():
-                return "refused", error
-            case TurnError():
-                return "failed", error
-            case HookError():
-                where = {"hook": error.hook, "plugin": error.plugin}
-                return "failed", TurnError(str(error), code="hook_failed", data=where)
-            case ProviderError():
-                why = {"kind": error.kind, "retry_after": error.retry_after}
-                return "failed", TurnError(str(error), code="provider_failed", data=why)
-            case StoreError():
-                return "failed", TurnError(str(error), code="store_failed")
-            case _:
-                return "failed", TurnError(
-                    f"internal error; the log of the gateway has it under turn {turn.id}",
-                    code="internal",
-                )
-
-    async def _follow(self, turn: Turn) -> None:
-        """Judge the turn and tell whoever follows; off the lane."""
-        hooks = self._host.hooks
-        outcome = await hooks.first(hookspecs.judge_turn, turn) or judge(turn)
-        self._host.metric(
-            "turn",
-            turn=turn.id,
-            session=str(turn.session),
-            agent=turn.agent.name,
-            ending=turn.ending,
-            outcome=outcome.status,
-            score=outcome.score,
-            tool_calls=len(turn.calls),
-            milliseconds=(self._host.clock.now() - turn.started).total_seconds() * 1000,
-            **turn.usage.to_json(),
-        )
-        await hooks.notify(hookspecs.after_turn, turn, outcome)

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.core.context import PRIORITIES, Block, ContextBuilder, message_tokens
+from hookgate.core.history import group_turns
 from hookgate.core.host import QuarterTokens
-from hookgate.core.loop import group_turns
 from hookgate.core.messages import Message, Text, ToolResultPart, ToolUse
 
 COUNTER = QuarterTokens()

@@ -1,0 +1,86 @@
+"""What plugins and providers hand over, looked at before it is relied on.
+
+Types are declared, and nobody checks them at run time but this module: a value that JSON
+cannot hold would break far from where it came from, in the store or on the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.messages import ToolUse, new_id
+from hookgate.core.models import Usage
+from hookgate.core.strict_json import StrictJSONError, canonical, loads, well_formed
+from hookgate.core.tools import Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from hookgate.core.models import ToolUseEvent
+    from hookgate.core.tools import ToolResult, Verdict
+
+__all__ = ["bytes_of", "sound_usage", "sound_use", "wrong_in_result", "wrong_in_verdict"]
+
+
+def bytes_of(arguments: Mapping[str, Any] | None) -> bytes:
+    """Return arguments in canonical JSON; b"" for what JSON cannot hold."""
+    try:
+        return canonical(dict(arguments or {}))
+    except (TypeError, ValueError):
+        return b""
+
+
+def wrong_in_verdict(verdict: Verdict) -> str:
+    """Say why `verdict` cannot be merged with others, or ""."""
+    if not isinstance(verdict.effect, Effect):
+        return f"{verdict.plugin} judged {verdict.effect!r}, expected an Effect"
+    if verdict.arguments is not None and not bytes_of(verdict.arguments):
+        return f"{verdict.plugin} rewrote the arguments to something that JSON cannot hold"
+    return ""
+
+
+def wrong_in_result(result: ToolResult) -> str:
+    """Say what of `result` is not as declared, or ""."""
+    for name, value, kinds in (
+        ("content", result.content, str),
+        ("taint", result.taint, frozenset | set),
+        ("reveal", result.reveal, tuple | list),
+    ):
+        if not isinstance(value, kinds):
+            return f"a ToolResult whose {name} is of type {type(value).__name__}"
+    if not all(isinstance(name, str) for name in (*result.taint, *result.reveal)):
+        return "a ToolResult whose taint or reveal holds something else than names"
+    return ""
+
+
+def sound_use(event: ToolUseEvent, taken: Collection[str]) -> ToolUse:
+    """Return a model's call with an id of its own, and with arguments that JSON can hold.
+
+    Args:
+        event: What the provider yielded.
+        taken: Ids of the conversation so far. Some models count their calls from 0 in
+            each answer; results and calls find each other by these ids.
+    """
+    given: object = event.id
+    use_id = given if isinstance(given, str) else ""
+    if not use_id or use_id in taken:
+        use_id = new_id("call")
+    arguments: Mapping[str, Any] | str
+    if isinstance(event.input, str):
+        arguments = well_formed(event.input)
+    else:
+        try:
+            # Strictly read again: what is judged, stored and run is the same in all readers.
+            arguments = loads(canonical(dict(event.input)))
+        except (TypeError, ValueError, StrictJSONError):
+            arguments = well_formed(repr(event.input))
+    return ToolUse(id=well_formed(use_id), name=well_formed(str(event.name)), input=arguments)
+
+
+def sound_usage(usage: object) -> Usage | None:
+    """Return `usage`, or None where it holds something else than counts."""
+    if not isinstance(usage, Usage):
+        return None
+    *counts, _ = astuple(usage)
+    return usage if all(isinstance(count, int) and count >= 0 for count in counts) else None
