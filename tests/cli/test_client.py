@@ -115,18 +115,18 @@ def test_what_does_not_work_as_it_should_is_said_at_every_command(
     assert "the disk is on fire" in ran.out
 
 
+@pytest.mark.parametrize("where", [[], ["--local"]])
 def test_a_streaming_operation_is_followed_to_its_end(
-    hookgate: CommandLine, serve: Callable[[], Served]
+    hookgate: CommandLine, serve: Callable[[], Served], where: list[str]
 ) -> None:
-    serve()
+    if not where:
+        serve()
     params = '{"content": "what is 2*3?", "peer": "ada"}'
-    for words in ([], ["--local"]):
-        if words:
-            continue
-        ran = hookgate(*words, "call", "chat.send", "--params", params)
-        events = [line for line in ran.out.splitlines() if line.startswith('{"event"')]
-        assert '"event":"text"' in "".join(events)
-        assert '{"event":"done"' in events[-1]
+    ran = hookgate(*where, "call", "chat.send", "--params", params)
+    events = [line for line in ran.out.splitlines() if line.startswith('{"event"')]
+    assert '"event":"text"' in "".join(events)
+    assert '{"event":"done"' in events[-1]
+    assert "demo:cli:local:ada" in ran.out.splitlines()[-1]
 
 
 def test_parameters_come_from_a_file_or_standard_input(hookgate: CommandLine) -> None:

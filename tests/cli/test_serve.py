@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import CommandLine, Served
+from tests.cli.terminal import Terminal
 
 from hookgate.cli.found import running_gateway
 
@@ -121,18 +123,23 @@ def test_a_note_of_a_process_that_is_gone_is_passed_over(hookgate: CommandLine) 
 
 
 def test_a_note_of_another_user_is_not_believed(
-    hookgate: CommandLine, serve: Callable[[], Served], monkeypatch: object
+    hookgate: CommandLine, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve()
     folder = hookgate.home / ".hookgate"
     assert running_gateway(folder) is not None
-    os.chown(folder / "gateway.json", 12345, -1) if os.geteuid() == 0 else None
-    assert (running_gateway(folder) is None) == (os.geteuid() == 0)
+    real = Path.stat
+
+    def foreign(path: Path) -> os.stat_result:
+        status = list(real(path))
+        status[stat.ST_UID] = os.geteuid() + 1
+        return os.stat_result(status)
+
+    monkeypatch.setattr(Path, "stat", foreign)
+    assert running_gateway(folder) is None
 
 
 def test_what_is_printed_on_a_terminal_names_the_address(hookgate: CommandLine) -> None:
-    from tests.cli.terminal import Terminal
-
     with Terminal(hookgate.environ, "serve") as terminal:
         came = terminal.expect("Ctrl-C stops it.")
         assert re.search(r"listens on http://127\.0\.0\.1:\d+", came)
