@@ -151,11 +151,22 @@ def running(name: str) -> Iterator[Server]:
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"the server {name} did not start")
-        yield Server(name, process.pid, int(line), token)
+        server = Server(name, process.pid, int(line), token)
+        settle(server)
+        yield server
     finally:
         process.terminate()
         with process:
             process.wait(timeout=30)
+
+
+def settle(server: Server, *, seconds: float = 30.0) -> None:
+    """Wait until what loads beside the start (the embedder's model) has loaded."""
+    for _ in range(int(seconds / 0.25)):
+        before = server.cpu()
+        time.sleep(0.25)
+        if server.cpu() - before < 0.02:
+            return
 
 
 def raise_file_limit() -> int:

@@ -221,7 +221,7 @@ def _run(front: Front) -> Callable[[web.Application], AsyncIterator[None]]:
     async def run(_: web.Application) -> AsyncIterator[None]:
         """Ask clients whether they live, and hear of revoked tokens, for the app's life."""
         host, tokens = front.host, front.gate.tokens
-        unwatch = tokens.watch(front.clients.end_token)
+        unwatch = tokens.watch(front.revoked)
         async with AsyncExitStack() as stack:
             stack.callback(front.gate.close)
             stack.callback(unwatch)

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Clients"]
 
+_AT_ONCE = 32
+"""Clients that are asked in one go; others wait for less than a millisecond meanwhile."""
+
 _SLICES = 16
-"""A sweep is cut into this many pieces, so that it never holds the event loop for long."""
+"""Goes in one heartbeat, at least."""
 
 
 class Client(Protocol):
@@ -64,12 +67,6 @@ class Clients:
     def __iter__(self) -> Iterator[Client]:
         return iter(tuple(self._clients))
 
-    def end_token(self, name: str) -> None:
-        """Close all that came with the token called `name`."""
-        for client in self:
-            if client.token == name:
-                client.end(1008, "the token was revoked")
-
     async def end_all(self, seconds: float) -> None:
         """Close all, and wait until they are gone, at most `seconds`."""
         for client in self:
@@ -86,8 +83,9 @@ class Clients:
         """Ask every client once in each heartbeat whether it is still there; never returns."""
         while True:
             clients = tuple(self._clients)
-            for part in range(_SLICES):
-                await asyncio.sleep(self._heartbeat / _SLICES)
-                for client in clients[part::_SLICES]:
+            slices = max(_SLICES, len(clients) // _AT_ONCE)
+            for part in range(slices):
+                await asyncio.sleep(self._heartbeat / slices)
+                for client in clients[part::slices]:
                     if client in self._clients:
                         client.check()

@@ -12,16 +12,20 @@ from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.rpc import Methods
 from hookgate.core.gateway.stream import QUEUE_BYTES
+from hookgate.core.gateway.tokens import principal_id
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hookgate.core.gateway.clients import Client
     from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.gateway.port import GatewayPort
     from hookgate.core.turn import Principal
 
 __all__ = ["PROTOCOL", "Front"]
+
+TOKEN_REVOKED = "the token was revoked"
 
 PROTOCOL = 1
 """The version of the wire protocol. It grows when an old client would no longer work."""
@@ -62,6 +66,29 @@ class Front:
     def ready(self) -> bool:
         """Whether new work is taken."""
         return self.gateway.ready and not self.stopping
+
+    @contextmanager
+    def enlisted(self, client: Client) -> Iterator[None]:
+        """Count `client` among those that are connected, for as long as it is.
+
+        A token that was revoked since it let the client in ends it at once.
+        """
+        self.clients.add(client)
+        if client.token and not self.gate.tokens.holds(client.token):
+            client.end(1008, TOKEN_REVOKED)
+        try:
+            yield
+        finally:
+            self.clients.remove(client)
+
+    def revoked(self, name: str) -> None:
+        """End whatever came in with the token called `name`: connections and turns."""
+        for client in self.clients:
+            if client.token == name:
+                client.end(1008, TOKEN_REVOKED)
+        for turn in self.gateway.running():
+            if turn.principal.id == principal_id(name):
+                self.gateway.cancel(turn.id, TOKEN_REVOKED)
 
     def check_open(self) -> None:
         """Refuse new work while the gateway starts or stops.

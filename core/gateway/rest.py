@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
@@ -17,7 +17,7 @@ from hookgate.core.messages import new_id
 from hookgate.core.operations import Invocation
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from aiohttp.abc import AbstractStreamWriter
     from pydantic import BaseModel
@@ -189,13 +189,10 @@ class Call:
 
     async def answer(self) -> web.Response:
         """Run the operation to its end and answer once."""
-        task = self._start(streaming=False)
-        try:
+        with self._running(streaming=False) as task:
             while not task.done():
                 await asyncio.wait([task], timeout=LOOK)
                 self.check()
-        finally:
-            self._stop(task)
         return _json_response(self._result(task))
 
     # -- a stream ------------------------------------------------------------
@@ -205,8 +202,7 @@ class Call:
 
         What goes wrong before there is anything to send is an ordinary error answer.
         """
-        task = self._start(streaming=True)
-        try:
+        with self._running(streaming=True) as task:
             await self._until(lambda: task.done() or bool(self._held), KEEP_ALIVE)
             if task.done() and not self._held:
                 self._result(task)
@@ -224,8 +220,6 @@ class Call:
             if outbox.waiting:
                 self._overflow()
             await response.write_eof()
-        finally:
-            self._stop(task)
         return response
 
     def _open(self, writer: AbstractStreamWriter) -> EventOutbox:
@@ -281,7 +275,9 @@ class Call:
 
     # -- what runs ---------------------------------------------------------------
 
-    def _start(self, *, streaming: bool) -> asyncio.Task[BaseModel]:
+    @contextmanager
+    def _running(self, *, streaming: bool) -> Iterator[asyncio.Task[BaseModel]]:
+        """Run the operation in a task, and let it go when the request is over."""
         invocation = Invocation(
             host=self._front.host,
             principal=self._request[CALLER].principal,
@@ -294,17 +290,16 @@ class Call:
             path="http",
         )
         work = self._method.handler(invocation, self._arguments)
-        self._task = asyncio.ensure_future(work)
-        self._task.add_done_callback(lambda _: self._wake.set())
-        self._front.clients.add(self)
-        return self._task
-
-    def _stop(self, task: asyncio.Task[BaseModel]) -> None:
-        """The request is over: whatever still runs for it has lost its client."""
-        self._front.clients.remove(self)
-        if not task.done():
-            self._gone = True
-            task.cancel()
+        task = self._task = asyncio.ensure_future(work)
+        task.add_done_callback(lambda _: self._wake.set())
+        with self._front.enlisted(self):
+            try:
+                yield task
+            finally:
+                if not task.done():
+                    # Whatever still runs for this request has lost its client.
+                    self._gone = True
+                    task.cancel()
 
     def _emit(self, event: Event) -> None:
         self._put(_sse(event.type, event_data(self._front.safe(event))))

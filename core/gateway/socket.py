@@ -196,18 +196,17 @@ class Connection:
             streaming=False,
             disconnected=self._is_closed,
         )
-        front.clients.add(self)
-        try:
-            self._outbox.put(notification("hello", front.hello(caller.principal)))
-            await self._read()
-        finally:
-            self.closed = True
-            self._outbox.close()
-            front.clients.remove(self)
-            if self._running:
-                for running in tuple(self._running.values()):
-                    running.task.cancel()
-                self._running = None
+        with front.enlisted(self):
+            try:
+                self._outbox.put(notification("hello", front.hello(caller.principal)))
+                await self._read()
+            finally:
+                self.closed = True
+                self._outbox.close()
+                if self._running:
+                    for running in tuple(self._running.values()):
+                        running.task.cancel()
+                    self._running = None
 
     def _is_closed(self) -> bool:
         return self.closed

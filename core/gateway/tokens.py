@@ -25,7 +25,16 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.settings import TokenSettings
 
-__all__ = ["PREFIX", "REVOKED", "TOKEN_BOOK", "Token", "TokenBook", "new_token", "token_book"]
+__all__ = [
+    "PREFIX",
+    "REVOKED",
+    "TOKEN_BOOK",
+    "Token",
+    "TokenBook",
+    "new_token",
+    "principal_id",
+    "token_book",
+]
 
 PREFIX = "hgt_"
 """What every token begins with, so that one is recognised where it should not be."""
@@ -96,6 +105,10 @@ class TokenBook:
         """Whether `token` has been revoked."""
         return token.digest.hex() in self._revoked
 
+    def holds(self, name: str) -> bool:
+        """Whether there is a token called `name` that has not been revoked."""
+        return any(token.name == name and not self.is_revoked(token) for token in self._tokens)
+
     def redeem(self, presented: str) -> Token | None:
         """Return the token that was presented, or None where it is none of ours.
 
@@ -136,6 +149,11 @@ class TokenBook:
 TOKEN_BOOK: Key[TokenBook] = Key("gateway tokens")
 
 
+def principal_id(name: str) -> str:
+    """Return the id of the principal who comes in with the token called `name`."""
+    return f"token:{name}"
+
+
 def token_book(host: Host) -> TokenBook:
     """Return the gateway's tokens, read from its settings on first use.
 
@@ -174,7 +192,7 @@ def _read_token(host: Host, name: str, settings: TokenSettings) -> Token:
         digest = bytes.fromhex(settings.digest or "")
     claims = itertools.product(settings.channels, settings.accounts, settings.peers)
     principal = Principal(
-        id=f"token:{name}",
+        id=principal_id(name),
         scopes=frozenset(settings.scopes),
         bindings=tuple(Claim(*claim) for claim in claims),
     )

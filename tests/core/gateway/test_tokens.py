@@ -5,11 +5,13 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from tests.core.gateway.test_chat import Gate
 from tests.support.script import Recorder, Script, Scripted, say, settings, until
 from tests.support.wire import bearer, serving, tokens
 
 from hookgate.core.errors import ConfigError, StartError
-from hookgate.core.gateway.auth import check_listener
+from hookgate.core.gateway.auth import Caller, check_listener
 from hookgate.core.gateway.serve import listen
 from hookgate.core.gateway.tokens import REVOKED, new_token
 from hookgate.core.ports import SIGNALS
@@ -68,6 +70,44 @@ async def test_a_revoked_token_closes_its_sockets_and_requests_at_once_and_for_g
     assert kept.stat().st_mode & 0o777 == 0o600
     assert made["ann"] not in kept.read_text()
     assert config.gateway.tokens["ann"].digest in kept.read_text()
+
+
+async def test_a_turn_that_was_to_be_finished_without_its_client_is_cancelled_too() -> None:
+    gate, recorder = Gate(), Recorder()
+    section, made = tokens(ops={"scopes": ["operate"]}, ann={})
+    wire = {**section, "on_disconnect": "finish"}
+    async with (
+        serving(Scripted(Script(gate.stops())), recorder, wire=wire) as served,
+        served.socket(**bearer(made["ops"])) as operator,
+    ):
+        async with served.socket(**bearer(made["ann"])) as socket:
+            await socket.send("chat.send", content="x")
+            await gate.reached.wait()
+        await until(lambda: len(served.front.clients) == 1)
+        assert len(served.gate.running()) == 1
+        await operator.result("token.revoke", name="ann")
+        await until(lambda: len(recorder.turns) == 1)
+    assert recorder.turns[0].ending == "cancelled"
+
+
+async def test_a_token_that_is_revoked_while_it_lets_somebody_in_lets_nobody_in() -> None:
+    section, made = tokens(ann={})
+    async with serving(wire=section) as served:
+        gate = served.front.gate
+        identify, book = gate.identify, gate.tokens
+
+        def late(request: web.Request) -> Caller | None:
+            caller = identify(request)
+            book.mark(section["tokens"]["ann"]["digest"])
+            return caller
+
+        gate.identify = late  # type: ignore[method-assign] - to revoke in between
+        async with served.socket(hello=False, **bearer(made["ann"])) as socket:
+            assert await socket.closed() == 1008
+        book._revoked.clear()
+        with pytest.raises(aiohttp.ClientError):
+            await served.post("/v1/turns", {"content": "x"}, **bearer(made["ann"]))
+        assert served.gate.running() == ()
 
 
 async def test_a_revocation_at_another_gateway_is_heard() -> None:
