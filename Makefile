@@ -115,7 +115,7 @@ build: $(DEV)  ## sdist and wheel, in dist/
 pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 	@$(PY) -m pip install -qq --disable-pip-version-check --constraint constraints.txt --group pyz
 	@mkdir -p dist
-	@$(PY) -m shiv --quiet --compressed --entry-point hookgate.cli:main \
+	@$(PY) -m shiv -qq --compressed --entry-point hookgate.cli:main \
 	  --python '/usr/bin/env python3' --output-file dist/hookgate.pyz \
 	  --constraint constraints.txt .
 	@ls -l dist/hookgate.pyz | awk '{ printf "dist/hookgate.pyz: %.1f MB\n", $$5 / 1e6 }'
