@@ -124,10 +124,14 @@ class Connection:
         self._front = front
         self._socket = socket
         self._request = request
+        transport = request.transport
+        if transport is None:
+            raise ConnectionResetError("the client went away")
         self._outbox = SocketOutbox(
             socket,
             request.protocol,
             writer,
+            transport,
             frames=front.settings.limits.queue_frames,
             overflow=self._overflow,
         )

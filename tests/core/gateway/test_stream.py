@@ -59,10 +59,10 @@ def masked(data: bytes, opcode: int = 1) -> bytes:
     return bytes([0x80 | opcode]) + size + bytes(4) + data
 
 
-async def close_code(client: socket.socket) -> int:
-    """Read frames until the close frame and return its code."""
+async def frames_of(client: socket.socket) -> list[tuple[int, bytes]]:
+    """Read to the end of the connection; return opcode and payload of every frame."""
     loop = asyncio.get_running_loop()
-    data = b""
+    data, frames = b"", []
     async with asyncio.timeout(10):
         while piece := await loop.sock_recv(client, 1 << 20):
             data += piece
@@ -72,10 +72,16 @@ async def close_code(client: socket.socket) -> int:
         start = {126: 4, 127: 10}.get(size, 2)
         if start > 2:
             size = int.from_bytes(data[2:start], "big")
-        if opcode == 8:
-            return int.from_bytes(data[start : start + 2], "big")
+        frames.append((opcode, data[start : start + size]))
         data = data[start + size :]
-    raise AssertionError("the connection ended without a close frame")
+    return frames
+
+
+async def close_code(client: socket.socket) -> int:
+    """Read to the end of the connection and return the code of the close frame, the last one."""
+    opcode, payload = (await frames_of(client))[-1]
+    assert opcode == 8, "the connection ended without a close frame"
+    return int.from_bytes(payload[:2], "big")
 
 
 def send_little(served: Served) -> None:
@@ -121,6 +127,25 @@ async def test_a_slow_client_gets_everything_in_order_while_it_keeps_up() -> Non
                     break
     assert seen == words
     assert max(waited) > 0
+
+
+async def test_nothing_follows_the_close_frame() -> None:
+    gate = Gate()
+    script = Script([gate.reached.set, *flood(100_000)])
+    wire = {"limits": {"frame_bytes": 1024}}
+    async with serving(Scripted(script), wire=wire) as served, deaf(served) as client:
+        await gate.reached.wait()
+        await asyncio.get_running_loop().sock_sendall(client, masked(b" " * 2000))
+        assert await close_code(client) == 1009
+
+
+@pytest.mark.parametrize("size", [1, 60, 125, 126, 127, 65_535, 65_536, 200_000])
+async def test_a_frame_of_any_size_arrives_whole(size: int) -> None:
+    text = "a" * size
+    script = Script([TextDelta(text), *say("")])
+    async with serving(Scripted(script)) as served, served.socket(max_msg_size=0) as client:
+        await client.send("chat.send", content="x")
+        assert (await client.until("text"))["text"] == text
 
 
 async def test_other_clients_do_not_feel_a_slow_one() -> None:
