@@ -16,7 +16,8 @@ import resource
 import ssl
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from statistics import quantiles
 from time import perf_counter
 from typing import Any, cast
@@ -236,79 +237,101 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def measure(base: str, *, quick: bool) -> list[Figure]:
-    rounds = 3 if quick else 9
-    length, long = (100, 500) if quick else (SHORT, LONG)
-    tls = ssl.create_default_context()
-    made: list[Side] = []
+class Bench:
+    """Makes sides in one event loop, and closes them at the end."""
 
-    async def make(kind: Callable[[], Side]) -> Side:
-        made.append(kind())
-        return made[-1]
+    def __init__(self, base: str, runner: asyncio.Runner) -> None:
+        tls = ssl.create_default_context()
+        self.runner = runner
+        self._base = base
+        self._egress = CheckedEgress(tls=tls)
+        self._own = cast(Egress, OwnTransport(tls))
+        self._made: list[Side] = []
 
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+    def bare(self, count: int) -> Side:
+        return self._make(lambda: Bare(self._base, count))
 
-        def side(kind: Callable[[], Side]) -> Side:
-            return runner.run(make(kind))
+    def relay(self, count: int) -> Side:
+        return self._make(lambda: Relay(self._base, count, self._egress))
 
-        egress, own = CheckedEgress(tls=tls), cast(Egress, OwnTransport(tls))
-        bare = side(lambda: Bare(base, length))
-        relay = side(lambda: Relay(base, length, egress))
-        plain = side(lambda: Relay(base, length, own))
-        runs = [
-            (lambda one=one: per_chunk(runner, one, length, STREAMS))  # type: ignore[misc]
-            for one in (bare, relay, plain)
-        ]
-        bare_cpu, relay_cpu, plain_cpu = (value * 1e6 for value in interleaved(runs, rounds=rounds))
+    def over_httpx(self, count: int) -> Side:
+        return self._make(lambda: Relay(self._base, count, self._own))
 
-        longer = side(lambda: Relay(base, long, egress))
-        long_cpu, same_cpu = interleaved(
-            [
-                lambda: per_chunk(runner, longer, long, STREAMS // 4),
-                lambda: per_chunk(runner, relay, length, STREAMS // 4),
-            ],
-            rounds=1 if quick else 3,
+    def _make(self, kind: Callable[[], Side]) -> Side:
+        async def make() -> Side:
+            return kind()
+
+        side = self.runner.run(make())
+        self._made.append(side)
+        return side
+
+    def close(self) -> None:
+        for side in self._made:
+            self.runner.run(side.close())
+
+
+def chunks(bench: Bench, count: int, rounds: int) -> list[Figure]:
+    """Measure the CPU time of a chunk on every way."""
+    sides = (bench.bare(count), bench.relay(count), bench.over_httpx(count))
+    bare, relay, own = (
+        value * 1e6
+        for value in interleaved(
+            [partial(per_chunk, bench.runner, side, count, STREAMS) for side in sides],
+            rounds=rounds,
         )
-
-        firsts = [side(lambda: Bare(base, 2)), side(lambda: Relay(base, 2, egress))]
-        number = 40 if quick else 200
-        bare_first, relay_first = (
-            value * 1e3
-            for value in interleaved(
-                [(lambda one=one: first_token(runner, one, number)) for one in firsts],  # type: ignore[misc]
-                rounds=3,
-            )
-        )
-        for one in made:
-            runner.run(_close(one.close))
+    )
+    against = "aiohttp reading the same chunks"
     return [
-        Figure(name="bare aiohttp client, CPU per chunk", value=bare_cpu, unit="us"),
-        Figure(name="relay to model events, CPU per chunk", value=relay_cpu, unit="us"),
-        Figure(
-            name="relay / bare",
-            value=relay_cpu / bare_cpu,
-            unit="ratio",
-            against="aiohttp reading the same chunks",
-            goal=1.5,
-        ),
+        Figure(name="bare aiohttp client, CPU per chunk", value=bare, unit="us"),
+        Figure(name="relay to model events, CPU per chunk", value=relay, unit="us"),
+        Figure(name="relay / bare", value=relay / bare, unit="ratio", against=against, goal=1.5),
         Figure(
             name="the same over httpx's own transport / bare",
-            value=plain_cpu / bare_cpu,
+            value=own / bare,
             unit="ratio",
-            against="aiohttp reading the same chunks",
+            against=against,
         ),
+    ]
+
+
+def growth(bench: Bench, short: int, long: int) -> list[Figure]:
+    """Measure whether a chunk costs more in a long answer."""
+    long_cpu, short_cpu = interleaved(
+        [
+            partial(per_chunk, bench.runner, bench.relay(count), count, STREAMS)
+            for count in (long, short)
+        ],
+        rounds=3,
+    )
+    return [
         Figure(
-            name=f"CPU per chunk at {long} chunks / at {length}",
-            value=long_cpu / same_cpu,
+            name=f"CPU per chunk at {long} chunks / at {short}",
+            value=long_cpu / short_cpu,
             unit="ratio",
             against="the same relay, shorter answers",
             goal=1.2,
-        ),
-        Figure(name="bare aiohttp client, first token", value=bare_first, unit="ms"),
-        Figure(name="relay, first token", value=relay_first, unit="ms"),
+        )
+    ]
+
+
+def first(bench: Bench, number: int) -> list[Figure]:
+    """Measure the time to the first token."""
+    bare, relay = (
+        value * 1e3
+        for value in interleaved(
+            [
+                partial(first_token, bench.runner, side, number)
+                for side in (bench.bare(2), bench.relay(2))
+            ],
+            rounds=3,
+        )
+    )
+    return [
+        Figure(name="bare aiohttp client, first token", value=bare, unit="ms"),
+        Figure(name="relay, first token", value=relay, unit="ms"),
         Figure(
             name="first token, relay / bare",
-            value=relay_first / bare_first,
+            value=relay / bare,
             unit="ratio",
             against="aiohttp on the same upstream",
             goal=2.0,
@@ -316,8 +339,18 @@ def measure(base: str, *, quick: bool) -> list[Figure]:
     ]
 
 
-async def _close(close: Callable[[], Awaitable[None]]) -> None:
-    await close()
+def measure(base: str, *, quick: bool) -> list[Figure]:
+    short, long = (100, 300) if quick else (SHORT, LONG)
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        bench = Bench(base, runner)
+        try:
+            return [
+                *chunks(bench, short, 3 if quick else 9),
+                *growth(bench, short, long),
+                *first(bench, 40 if quick else 200),
+            ]
+        finally:
+            bench.close()
 
 
 def main() -> None:

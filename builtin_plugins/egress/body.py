@@ -67,7 +67,8 @@ class Mapped:
         kind, what = found[0]
         if self._receiving and kind == "connect":
             kind, what = "cut", "the connection broke before the response was whole"
-        detail = str(error)
+        # aiohttp's own words name the host again, and settings that nobody made.
+        detail = str(getattr(error, "os_error", None) or error)
         raise EgressFailedError(
             f"{self._name}: {self._request.method} {self.shown}: {what}"
             + (f" ({detail[:200]})" if detail else ""),

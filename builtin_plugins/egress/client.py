@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from http.cookiejar import CookieJar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -44,10 +43,10 @@ def tls_settings() -> ssl.SSLContext:
     return context
 
 
-class _NoCookies(CookieJar):
+class _NoCookies(httpx.Cookies):
     """Takes no cookie: what one request got must not go along with another's."""
 
-    def extract_cookies(self, response: object, request: object) -> None:
+    def extract_cookies(self, response: httpx.Response) -> None:
         """Leave them where they are."""
 
 
@@ -73,11 +72,20 @@ class CheckedClient(httpx.AsyncClient):
             trust_env=False,
             timeout=timeout,
             headers={"accept-encoding": "gzip, deflate", "user-agent": "hookgate", **headers},
-            cookies=_NoCookies(),
             max_redirects=max_redirects,
         )
         self._egress_name = name
         self._egress_total = total
+        self._no_cookies = _NoCookies()
+
+    @property
+    def cookies(self) -> httpx.Cookies:
+        """No cookies; a request that is to carry some names them in a header."""
+        return self._no_cookies
+
+    @cookies.setter
+    def cookies(self, cookies: object) -> None:
+        raise AttributeError("this client keeps no cookies: send them as a header of the request")
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         """Build a request; see `httpx.AsyncClient.build_request`.

@@ -234,8 +234,10 @@ class Grants:
         covering = [grant for grant in self.grants if grant.covers(target)]
         if not covering:
             raise NotGrantedError(f"expected {self.described}")
-        # What is granted whole may use any path; below a prefix nothing may climb out.
-        if all(grant.path != "/" for grant in covering) and _climbs(target.path):
+        # What is granted whole may use any path, and a single path is what it is; below a
+        # prefix nothing may climb out.
+        prefixes = [grant.prefix and grant.path != "/" for grant in covering]
+        if all(prefixes) and _climbs(target.path):
             raise NotGrantedError("its path has dot segments in it, written out or escaped")
         return target
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.providers.conversation import paired
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
-    TextTemplate,
     arguments_of,
     malformed,
     merge_options,
@@ -197,6 +197,7 @@ class AnthropicReader:
 
     Attributes:
         done: Whether ``message_stop`` has come.
+        template: The shape of the events that hold some text and nothing else.
 
     """
 
@@ -207,11 +208,11 @@ class AnthropicReader:
         self._blocks: dict[int, _Block] = {}
         self._usage: dict[str, int] = {}
         self._stop: StopReason | None = None
-        self._template = TextTemplate(TEXT)
+        self.template = TextTemplate(TEXT)
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
-        known = self._template.text(data)
+        known = self.template.text_of_event(data)
         if known is not None:
             return (TextDelta(known),) if known else ()
         event = parse(self._provider, data)
@@ -254,7 +255,7 @@ class AnthropicReader:
         kind = delta.get("type")
         if kind == "text_delta":
             text = text_of(self._provider, delta, "text")
-            self._template.learn(data)
+            self.template.learn(data)
             return (TextDelta(text),) if text else ()
         block = self._blocks.get(self._index(event))
         if block is None:

@@ -187,9 +187,11 @@ def from_status(
 
 def from_egress(provider: str, error: EgressError) -> ProviderError:
     """Return the error that a request which did not happen stands for."""
+    # The client is called after the provider; said once is enough.
+    said = str(error).removeprefix(f"provider {provider}: ")
     if isinstance(error, EgressDeniedError):
         return ProviderError(
-            "rejected", f"{provider} must not be reached: {error}", provider=provider
+            "rejected", f"{provider} must not be reached: {said}", provider=provider
         )
     kind = _EGRESS_KINDS[getattr(error, "kind", "protocol")]
     what = {
@@ -198,4 +200,4 @@ def from_egress(provider: str, error: EgressError) -> ProviderError:
         "cut": "broke off",
         "malformed": "sent what cannot be read",
     }[kind]
-    return ProviderError(kind, f"{provider} {what}: {error}", provider=provider)
+    return ProviderError(kind, f"{provider} {what}: {said}", provider=provider)

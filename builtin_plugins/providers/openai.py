@@ -16,8 +16,8 @@ import orjson
 from hookgate.builtin_plugins.providers.conversation import paired
 from hookgate.builtin_plugins.providers.failures import kind_of_names
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
-    TextTemplate,
     arguments_of,
     malformed,
     merge_options,
@@ -198,6 +198,7 @@ class OpenAIReader:
 
     Attributes:
         done: Whether ``[DONE]`` has come.
+        template: The shape of the chunks that hold some text and nothing else.
 
     """
 
@@ -210,11 +211,11 @@ class OpenAIReader:
         self._usage: Usage | None = None
         self._stop: StopReason | None = None
         self._refused = False
-        self._template = TextTemplate(TEXT)
+        self.template = TextTemplate(TEXT)
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says."""
-        known = self._template.text(data)
+        known = self.template.text_of_event(data)
         if known is not None:
             return (TextDelta(known),) if known else ()
         if data == DONE:
@@ -245,7 +246,7 @@ class OpenAIReader:
         content = delta.get("content")
         if type(content) is str and len(delta) == 1:
             if reason is None and usage is None:
-                self._template.learn(data)
+                self.template.learn(data)
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
 

@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.providers.failures import (
 )
 from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
 from hookgate.core.errors import EgressError, ProviderError
-from hookgate.core.models import ModelInfo
+from hookgate.core.models import ModelInfo, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -134,7 +134,7 @@ class RemoteProvider:
             try:
                 async with asyncio.timeout(self._settings.first_byte_seconds):
                     response = await self._send(request)
-                    chunks = aiter(response.stream)  # type: ignore[arg-type]  # httpx types both kinds
+                    chunks = aiter(response.extensions.get("chunks", response.stream))
                     events = await _first_events(chunks, splitter)
             except TimeoutError:
                 raise self._silent("before its first event", "first_byte") from None
@@ -144,12 +144,21 @@ class RemoteProvider:
                     yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
+                template = reader.template
                 async for chunk in chunks:
-                    for data in splitter.feed(chunk):
+                    between = splitter.between
+                    if between and (text := template.text_of_chunk(chunk)) is not None:
+                        if text:
+                            yield TextDelta(text)
+                        continue
+                    events = splitter.feed(chunk)
+                    for data in events:
                         for event in reader.read(data):
                             yield event
                     if reader.done:
                         break
+                    if between and splitter.between and len(events) == 1:
+                        template.learn_chunk(chunk, events[0])
                 else:
                     for event in _last_events(reader, splitter):
                         yield event

@@ -23,11 +23,16 @@ class SSESplitter:
 
     Only the ``data`` field is kept: both protocols that are read here repeat the event's
     name in it. Comments, other fields and events without data are passed over.
+
+    Attributes:
+        between: Whether the next chunk begins where an event begins.
+
     """
 
-    __slots__ = ("_data", "_fresh", "_line", "_line_size", "_size", "_skip_lf")
+    __slots__ = ("_data", "_fresh", "_line", "_line_size", "_size", "_skip_lf", "between")
 
     def __init__(self) -> None:
+        self.between = False
         self._line: list[bytes] = []
         self._line_size = 0
         self._data: list[bytes] = []
@@ -42,17 +47,6 @@ class SSESplitter:
             SSEError: A line or an event is too long.
 
         """
-        if not self._line and not self._data and not self._skip_lf and not self._fresh:
-            # The common case, one whole event: nothing has to be taken apart.
-            end = len(chunk) - 2
-            if (
-                chunk.startswith(b"data: ")
-                and chunk.find(b"\n") == end
-                and chunk.endswith(b"\n")
-                and b"\r" not in chunk
-                and end <= MAX_EVENT
-            ):
-                return [chunk[6:end]]
         if self._skip_lf and chunk:
             self._skip_lf = False
             chunk = chunk.removeprefix(b"\n")
@@ -76,7 +70,9 @@ class SSESplitter:
             self._line_size += len(rest)
             if self._line_size > MAX_EVENT:
                 raise SSEError(f"a line is longer than {MAX_EVENT} bytes")
-        return self._events(lines) if lines else lines
+        events = self._events(lines) if lines else []
+        self.between = not (self._line or self._data or self._skip_lf)
+        return events
 
     def close(self) -> bytes | None:
         """Return the data of an event whose blank line never came, or None.

@@ -13,11 +13,11 @@ from hookgate.core.strict_json import StrictJSONError, loads
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hookgate.builtin_plugins.providers.template import TextTemplate
     from hookgate.core.models import ModelEvent, ModelRequest
 
 __all__ = [
     "Reader",
-    "TextTemplate",
     "Wire",
     "arguments_of",
     "merge_options",
@@ -34,10 +34,12 @@ class Reader(Protocol):
 
     Attributes:
         done: Whether the protocol's own end has been read; nothing comes after it.
+        template: The shape of the events that hold some text and nothing else.
 
     """
 
     done: bool
+    template: TextTemplate
 
     def read(self, data: bytes) -> Sequence[ModelEvent]:
         """Return what one event says.
@@ -54,62 +56,6 @@ class Reader(Protocol):
             ProviderError: The answer was not at its end.
 
         """
-
-
-class TextTemplate:
-    """Reads events that differ from one that was parsed in a single text, without parsing.
-
-    Nearly all events of an answer do. What stands before and behind the text is kept; an
-    event that has the same around a text without quotes, backslashes and control
-    characters is the same JSON with another string in it. Measured on the wire, a JSON
-    parser that was not at work just before costs more than all the rest of the relay.
-
-    Args:
-        opening: Finds the name that the text stands under, and the quote that opens it.
-
-    """
-
-    __slots__ = ("_head", "_opening", "_room", "_tail", "_tries")
-
-    def __init__(self, opening: re.Pattern[bytes]) -> None:
-        self._opening = opening
-        self._head = b""
-        self._tail = b""
-        self._room = 0
-        self._tries = 8
-
-    def learn(self, data: bytes) -> None:
-        """Take the shape of an event whose only effect was its text.
-
-        A server that changes more than the text from event to event is given up on.
-        """
-        if self._tries == 0:
-            return
-        self._tries -= 1
-        places = [match.end() for match in self._opening.finditer(data)]
-        if len(places) != 1:
-            return
-        end = data.find(b'"', places[0])
-        if b"\\" in data[places[0] : end]:
-            return
-        self._head, self._tail = data[: places[0]], data[end:]
-        self._room = len(self._head) + len(self._tail)
-
-    def text(self, data: bytes) -> str | None:
-        """Return the text of an event of the known shape, None for any other one."""
-        room = self._room
-        if not room or len(data) < room:
-            return None
-        if not data.startswith(self._head) or not data.endswith(self._tail):
-            return None
-        raw = data[len(self._head) : len(data) - len(self._tail)]
-        if b'"' in raw or b"\\" in raw:
-            return None
-        try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            return None
-        return text if text.isprintable() else None
 
 
 class Wire(Protocol):

@@ -63,91 +63,94 @@ def usages(events: list[ModelEvent]) -> list[Usage]:
 # -- requests ----------------------------------------------------------------
 
 
-def test_a_whole_request_has_the_shape_of_the_messages_api() -> None:
-    assert WIRE.body(FULL) == {
-        "model": "big",
-        "max_tokens": 512,
-        "stream": True,
-        "system": [
-            {"type": "text", "text": "You are kind."},
-            {
-                "type": "text",
-                "text": "The house rules.",
-                "cache_control": {"type": "ephemeral"},
-            },
-            {"type": "text", "text": "It rains."},
-        ],
-        "messages": [
-            {"role": "user", "content": [{"type": "text", "text": "hello"}]},
-            {"role": "assistant", "content": [{"type": "text", "text": "hi"}]},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "what is 17*23, and what time is it?"},
-                    {
-                        "type": "image",
-                        "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
-                    },
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": "s1"},
-                    {"type": "text", "text": "I will look."},
-                    {
-                        "type": "tool_use",
-                        "id": "call_a_0",
-                        "name": "calculate",
-                        "input": {"expression": "17*23"},
-                    },
-                    {
-                        "type": "tool_use",
-                        "id": "b",
-                        "name": "clock",
-                        "input": {"malformed_arguments": '{"zone": '},
-                    },
-                ],
-            },
-            {
-                "role": "user",
-                "content": [
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "call_a_0",
-                        "content": "391",
-                        "is_error": False,
-                    },
-                    {
-                        "type": "tool_result",
-                        "tool_use_id": "b",
-                        "content": "no such zone",
-                        "is_error": True,
-                    },
-                    {"type": "text", "text": "and now?"},
-                ],
-            },
-        ],
-        "tools": [
-            {
-                "name": "calculate",
-                "description": "Does sums.",
-                "input_schema": {
-                    "type": "object",
-                    "properties": {"expression": {"type": "string"}},
-                    "required": ["expression"],
+GOLDEN = {
+    "model": "big",
+    "max_tokens": 512,
+    "stream": True,
+    "system": [
+        {"type": "text", "text": "You are kind."},
+        {
+            "type": "text",
+            "text": "The house rules.",
+            "cache_control": {"type": "ephemeral"},
+        },
+        {"type": "text", "text": "It rains."},
+    ],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "hello"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "hi"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "what is 17*23, and what time is it?"},
+                {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
                 },
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "hm", "signature": "s1"},
+                {"type": "text", "text": "I will look."},
+                {
+                    "type": "tool_use",
+                    "id": "call_a_0",
+                    "name": "calculate",
+                    "input": {"expression": "17*23"},
+                },
+                {
+                    "type": "tool_use",
+                    "id": "b",
+                    "name": "clock",
+                    "input": {"malformed_arguments": '{"zone": '},
+                },
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "call_a_0",
+                    "content": "391",
+                    "is_error": False,
+                },
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "b",
+                    "content": "no such zone",
+                    "is_error": True,
+                },
+                {"type": "text", "text": "and now?"},
+            ],
+        },
+    ],
+    "tools": [
+        {
+            "name": "calculate",
+            "description": "Does sums.",
+            "input_schema": {
+                "type": "object",
+                "properties": {"expression": {"type": "string"}},
+                "required": ["expression"],
             },
-            {
-                "name": "clock",
-                "description": "Tells the time.",
-                "input_schema": {"type": "object"},
-            },
-        ],
-        "temperature": 0.5,
-        "stop_sequences": ["END"],
-        "top_p": 0.9,
-    }
+        },
+        {
+            "name": "clock",
+            "description": "Tells the time.",
+            "input_schema": {"type": "object"},
+        },
+    ],
+    "temperature": 0.5,
+    "stop_sequences": ["END"],
+    "top_p": 0.9,
+}
+
+
+def test_a_whole_request_has_the_shape_of_the_messages_api() -> None:
+    assert WIRE.body(FULL) == GOLDEN
 
 
 def test_the_smallest_request_says_no_more_than_it_must() -> None:

@@ -130,3 +130,8 @@ def test_a_denied_way_out_is_no_failure_to_be_tried_again() -> None:
 )
 def test_each_failure_on_the_way_has_its_kind(kind: str, expected: str) -> None:
     assert from_egress("acme", EgressFailedError("x", kind=kind)).kind == expected  # type: ignore[arg-type]  # a parameter
+
+
+def test_the_providers_name_is_said_once() -> None:
+    error = from_egress("acme", EgressFailedError("provider acme: no connection", kind="connect"))
+    assert str(error) == "acme cannot be reached: no connection"

@@ -63,75 +63,78 @@ def calls_of(events: list[ModelEvent]) -> list[tuple[str, str, Any]]:
 # -- requests ----------------------------------------------------------------
 
 
+GOLDEN = {
+    "model": "big",
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "max_completion_tokens": 512,
+    "messages": [
+        {"role": "system", "content": "You are kind.\n\nThe house rules.\n\nIt rains."},
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "hi"},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "what is 17*23, and what time is it?"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            ],
+        },
+        {
+            "role": "assistant",
+            "content": "I will look.",
+            "tool_calls": [
+                {
+                    "id": "call_a_0",
+                    "type": "function",
+                    "function": {
+                        "name": "calculate",
+                        "arguments": '{"expression":"17*23"}',
+                    },
+                },
+                {
+                    "id": "b",
+                    "type": "function",
+                    "function": {
+                        "name": "clock",
+                        "arguments": '{"malformed_arguments":"{\\"zone\\": "}',
+                    },
+                },
+            ],
+        },
+        {"role": "tool", "tool_call_id": "call_a_0", "content": "391"},
+        {"role": "tool", "tool_call_id": "b", "content": "Error: no such zone"},
+        {"role": "user", "content": "and now?"},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {
+                "name": "calculate",
+                "description": "Does sums.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"expression": {"type": "string"}},
+                    "required": ["expression"],
+                },
+            },
+        },
+        {
+            "type": "function",
+            "function": {
+                "name": "clock",
+                "description": "Tells the time.",
+                "parameters": {"type": "object"},
+            },
+        },
+    ],
+    "temperature": 0.5,
+    "stop": ["END"],
+    "top_p": 0.9,
+}
+
+
 def test_a_whole_request_has_the_shape_of_chat_completions() -> None:
-    assert WIRE.body(FULL) == {
-        "model": "big",
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "max_completion_tokens": 512,
-        "messages": [
-            {"role": "system", "content": "You are kind.\n\nThe house rules.\n\nIt rains."},
-            {"role": "user", "content": "hello"},
-            {"role": "assistant", "content": "hi"},
-            {
-                "role": "user",
-                "content": [
-                    {"type": "text", "text": "what is 17*23, and what time is it?"},
-                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
-                ],
-            },
-            {
-                "role": "assistant",
-                "content": "I will look.",
-                "tool_calls": [
-                    {
-                        "id": "call_a_0",
-                        "type": "function",
-                        "function": {
-                            "name": "calculate",
-                            "arguments": '{"expression":"17*23"}',
-                        },
-                    },
-                    {
-                        "id": "b",
-                        "type": "function",
-                        "function": {
-                            "name": "clock",
-                            "arguments": '{"malformed_arguments":"{\\"zone\\": "}',
-                        },
-                    },
-                ],
-            },
-            {"role": "tool", "tool_call_id": "call_a_0", "content": "391"},
-            {"role": "tool", "tool_call_id": "b", "content": "Error: no such zone"},
-            {"role": "user", "content": "and now?"},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "calculate",
-                    "description": "Does sums.",
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"expression": {"type": "string"}},
-                        "required": ["expression"],
-                    },
-                },
-            },
-            {
-                "type": "function",
-                "function": {
-                    "name": "clock",
-                    "description": "Tells the time.",
-                    "parameters": {"type": "object"},
-                },
-            },
-        ],
-        "temperature": 0.5,
-        "stop": ["END"],
-        "top_p": 0.9,
-    }
+    assert WIRE.body(FULL) == GOLDEN
 
 
 def test_the_smallest_request_says_no_more_than_it_must() -> None:

@@ -14,7 +14,8 @@ from tests.builtin_plugins.providers.transcripts import chunk
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader
 from hookgate.builtin_plugins.providers.openai import OpenAIReader
-from hookgate.builtin_plugins.providers.wire import TextTemplate
+from hookgate.builtin_plugins.providers.sse import SSESplitter
+from hookgate.builtin_plugins.providers.template import TRIES, TextTemplate
 from hookgate.core.errors import ProviderError
 from hookgate.core.models import ModelEvent, StopEvent, TextDelta
 
@@ -92,22 +93,121 @@ def test_an_event_with_more_than_text_in_it_is_parsed() -> None:
 def test_a_shape_with_the_text_in_two_places_is_not_learnt() -> None:
     template = TextTemplate(OPENING)
     template.learn(b'{"content":"a","delta":{"content":"a"}}')
-    assert template.text(b'{"content":"a","delta":{"content":"a"}}') is None
+    assert template.text_of_event(b'{"content":"a","delta":{"content":"a"}}') is None
 
 
 def test_the_known_shape_is_read_without_a_parser() -> None:
     template = TextTemplate(OPENING)
     template.learn(b'{"content": "a"}')
-    assert template.text('{"content": "ü b"}'.encode()) == "ü b"
-    assert template.text(b'{"content": ""}') == ""
-    assert template.text(b'{"content": "\xff"}') is None
-    assert template.text(b'{"content": "}') is None
-    assert template.text(b"") is None
+    assert template.text_of_event('{"content": "ü b"}'.encode()) == "ü b"
+    assert template.text_of_event(b'{"content": ""}') == ""
+    assert template.text_of_event(b'{"content": "\xff"}') is None
+    assert template.text_of_event(b'{"content": "}') is None
+    assert template.text_of_event(b"") is None
 
 
 def test_a_server_that_changes_the_shape_each_time_is_given_up_on() -> None:
     template = TextTemplate(OPENING)
-    for number in range(9):
+    for number in range(TRIES + 1):
         template.learn(b'{"content": "a", "pad": %d}' % number)
-    assert template.text(b'{"content": "a", "pad": 7}') == "a"
-    assert template.text(b'{"content": "a", "pad": 8}') is None
+    assert template.text_of_event(b'{"content": "a", "pad": %d}' % (TRIES - 1)) == "a"
+    assert template.text_of_event(b'{"content": "a", "pad": %d}' % TRIES) is None
+
+
+# -- chunks --------------------------------------------------------------------
+
+
+def known(frame: bytes = b"data: ") -> TextTemplate:
+    template = TextTemplate(OPENING)
+    template.learn(b'{"content":"a"}')
+    template.learn_chunk(frame + b'{"content":"a"}\n\n', b'{"content":"a"}')
+    return template
+
+
+@pytest.mark.parametrize("frame", [b"data: ", b"event: x\ndata: ", b": hi\nid: 1\ndata: "])
+def test_a_chunk_of_one_known_event_is_read_with_its_frame(frame: bytes) -> None:
+    assert known(frame).text_of_chunk(frame + b'{"content":"b c"}\n\n') == "b c"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'data: {"content":"b"}\n',
+        b'data: {"content":"b"}\n\ndata: {"content":"c"}\n\n',
+        b'data: {"content":"b\n\ndata: c"}\n\n',
+        b'data: {"content":"b\r"}\n\n',
+        b'data: {"content":"b"}\r\n\r\n',
+        b'x: {"content":"b"}\n\n',
+        b'data: {"content":"b","x":1}\n\n',
+        b"data: [DONE]\n\n",
+        b"",
+    ],
+)
+def test_any_other_chunk_is_left_to_the_splitter(chunk: bytes) -> None:
+    assert known().text_of_chunk(chunk) is None
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b'data:{"content":"a"}\n\n',
+        b'data: {"content":"a"}\r\n\r\n',
+        b'event: x\r\ndata: {"content":"a"}\n\n',
+        b'data: {"content":"a"}\n\n: ping\n\n',
+    ],
+)
+def test_a_frame_that_could_be_torn_is_not_learnt(chunk: bytes) -> None:
+    template = TextTemplate(OPENING)
+    template.learn(b'{"content":"a"}')
+    template.learn_chunk(chunk, b'{"content":"a"}')
+    assert template.text_of_chunk(chunk) is None
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                b'data: {"content":"a"}\n\n',
+                b'data: {"content":"b"}\n\n',
+                b'event: x\ndata: {"content":"c"}\n\n',
+                b'data: {"content":"d"}\n',
+                b'data: {"content"',
+                b':"e"}\n\n',
+                b": ping\n\n",
+                b"\r",
+                b"\n",
+                b'data: {"content":"f"}\r\n\r\n',
+            ]
+        ),
+        max_size=12,
+    )
+)
+def test_the_short_way_and_the_splitter_agree_on_any_chunks(chunks: list[bytes]) -> None:
+    def plain() -> list[str]:
+        splitter = SSESplitter()
+        return [text_in(data) for piece in chunks for data in splitter.feed(piece)]
+
+    def short() -> list[str]:
+        splitter, template, said = SSESplitter(), TextTemplate(OPENING), []
+        for piece in chunks:
+            between = splitter.between
+            if between and (text := template.text_of_chunk(piece)) is not None:
+                said.append(text)
+                continue
+            events = splitter.feed(piece)
+            for data in events:
+                said.append(text_in(data))
+                if said[-1]:
+                    template.learn(data)
+            if between and splitter.between and len(events) == 1:
+                template.learn_chunk(piece, events[0])
+        return said
+
+    assert short() == plain()
+
+
+def text_in(data: bytes) -> str:
+    try:
+        return str(orjson.loads(data)["content"])
+    except orjson.JSONDecodeError:
+        return ""
