@@ -16,7 +16,7 @@ from hookgate.core.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["CheckedClient", "CheckedEgress", "tls_settings"]
 
@@ -66,6 +66,7 @@ class CheckedClient(httpx.AsyncClient):
         total: float,
         headers: Mapping[str, str],
         max_redirects: int,
+        denied: Callable[[str], None],
     ) -> None:
         super().__init__(
             transport=transport,
@@ -76,6 +77,7 @@ class CheckedClient(httpx.AsyncClient):
         )
         self._egress_name = name
         self._egress_total = total
+        self._egress_denied = denied
         self._no_cookies = _NoCookies()
 
     @property
@@ -97,9 +99,9 @@ class CheckedClient(httpx.AsyncClient):
         try:
             return super().build_request(method, url, **rest)
         except httpx.InvalidURL as error:
-            raise EgressDeniedError(
-                f"{self._egress_name}: the URL cannot be read: {error}; nothing was sent"
-            ) from None
+            why = f"{self._egress_name}: the URL cannot be read: {error}; nothing was sent"
+            self._egress_denied(why)
+            raise EgressDeniedError(why) from None
 
     async def send(
         self,
@@ -127,43 +129,51 @@ class CheckedClient(httpx.AsyncClient):
         total = float(request.extensions.get("total", self._egress_total))
         deadline = asyncio.get_running_loop().time() + total
         request.extensions = {**request.extensions, "deadline": deadline}
-        history: list[httpx.Response] = []
         try:
-            while True:
-                response = await super().send(
-                    request, stream=True, auth=auth, follow_redirects=False
-                )
-                response.history = list(history)
-                if not (follow and response.next_request):
-                    break
-                following = response.next_request
-                await response.aclose()
-                history.append(response)
-                if len(history) > self.max_redirects:
-                    raise EgressFailedError(
-                        f"{self._egress_name}: found more than {self.max_redirects} redirects",
-                        kind="limit",
-                    )
-                if not _same_origin(request.url, following.url):
-                    auth = None
-                    following = _without_credentials(following)
-                request = following
+            response = await self._follow(request, auth, follow)
             if not stream:
                 try:
                     await response.aread()
                 finally:
                     await response.aclose()
             return response
-        except (httpx.RemoteProtocolError, httpx.InvalidURL) as error:
-            # The transport raises neither: it is a redirect's address that cannot be read.
-            raise EgressDeniedError(
-                f"{self._egress_name}: {shown(request.url)} redirects to what no grant can "
-                f"name: {error}; it was not followed"
-            ) from None
+        except EgressDeniedError as error:
+            self._egress_denied(str(error))
+            raise
         except httpx.HTTPError as error:
             raise EgressFailedError(
                 f"{self._egress_name}: the exchange failed: {error}", kind="protocol"
             ) from error
+
+    async def _follow(self, request: httpx.Request, auth: Any, follow: bool) -> httpx.Response:
+        """Return the response at the end of the redirects; every hop is checked."""
+        history: list[httpx.Response] = []
+        while True:
+            try:
+                response = await super().send(
+                    request, stream=True, auth=auth, follow_redirects=False
+                )
+            except (httpx.RemoteProtocolError, httpx.InvalidURL) as error:
+                # The transport raises neither: it is a redirect's address that cannot be read.
+                raise EgressDeniedError(
+                    f"{self._egress_name}: {shown(request.url)} redirects to what no grant can "
+                    f"name: {error}; it was not followed"
+                ) from None
+            response.history = list(history)
+            following = response.next_request
+            if not follow or following is None:
+                return response
+            await response.aclose()
+            history.append(response)
+            if len(history) > self.max_redirects:
+                raise EgressFailedError(
+                    f"{self._egress_name}: found more than {self.max_redirects} redirects",
+                    kind="limit",
+                )
+            if not _same_origin(request.url, following.url):
+                auth = None
+                following = _without_credentials(following)
+            request = following
 
 
 def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
@@ -193,6 +203,7 @@ class CheckedEgress:
         settings: The limits.
         tls: The TLS settings; made when the first client is, where they are not given.
         resolve: Resolves names; the system's resolver where it is not given.
+        denied: Is told of every request that was denied, for the log.
 
     """
 
@@ -202,10 +213,12 @@ class CheckedEgress:
         *,
         tls: ssl.SSLContext | None = None,
         resolve: Resolver = resolve_by_system,
+        denied: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings or EgressSettings()
         self._tls = tls
         self._resolve = resolve
+        self._denied = denied
         self._clients: WeakSet[CheckedClient] = WeakSet()
 
     def client(
@@ -253,6 +266,7 @@ class CheckedEgress:
             total=total,
             headers=dict(headers or {}),
             max_redirects=self._settings.max_redirects,
+            denied=self._denied,
         )
         self._clients.add(client)
         return client

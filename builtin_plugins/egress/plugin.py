@@ -32,7 +32,11 @@ class Plugin:
         """Provide the service, and close what its users leave open."""
         # Reading the certificate authorities takes tens of milliseconds.
         tls = await asyncio.to_thread(tls_settings)
-        egress = CheckedEgress(self.settings, tls=tls)
+
+        def denied(why: str) -> None:
+            host.log.warning("outgoing request denied", why=why)
+
+        egress = CheckedEgress(self.settings, tls=tls, denied=denied)
         host.provide(EGRESS, egress)
         try:
             yield
