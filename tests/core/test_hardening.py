@@ -107,7 +107,7 @@ async def test_a_client_call_with_an_id_from_before_still_waits_for_its_client()
         ["no", "object"],
         None,
     ],
-    ids=str,
+    ids=["surrogate", "2**70", "2**60", "object", "nan", "two-names", "array", "nothing"],
 )
 async def test_arguments_that_json_cannot_hold_are_an_error_result_and_the_turn_goes_on(
     arguments: Any,
@@ -224,7 +224,7 @@ async def test_what_a_plugin_adds_to_a_request_taints_the_answer() -> None:
         Verdict(effect=2, reason="no", arguments={"text": "y"}),  # type: ignore[arg-type]
         Verdict(effect="deny", reason="no"),  # type: ignore[arg-type]
     ],
-    ids=str,
+    ids=["object", "2**70", "effect-number", "effect-text"],
 )
 async def test_a_verdict_that_is_junk_is_a_denial_and_the_turn_goes_on(verdict: Verdict) -> None:
     script, recorder = Script(call(("c", "echo", {"text": "x"})), say("ok")), Recorder()
@@ -289,7 +289,7 @@ async def test_a_client_is_told_the_arguments_that_were_judged() -> None:
         ToolResult(content="x", reveal=None),  # type: ignore[arg-type]
         ToolResult(content="x", taint=frozenset((7,))),  # type: ignore[arg-type]
     ],
-    ids=str,
+    ids=["no-taint", "no-reveal", "taint-of-numbers"],
 )
 @pytest.mark.parametrize("who", ["tool", "plugin"])
 async def test_a_result_that_is_junk_is_an_error_result(who: str, result: ToolResult) -> None:
