@@ -36,7 +36,6 @@ class Chain:
         turn: The place of the turn among the arguments, if it is one.
         ends: Of a fold, the results that end it.
         implementations: The implementations, the first one to be called first.
-
     """
 
     __slots__ = ("contract", "ends", "expected", "implementations", "name", "names", "turn")
@@ -63,7 +62,6 @@ class Chain:
 
         Raises:
             TypeError: One is missing, or there is one too many.
-
         """
         if kwargs or len(args) != len(self.names):
             return bind(self.name, self.names, args, kwargs)
@@ -107,7 +105,6 @@ def chains_of(
 
     Raises:
         StartError: A specification has an argument with a default.
-
     """
     chains = Chains()
     for name, contract in contracts.items():

@@ -41,7 +41,6 @@ class HookFailure:
         message: What happened, in one line.
         required: Whether the hook's contract makes this an error of the caller.
         error: The exception, where there is one.
-
     """
 
     hook: str
@@ -81,7 +80,6 @@ class Implementation:
         expected: What it may return.
         target: What is really called: `function`, or its way onto a thread.
         positions: The places of its arguments among the hook's; None: it takes them all.
-
     """
 
     __slots__ = (
@@ -126,7 +124,6 @@ class Implementation:
 
         Returns:
             A right result, None, or `Failed`.
-
         """
         positions = self.positions
         try:
@@ -256,7 +253,6 @@ def bind(
 
     Raises:
         TypeError: One is missing, or there is one too many.
-
     """
     rest = names[len(args) :]
     if len(args) > len(names) or set(rest) != set(kwargs):

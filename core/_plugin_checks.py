@@ -60,7 +60,6 @@ def problems_with(
         manager: Knows how an implementation is marked.
         plugin: An instance, or a module.
         specs: The argument names of every hook.
-
     """
     marked = implemented_hooks(manager, plugin)
     problems = [

@@ -26,7 +26,6 @@ def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
     Raises:
         PluginError: A plugin that is no builtin has a builtin's name.
         StartError: Two distributions bring plugins of one name.
-
     """
     seen: dict[str, Candidate] = {}
     for candidate in candidates:
@@ -61,7 +60,6 @@ def name_problems(
         settings: The settings.
         by_name: Every plugin that is builtin, installed, or brought by the program.
         disabled: The names that the command line disables.
-
     """
     options = settings.plugins
     builtin = [name for name, one in by_name.items() if one.origin == "builtin"]

@@ -37,7 +37,6 @@ class _Chosen:
         name: The name that it runs under, and that of its section.
         candidate: What it is.
         needed: Whether its failure stops the start.
-
     """
 
     name: str
@@ -51,7 +50,6 @@ class Loader:
     Attributes:
         infos: What is known of every plugin, in load order.
         idle: The plugins that do not run.
-
     """
 
     def __init__(
@@ -68,7 +66,6 @@ class Loader:
             manager: Takes the plugins; the specifications are added.
             candidates: All plugins that there are, in load order, each name once.
             log: Hears of plugins that are skipped.
-
         """
         self._settings = settings
         self._manager = manager
@@ -87,7 +84,6 @@ class Loader:
         Raises:
             ConfigError: Everything that is wrong in the settings of plugins and hooks.
             PluginError: A plugin that is needed is broken.
-
         """
         settings = self._settings
         found = [

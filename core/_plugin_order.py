@@ -41,7 +41,6 @@ def opening_order(
     Raises:
         MissingKeyError: A plugin requires a key that nobody provides.
         StartError: Plugins require each other in a circle.
-
     """
     providers: dict[Key[Any], list[str]] = {}
     for node in nodes:

@@ -44,7 +44,6 @@ def section_of(name: str, model: type[S], values: Mapping[str, Any]) -> S:
 
     Raises:
         ConfigError: All that is wrong in the section.
-
     """
     try:
         if _is_toml(values):

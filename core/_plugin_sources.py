@@ -33,7 +33,6 @@ class Candidate:
         origin: ``builtin``, ``program``, or the distribution and version that brought it.
         fetch: Imports it, and returns its class, or an instance or module that is ready.
         refused: Why it may not even be imported; "" where it may.
-
     """
 
     name: str
@@ -52,7 +51,6 @@ class Candidate:
         Raises:
             ConfigError: It found its settings wrong.
             PluginError: Its constructor raised something else.
-
         """
         found = self.fetch()
         if not inspect.isclass(found):
@@ -100,7 +98,6 @@ def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[Config
 
     Returns:
         The plugins, and what is wrong with `allow`.
-
     """
     requirements, problems = _requirements(allow)
 

@@ -25,7 +25,6 @@ class Reports:
 
     Attributes:
         dropped: How many failures `hook_failed` has missed.
-
     """
 
     def __init__(self, tell: Callable[[HookFailure], Awaitable[None]], log: Any) -> None:

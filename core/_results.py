@@ -25,7 +25,6 @@ class Expected:
         classes: A result that is an instance of one of these is right.
         check: Says of any other result whether it is right.
         text: The annotation, for error messages.
-
     """
 
     __slots__ = ("check", "classes", "item", "text")
@@ -74,7 +73,6 @@ def annotation_of(function: Callable[..., Any], name: str) -> Any:
 
     Raises:
         StartError: It names something that is not there.
-
     """
     annotations = getattr(function, "__annotations__", {})
     if name not in annotations:

@@ -26,7 +26,6 @@ class Span:
 
     Attributes:
         hook: The hook's name.
-
     """
 
     def __init__(self, chain: Chain, implementation: Implementation, args: tuple[Any, ...]) -> None:

@@ -46,7 +46,6 @@ class Watch:
     Attributes:
         implementation: Whose coroutine is being awaited.
         coroutine: That coroutine.
-
     """
 
     implementation: Implementation
@@ -59,7 +58,6 @@ class Watch:
 
         Returns:
             `Failed`, or the result of one that has been driven to its end.
-
         """
         outcome, self._outcome = self._outcome, _PENDING
         if outcome is not _PENDING:
@@ -106,7 +104,6 @@ def rest(
         watch: The dispatch keeps it up to date.
         dispatch: A coroutine that awaits one implementation after the other.
         yielded: What it yielded.
-
     """
     while True:
         implementation = watch.implementation
@@ -166,7 +163,6 @@ def _finished(
     Raises:
         asyncio.CancelledError: The task was cancelled from outside.
         HookTimeoutError: It cannot be brought to an end.
-
     """
     task = asyncio.current_task()
     if task is None:

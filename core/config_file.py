@@ -70,7 +70,6 @@ class Source:
         places: Where each came from, by dotted key.
         problems: What is wrong with the environment or the command line.
         home: The user's home folder.
-
     """
 
     path: Path | None = None
@@ -97,7 +96,6 @@ class Source:
 
         Raises:
             ConfigError: All that is wrong, in the order of the file.
-
         """
         data = _with_paths(self.data, self)
         problems = _unknown_agents(data)
@@ -131,7 +129,6 @@ def load_settings(
 
     Raises:
         ConfigError: All that is wrong, each with file, line and key.
-
     """
     return read_source(path, environ=environ, overrides=overrides).settings()
 
@@ -149,7 +146,6 @@ def read_source(
 
     Raises:
         ConfigError: The file cannot be read, or is no TOML.
-
     """
     home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
     named = path or (Path(environ["HOOKGATE_CONFIG"]) if environ.get("HOOKGATE_CONFIG") else None)

@@ -38,7 +38,6 @@ class Place:
         file: The settings file, ``environment`` or ``command line``.
         line: The line in the file, counted from 1.
         variable: The environment variable.
-
     """
 
     file: str
@@ -76,7 +75,6 @@ class Layers:
 
     Attributes:
         problems: Variables that no key can have.
-
     """
 
     def __init__(self, data: dict[str, Any], places: dict[str, Place]) -> None:

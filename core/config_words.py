@@ -184,7 +184,6 @@ def problems_of(
         model: The model.
         data: What was validated.
         prefix: Where `data` stands in the settings, such as ``("plugin", "memory")``.
-
     """
     shape = Shape(model)
     problems: dict[str, ConfigProblem] = {}

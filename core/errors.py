@@ -300,7 +300,6 @@ class EgressFailedError(EgressError):
         kind: ``connect`` (nothing could be sent), ``timeout``, ``cut`` (the connection broke
             before the response was whole), ``limit`` (the response is too large, or there
             were too many redirects) or ``protocol`` (what came back is no valid HTTP).
-
     """
 
     def __init__(self, message: str, *, kind: EgressFailureKind = "protocol") -> None:

@@ -58,7 +58,6 @@ class Answer(Generic[R]):
         plugin: The plugin's name.
         value: What it returned; None where it failed.
         failure: How it failed, if it did.
-
     """
 
     plugin: str
@@ -72,7 +71,6 @@ class Hooks:
     Attributes:
         spans: Takes a `HookSpan` for each implementation that ran. None: nothing is
             measured and tracing costs nothing.
-
     """
 
     def __init__(
@@ -92,7 +90,6 @@ class Hooks:
         Raises:
             ConfigError: An override names an unknown hook, or loosens a contract.
             StartError: A specification has an argument with a default.
-
         """
         self._manager = manager
         self._overrides = dict(overrides or {})
@@ -155,7 +152,6 @@ class Hooks:
         Raises:
             HookError: An implementation failed, and the hook is required. Where the
                 contract says ``settle``, all run before the first failure is raised.
-
         """
         chain = self._chains[spec]
         values = chain.bind(args, kwargs)
@@ -198,7 +194,6 @@ class Hooks:
 
         Raises:
             HookError: An implementation failed before that, and the hook is required.
-
         """
         chain = self._chains[spec]
         values = chain.bind(args, kwargs)
@@ -214,7 +209,6 @@ class Hooks:
 
         Raises:
             HookError: An implementation failed, and the hook is required.
-
         """
         chain = self._chains[spec]
         values = chain.bind(args, kwargs)
@@ -229,7 +223,6 @@ class Hooks:
 
         Raises:
             HookError: It failed, and the hook is required.
-
         """
         chain = self._chains.named(implementation.hook)
         if chain is None:
@@ -261,7 +254,6 @@ class Hooks:
 
         Raises:
             HookError: It failed, whether or not the hook is required.
-
         """
         watch = Watch()
         value = await driven(watch, implementation.wait(watch, awaitable))

@@ -55,7 +55,6 @@ class Log:
         settings: The level, and how lines look.
         secrets: Masks what must not be seen; more can be added with `redact_with`.
         stream: Where lines go; standard error by default.
-
     """
 
     def __init__(
@@ -96,7 +95,6 @@ class Log:
         Args:
             name: Who speaks.
             fields: Stand in every line of it.
-
         """
         logger: FilteringBoundLogger = structlog.wrap_logger(
             _Output(self, name), self._processors, self._wrapper, dict

@@ -63,7 +63,6 @@ class Plugins:
         manager: pluggy's manager, with every running plugin registered.
         hooks: Calls their hooks.
         order: The names of the running plugins in the order in which they open.
-
     """
 
     def __init__(self, settings: Settings, log: FilteringBoundLogger | None = None) -> None:
@@ -105,7 +104,6 @@ class Plugins:
             PluginError: A builtin plugin, a required one or one of `extra` is broken.
             MissingKeyError: A plugin requires a key that nobody provides.
             StartError: Two plugins have one name, or require each other in a circle.
-
         """
         self = cls(settings, log)
         third, problems = (
@@ -178,7 +176,6 @@ class Plugins:
 
         Raises:
             PluginError: A lifespan failed to open; it says which.
-
         """
         by_plugin: dict[str, list[Implementation]] = {}
         for implementation in self.hooks.implementations(hookspecs.lifespan):

@@ -55,7 +55,6 @@ class SecretStore:
         settings: Gives the home folder, whose ``keys`` folder holds the key files, and
             the ``[secrets]`` section.
         environ: The environment.
-
     """
 
     def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
@@ -80,7 +79,6 @@ class SecretStore:
 
         Raises:
             ConfigError: The name cannot be a file's, or the key file is not safe to use.
-
         """
         if not _NAME.fullmatch(name):
             raise ConfigError([_bad_name(name)])
@@ -183,7 +181,6 @@ def read_key_file(path: Path, *, missing_ok: bool = False) -> str | None:
     Raises:
         ConfigError: It is not safe to use or cannot be read; the text names the command
             that mends it.
-
     """
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

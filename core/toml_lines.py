@@ -40,7 +40,6 @@ def locate(text: str) -> Mapping[KeyPath, int]:
 
     Args:
         text: A TOML text that `tomllib.loads` accepts.
-
     """
     scanner = _Scanner(text.replace("\r\n", "\n"))
     scanner.document()

@@ -36,7 +36,6 @@ class Hook:
         signature: The declaration, as it stands in the file, without decorator and body.
         contract: How results combine, and what a failure costs.
         docstring: The whole docstring, dedented.
-
     """
 
     name: str
@@ -155,7 +154,6 @@ def with_generated(page: str, generated: str) -> str:
 
     Raises:
         ValueError: The page has no markers.
-
     """
     head, begin, rest = page.partition(BEGIN)
     _, end, tail = rest.partition(END)

@@ -40,7 +40,6 @@ class Entry:
         category: See `category`.
         outcome: The decision's effect, or the result's status.
         data: Everything else, JSON-ready.
-
     """
 
     kind: str

@@ -39,7 +39,6 @@ class MetricsFile:
 
         Raises:
             OSError: It could not be written.
-
         """
         line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
         with self._lock:

@@ -53,7 +53,6 @@ def newest(
         filters: Column -> the value that it must have.
         limit: So many rows at most.
         before: Only rows that come before this place; None for all.
-
     """
     place = (ENTRIES.c.at, ENTRIES.c.chain, ENTRIES.c.seq)
     query = select(ENTRIES).order_by(*(column.desc() for column in place))

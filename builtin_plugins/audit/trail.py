@@ -42,7 +42,6 @@ class Place(NamedTuple):
 
         Raises:
             ValueError: It is no place.
-
         """
         at, chain, seq = text.split("/")
         return cls(at, chain, int(seq))
@@ -111,7 +110,6 @@ class Trail:
 
     Attributes:
         chain: Names this start of the process; begins with the time, so that chains sort.
-
     """
 
     def __init__(
@@ -138,7 +136,6 @@ class Trail:
 
         Raises:
             StoreUnavailableError: Nothing was written.
-
         """
         await self.write(Entry(kind=kind, data=data))
 
@@ -147,7 +144,6 @@ class Trail:
 
         Raises:
             StoreUnavailableError: Nothing was written.
-
         """
         await self._keeper.keep(self._row(entry))
         self._worked()

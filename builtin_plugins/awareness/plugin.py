@@ -69,7 +69,6 @@ class Plugin:
         Args:
             turn: The turn; not part of the arguments.
             detail: summary gives names; full says what each one does and where it is from.
-
         """
         assert self._host is not None, "list_tools has run before a tool is called"
         plugins = self._host.doors.plugins() if detail == "full" else ()

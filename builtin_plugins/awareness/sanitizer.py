@@ -55,7 +55,6 @@ def clean(text: str) -> str:
 
     Raises:
         NestedError: It is not clean after `MAX_PASSES` passes.
-
     """
     for _ in range(MAX_PASSES):
         cleaner = _pass(text)

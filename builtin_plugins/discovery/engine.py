@@ -47,7 +47,6 @@ class Engine:
             shown: Whether a capability may be found at all.
             limit: So many at most.
             floor: The least relevance, 0 to 1.
-
         """
         index = await self._index(capabilities)
         if len(index) <= INLINE_ROWS:

@@ -43,7 +43,6 @@ class Hit:
         row: The capability.
         relevance: 0 to 1; 1 is more than a text of any length can reach.
         words: The words of the query that it holds, as they were compared.
-
     """
 
     row: Capability

@@ -96,7 +96,6 @@ class Plugin:
             query: What it should be able to do.
             kind: One kind only.
             category: One category only.
-
         """
 
         def shown(row: Capability) -> bool:

@@ -25,7 +25,6 @@ class Mapped:
         name: Who asked, for the errors.
         request: What was asked.
         receiving: Whether the response had begun.
-
     """
 
     __slots__ = ("_name", "_receiving", "_request")
@@ -57,7 +56,6 @@ class Mapped:
 
         Raises:
             EgressFailedError: The request failed.
-
         """
         if isinstance(error, EgressError):
             return
@@ -105,7 +103,6 @@ class Body(httpx.AsyncByteStream):
         name: Who asked, for the errors.
         limit: The most bytes.
         silence: The longest wait for a chunk, in seconds; None for any.
-
     """
 
     def __init__(

@@ -94,7 +94,6 @@ class CheckedClient(httpx.AsyncClient):
 
         Raises:
             EgressDeniedError: The URL cannot be read, so no grant can name it.
-
         """
         try:
             return super().build_request(method, url, **rest)
@@ -119,7 +118,6 @@ class CheckedClient(httpx.AsyncClient):
         Raises:
             EgressDeniedError: The request or a redirect lies outside the grants.
             EgressFailedError: It failed.
-
         """
         follow = (
             self.follow_redirects if not isinstance(follow_redirects, bool) else follow_redirects
@@ -204,7 +202,6 @@ class CheckedEgress:
         tls: The TLS settings; made when the first client is, where they are not given.
         resolve: Resolves names; the system's resolver where it is not given.
         denied: Is told of every request that was denied, for the log.
-
     """
 
     def __init__(
@@ -243,7 +240,6 @@ class CheckedEgress:
 
         Raises:
             ValueError: A grant does not follow the grammar.
-
         """
         if self._tls is None:
             self._tls = tls_settings()

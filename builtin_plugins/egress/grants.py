@@ -61,7 +61,6 @@ class Target:
         path: The path as it is sent, percent-encoded.
         query: The query as it is sent, without the question mark.
         address: Whether the host is an IP address.
-
     """
 
     scheme: str
@@ -88,7 +87,6 @@ def target_of(url: httpx.URL) -> Target:
 
     Raises:
         NotGrantedError: No grant can name it: another scheme, a user in it, an odd host.
-
     """
     if url.scheme not in PORTS:
         raise NotGrantedError(f"its scheme is {url.scheme[:20]!r}: expected http or https")
@@ -148,7 +146,6 @@ class Grant:
         path: The path, without its star.
         prefix: Whether everything that begins with `path` is meant.
         address: Whether the host is an IP address.
-
     """
 
     text: str
@@ -166,7 +163,6 @@ class Grant:
 
         Raises:
             ValueError: It does not follow the grammar; says what was found and expected.
-
         """
         try:
             return cls._parse(text)
@@ -228,7 +224,6 @@ class Grants:
 
         Raises:
             NotGrantedError: No pattern names it.
-
         """
         target = target_of(url)
         covering = [grant for grant in self.grants if grant.covers(target)]

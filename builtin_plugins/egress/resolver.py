@@ -62,7 +62,6 @@ class CheckedResolver(AbstractResolver):
         Raises:
             EgressDeniedError: One of the addresses is not public, and may not be otherwise.
             OSError: The host cannot be resolved.
-
         """
         found = list(dict.fromkeys(await self._resolve(host, port)))
         if not found:

@@ -64,7 +64,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         private_hosts: Names, or ``name:port``, that may be on a private network.
         max_bytes: The longest body, after decompression.
         tls: The TLS settings, which verify certificates and names.
-
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
 
         Raises:
             EgressDeniedError: It lies outside the grants.
-
         """
         try:
             target = self._grants.check(request.url)
@@ -113,7 +111,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         Raises:
             EgressDeniedError: It lies outside the grants; nothing was sent.
             EgressFailedError: It could not be sent, or no response came.
-
         """
         target = self.check(request)
         phases = request.extensions.get("timeout", {})

@@ -51,7 +51,6 @@ class Note:
         session: The session that wrote it.
         turn: The turn that wrote it.
         created: When it was last said, in UTC.
-
     """
 
     id: str
@@ -75,7 +74,6 @@ class Notes(Protocol):
 
         Raises:
             FullError: The scope holds `limit` notes already.
-
         """
 
     async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:

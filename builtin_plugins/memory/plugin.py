@@ -100,7 +100,6 @@ class Plugin:
         Args:
             turn: The turn; not part of the arguments.
             text: One fact, in a sentence that can be understood by itself.
-
         """
         assert self._host is not None, "list_tools has run before a tool is called"
         note = Note(
@@ -128,7 +127,6 @@ class Plugin:
         Args:
             turn: The turn; not part of the arguments.
             query: The words that the note may hold.
-
         """
         notes = await self._notes.search(
             self._scope(turn), words_of(query), limit=self._settings.recall_notes
@@ -153,7 +151,6 @@ class Plugin:
         Args:
             turn: The turn; not part of the arguments.
             id: The note's id, as recall shows it.
-
         """
         if await self._notes.remove(self._scope(turn), id):
             return _result(f"forgotten: {id}", {"forgotten": id}, [])

@@ -56,7 +56,6 @@ class Question:
         choices: The answers that are taken.
         asked: When it was asked, in UTC.
         expires: When it is too late, in UTC.
-
     """
 
     id: str
@@ -118,7 +117,6 @@ class Inbox:
 
         Returns:
             What was answered; a denial where nobody is there, or answered in time.
-
         """
         question = self._question(turn, call, ask)
         event = Event("approval", {"state": "pending", **question.to_json()}, scope="approve")
@@ -184,7 +182,6 @@ class Inbox:
         Raises:
             TurnError: There is no such question for this principal (any more), the digest
                 is another one, or the answer is none that is offered. The question waits on.
-
         """
         question = self._waiting.get(question_id)
         if question is None or not principal.may_claim(question.turn.address):

@@ -32,7 +32,6 @@ class Circumstances:
     Attributes:
         provenance: How the turn came in.
         tainted: Whether the turn has read anything that somebody else wrote.
-
     """
 
     provenance: Provenance
@@ -51,7 +50,6 @@ class Rule:
         effect: What follows.
         why: What the tool could do, for the person who is asked and the model that is denied.
         severity: How an ask is shown.
-
     """
 
     name: str

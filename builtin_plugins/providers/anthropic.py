@@ -85,7 +85,6 @@ class AnthropicWire:
         provider: The provider's name; its signed thinking carries it.
         base_url: Where it is, with or without a final ``/v1``.
         key: The API key, if there is one.
-
     """
 
     def __init__(self, provider: str, base_url: str, key: str | None) -> None:
@@ -198,7 +197,6 @@ class AnthropicReader:
     Attributes:
         done: Whether ``message_stop`` has come.
         template: The shape of the events that hold some text and nothing else.
-
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:

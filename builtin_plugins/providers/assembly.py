@@ -50,7 +50,6 @@ def find_key(
 
     Raises:
         ConfigError: The key file is not safe to use; the text names the command that mends it.
-
     """
     variable = key_variable(settings)
     key = environ.get(variable, "").strip() if variable else ""
@@ -78,7 +77,6 @@ def make_provider(
 
     Raises:
         PluginError: Its address cannot be granted, or its key cannot stand in a header.
-
     """
     if settings.kind == "demo":
         models = [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]

@@ -87,7 +87,6 @@ class DemoProvider:
 
         Raises:
             ProviderError: A directive of the message asked for one.
-
         """
         del turn  # What the model may read stands in the request.
         last, tail = _current(request.messages)

@@ -77,7 +77,6 @@ class PlannedCall:
         name: The tool's name.
         input: The arguments; raw text where a directive's JSON is no object.
         at: Where in the message the rule matched; calls go out in this order.
-
     """
 
     name: str
@@ -99,7 +98,6 @@ class Script:
         context: Whether to show what was given to read.
         problem: What is wrong with a directive, or "".
         rest: The message without its directives.
-
     """
 
     say: str | None = None

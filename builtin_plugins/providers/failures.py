@@ -97,7 +97,6 @@ def kind_of_names(names: str, code: Any) -> ProviderErrorKind:
     Args:
         names: Its type and code, in lower case.
         code: Its code; some servers put the HTTP status of another server there.
-
     """
     for part, kind in _NAME_KINDS:
         if part in names:

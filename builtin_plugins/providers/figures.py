@@ -23,7 +23,6 @@ def count_of(usage: Mapping[str, Any], *names: str) -> int | None:
 
     Raises:
         UsageError: What stands there is no possible count.
-
     """
     for name in names:
         value = usage.get(name)

@@ -88,7 +88,6 @@ class OpenAIWire:
         key: The API key, if there is one.
         limit_field: The name of the output limit. OpenAI's newer models refuse
             ``max_tokens``; many other servers know only that.
-
     """
 
     def __init__(
@@ -199,7 +198,6 @@ class OpenAIReader:
     Attributes:
         done: Whether ``[DONE]`` has come.
         template: The shape of the chunks that hold some text and nothing else.
-
     """
 
     def __init__(self, provider: str, complain: Callable[[str], None]) -> None:

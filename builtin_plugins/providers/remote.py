@@ -56,7 +56,6 @@ class RemoteProvider:
 
     Attributes:
         missing_key: What to do about a key that is not there; "" where all is well.
-
     """
 
     def __init__(
@@ -125,7 +124,6 @@ class RemoteProvider:
 
         Raises:
             ProviderError: The attempt failed.
-
         """
         del turn  # The request holds all that the model gets.
         reader, splitter = self._wire.reader(self._complain), SSESplitter()
@@ -184,7 +182,6 @@ class RemoteProvider:
         Raises:
             ProviderError: Something else came back.
             EgressError: Nothing came back.
-
         """
         if self.missing_key:
             raise self._error("auth", f"{self._name} has no API key: {self.missing_key}")
@@ -231,7 +228,6 @@ class RemoteProvider:
 
         Raises:
             ProviderError: It was not.
-
         """
         try:
             return () if reader.done else reader.end()
@@ -273,7 +269,6 @@ def _last_events(reader: Reader, splitter: SSESplitter) -> Sequence[ModelEvent]:
 
     Raises:
         ProviderError: It was cut.
-
     """
     said: list[ModelEvent] = []
     data = splitter.close()

@@ -26,7 +26,6 @@ class SSESplitter:
 
     Attributes:
         between: Whether the next chunk begins where an event begins.
-
     """
 
     __slots__ = ("_data", "_fresh", "_line", "_line_size", "_size", "_skip_lf", "between")
@@ -45,7 +44,6 @@ class SSESplitter:
 
         Raises:
             SSEError: A line or an event is too long.
-
         """
         if self._skip_lf and chunk:
             self._skip_lf = False

@@ -57,7 +57,6 @@ class TextTemplate:
 
     Args:
         opening: Finds the name that the text stands under, and the quote that opens it.
-
     """
 
     __slots__ = ("_chunk", "_event", "_opening", "_tries")

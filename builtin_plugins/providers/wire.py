@@ -35,7 +35,6 @@ class Reader(Protocol):
     Attributes:
         done: Whether the protocol's own end has been read; nothing comes after it.
         template: The shape of the events that hold some text and nothing else.
-
     """
 
     done: bool
@@ -46,7 +45,6 @@ class Reader(Protocol):
 
         Raises:
             ProviderError: It reports a failure, or is not what the protocol knows.
-
         """
 
     def end(self) -> Sequence[ModelEvent]:
@@ -54,7 +52,6 @@ class Reader(Protocol):
 
         Raises:
             ProviderError: The answer was not at its end.
-
         """
 
 
@@ -64,7 +61,6 @@ class Wire(Protocol):
     Attributes:
         url: Where requests are sent.
         headers: The protocol's own headers, the key among them.
-
     """
 
     url: str
@@ -78,7 +74,6 @@ class Wire(Protocol):
 
         Args:
             complain: Takes what is wrong with reported token counts; they count as missing.
-
         """
 
 
@@ -87,7 +82,6 @@ def malformed(provider: str, found: str) -> NoReturn:
 
     Raises:
         ProviderError: Always; ``malformed``.
-
     """
     raise ProviderError(
         "malformed", f"{provider} sent what is not its protocol: {found}", provider=provider
@@ -99,7 +93,6 @@ def parse(provider: str, data: bytes) -> dict[str, Any]:
 
     Raises:
         ProviderError: It is none; ``malformed``.
-
     """
     try:
         value = orjson.loads(data)
@@ -115,7 +108,6 @@ def object_of(provider: str, parent: Mapping[str, Any], key: str) -> dict[str, A
 
     Raises:
         ProviderError: Something else stands there; ``malformed``.
-
     """
     value = parent.get(key)
     if isinstance(value, dict):
@@ -130,7 +122,6 @@ def text_of(provider: str, parent: Mapping[str, Any], key: str) -> str:
 
     Raises:
         ProviderError: Something else stands there; ``malformed``.
-
     """
     value = parent.get(key)
     if isinstance(value, str):
@@ -174,7 +165,6 @@ def merge_options(
 
     Raises:
         ProviderError: One of them would change what the gateway has judged and counted.
-
     """
     taken = sorted(reserved & options.keys())
     if taken:

@@ -102,7 +102,6 @@ class SqlConversations:
     Args:
         store: The store, with the tables of `storage.tables`.
         clock: Says when a session was last written.
-
     """
 
     def __init__(self, store: SqlStore, clock: Clock) -> None:
@@ -127,7 +126,6 @@ class SqlConversations:
         Raises:
             StaleFenceError: A higher fence has written to this session already.
             StoreUnavailableError: Nothing was written.
-
         """
         if messages:
             item = _Append(str(session), tuple(messages), fence, self._clock.now())
@@ -140,7 +138,6 @@ class SqlConversations:
             StoreError: A stored message cannot be read, for example because a newer version
                 wrote it.
             StoreUnavailableError: The database cannot be read.
-
         """
         if turns <= 0:
             return ()

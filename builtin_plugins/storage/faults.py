@@ -44,7 +44,6 @@ def fault(error: BaseException | None) -> str:
 
     Args:
         error: What a statement raised, or work that holds statements.
-
     """
     if isinstance(error, DBAPIError):
         reason = fault(error.orig)
@@ -66,7 +65,6 @@ def broken(error: BaseException | None) -> str:
 
     Args:
         error: What opening a connection, beginning or committing raised.
-
     """
     if isinstance(error, OSError):
         return error.strerror or str(error)

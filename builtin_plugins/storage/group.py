@@ -46,7 +46,6 @@ class Job:
         value: What came of it.
         error: What it failed with.
         weight: How many rows it counts for in a group.
-
     """
 
     __slots__ = ("error", "future", "value", "weight")
@@ -64,7 +63,6 @@ class Job:
             error: What the job failed with.
             reason: What is wrong with the store, "" where nothing is; found out where this
                 is not given.
-
         """
         if reason is None:
             reason = fault(error)
@@ -78,7 +76,6 @@ class Insert(Job):
         table: The table.
         rows: The rows, not none.
         columns: The keys of every row, in order; None where they differ from row to row.
-
     """
 
     __slots__ = ("columns", "rows", "table")
@@ -116,7 +113,6 @@ class Item(Job):
         handle: The function: gets the items, returns for each a value, or an exception where
             it has written nothing for that item. If it raises, it is called for each alone.
         item: The thing.
-
     """
 
     __slots__ = ("handle", "item")
@@ -142,7 +138,6 @@ class Guard:
 
     Attributes:
         closed: Whether such a function runs now.
-
     """
 
     def __init__(self) -> None:
@@ -184,7 +179,6 @@ class Group:
         jobs: The jobs, in the order of arrival.
         inserts: Inserts rows.
         guard: Guards the connection.
-
     """
 
     def __init__(self, jobs: Sequence[Job], inserts: Inserts, guard: Guard) -> None:
@@ -211,7 +205,6 @@ class Group:
         Raises:
             GroupLostError: The transaction is gone.
             SQLAlchemyError: It could not begin, or it could not commit.
-
         """
         root = connection.begin()
         if self._rows:

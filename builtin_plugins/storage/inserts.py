@@ -69,7 +69,6 @@ class Inserts:
 
         Raises:
             Exception: Whatever the driver raises, not SQLAlchemy's form of it.
-
         """
         plan = self._plans.get((table, columns))
         if plan is None:

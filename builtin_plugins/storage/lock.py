@@ -25,7 +25,6 @@ class DatabaseHeldError(StartError):
 
     Attributes:
         pid: Its process id; 0 where it is not known.
-
     """
 
     def __init__(self, database: Path, pid: int) -> None:
@@ -64,7 +63,6 @@ class FileLock:
         Raises:
             DatabaseHeldError: Another gateway holds it.
             OSError: The lock file cannot be written.
-
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         descriptor = os.open(lock_path(self._database), flags, 0o600)
@@ -95,7 +93,6 @@ def holder_pid(database: Path) -> int | None:
 
     Returns:
         The process id; 0 where somebody holds it who has not written its own yet.
-
     """
     try:
         descriptor = os.open(lock_path(database), os.O_RDONLY | os.O_CLOEXEC)

@@ -63,7 +63,6 @@ class PluginTables:
         plugin: The plugin's name; it names the version table.
         metadata: The tables as the code knows them.
         scripts: The folder that holds ``versions/``.
-
     """
 
     plugin: str
@@ -105,7 +104,6 @@ class TableStatus:
         plugin: The plugin.
         version: The revision of the database, "" where there is none yet.
         head: The newest revision of the code, "" where the plugin does not run.
-
     """
 
     plugin: str
@@ -129,7 +127,6 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
     Raises:
         StartError: The database is newer than the code; or it is outdated and may not be
             changed; or a script failed. Nothing was changed.
-
     """
     digest = tables.digest()
     with _foreign_keys_off(connection), connection.begin():

@@ -54,7 +54,6 @@ async def open_store(
         StartError: Another gateway holds the database; or its tables are newer than the
             code, or outdated while `auto_upgrade` is off; or the database cannot be used
             and `fallback` is ``refuse``.
-
     """
     try:
         if settings.url is not None:
@@ -81,7 +80,6 @@ async def upgrade_database(
 
     Raises:
         StartError: A gateway holds the database, or it cannot be opened or upgraded.
-
     """
     changed = settings.model_copy(update={"auto_upgrade": True, "fallback": "refuse"})
     store = await open_store(changed, home)

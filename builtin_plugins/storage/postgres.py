@@ -25,7 +25,6 @@ def postgres_url(text: str) -> URL:
 
     Raises:
         StartError: The driver is not installed.
-
     """
     if importlib.util.find_spec("asyncpg") is None:
         raise StartError(

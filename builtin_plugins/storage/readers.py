@@ -28,7 +28,6 @@ class Readers:
     Args:
         connect: Makes a link; called once on each thread.
         count: How many threads.
-
     """
 
     def __init__(self, connect: Callable[[], Link], count: int) -> None:
@@ -43,7 +42,6 @@ class Readers:
 
         Raises:
             StoreUnavailableError: The database cannot be read.
-
         """
         if self._closed:
             raise StoreUnavailableError("the store is closed: the gateway is stopping")

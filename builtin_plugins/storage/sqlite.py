@@ -132,7 +132,6 @@ def prepare(path: Path, *, busy_seconds: float, check_bytes: int) -> None:
         DamagedError: It is no sound database.
         OSError: It cannot be opened.
         sqlite3.Error: SQLite cannot open, read or write it.
-
     """
     size, logged = _examine(path)
     for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):

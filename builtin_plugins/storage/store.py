@@ -31,7 +31,6 @@ class SqlStore:
         place: Where the database is, for people, without a password.
         problem: Why the store is ephemeral, or "" where it is durable.
         auto_upgrade: Whether `migrate` may change tables.
-
     """
 
     def __init__(
@@ -77,7 +76,6 @@ class SqlStore:
             StartError: The database is newer than the code, or outdated while
                 ``auto_upgrade`` is off, or a script failed. Nothing was changed.
             StoreUnavailableError: The database cannot be written; nothing was changed.
-
         """
         await self.upgrade(PluginTables(plugin, metadata, scripts), allowed=self._auto_upgrade)
 
@@ -107,7 +105,6 @@ class SqlStore:
 
         Raises:
             StoreUnavailableError: The database cannot be read.
-
         """
         if self._readers is None:
             return await self._writer.work(work)
@@ -122,7 +119,6 @@ class SqlStore:
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
-
         """
         return await self._writer.work(work)
 
@@ -137,7 +133,6 @@ class SqlStore:
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
-
         """
         return await self._writer.item(handle, item)
 
@@ -146,7 +141,6 @@ class SqlStore:
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
-
         """
         return self._writer.insert(table, rows)
 

@@ -54,7 +54,6 @@ class SessionRow(StorageModel, table=True):
         turns: How many turns it has.
         last_turn: The id of the newest turn.
         updated: When it was last written, in UTC.
-
     """
 
     __tablename__ = "storage_sessions"
@@ -83,7 +82,6 @@ class MessageRow(StorageModel, table=True):
         taint: Where untrusted text in it came from: a JSON list.
         body: The whole message: the JSON of `Message.to_json`.
         created: When it was made, in UTC.
-
     """
 
     __tablename__ = "storage_messages"
@@ -105,7 +103,6 @@ class ScriptsRow(StorageModel, table=True):
         plugin: The plugin.
         digest: The SHA-256 of its scripts.
         version: The revision that they led to.
-
     """
 
     __tablename__ = "storage_scripts"

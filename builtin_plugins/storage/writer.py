@@ -58,7 +58,6 @@ class Writer:
         check: Called before each group; raises OSError where the database is not the one
             that was opened.
         ended: Called on the writer's thread when it has closed the connection.
-
     """
 
     def __init__(
@@ -185,7 +184,6 @@ class Writer:
 
         Returns:
             What is wrong with the store, "" where it works, None where this does not show.
-
         """
         try:
             self._check()

@@ -48,7 +48,6 @@ def calculate(expression: str) -> Number:
 
     Raises:
         CalculationError: The text cannot be read, or a value is out of bounds or undefined.
-
     """
     if len(expression) > MAX_LENGTH:
         raise CalculationError(

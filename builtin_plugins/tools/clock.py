@@ -21,7 +21,6 @@ def describe_time(now: datetime, timezone: str) -> dict[str, str | int]:
 
     Raises:
         ValueError: There is no such time zone.
-
     """
     local = now.astimezone(_zone(timezone))
     return {

@@ -48,7 +48,6 @@ def read_text(path: str, roots: Sequence[Path], *, max_bytes: int) -> tuple[str,
     Raises:
         FileRefusedError: There is no such file below the roots, or it is a folder, a link, a
             device, or not readable.
-
     """
     if not path or "\0" in path:
         raise FileRefusedError("found an empty path or one with a NUL: expected a file's path")

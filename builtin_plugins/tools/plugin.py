@@ -123,7 +123,6 @@ class Plugin:
 
         Args:
             timezone: An IANA time zone such as Europe/Oslo.
-
         """
         assert self._host is not None, "list_tools has run before a tool is called"
         try:
@@ -139,7 +138,6 @@ class Plugin:
 
         Args:
             expression: For example (17.5 + 3) * 2 ** 8.
-
         """
         try:
             return show(calculate(expression))
@@ -151,7 +149,6 @@ class Plugin:
 
         Args:
             url: The whole address, with https://.
-
         """
         assert self._host is not None, "list_tools has run before a tool is called"
         client = self._client or self._reach_out(self._host)
@@ -178,7 +175,6 @@ class Plugin:
 
         Args:
             path: The file's path, relative to a granted folder or absolute.
-
         """
         settings = self._settings
         try:

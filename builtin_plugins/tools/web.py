@@ -26,7 +26,6 @@ async def fetch(client: httpx.AsyncClient, url: str, *, max_bytes: int) -> ToolR
             to them.
         url: The address.
         max_bytes: The rest of a longer answer is not read.
-
     """
     try:
         async with client.stream(
