@@ -22,7 +22,7 @@ from hookgate.core.loop import Loop
 from hookgate.core.messages import Provenance
 from hookgate.core.model_call import ModelCall
 from hookgate.core.plugins import Plugins
-from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS
+from hookgate.core.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.sanitizing import Sanitizer
 from hookgate.core.secrets import SecretStore
 from hookgate.core.selftest import check_that_policy_is_asked
@@ -40,13 +40,9 @@ if TYPE_CHECKING:
 
     from hookgate.core.events import HookSpan
     from hookgate.core.models import ModelEvent, ModelRequest
-    from hookgate.core.ports import Key
     from hookgate.core.turn import Turn
 
-__all__ = ["CORE_KEYS", "Gateway"]
-
-CORE_KEYS: tuple[Key[Any], ...] = (CLOCK, TOKENS, SECRETS, SIGNALS, LANES, CONVERSATIONS)
-"""What the core provides itself, so that no plugin has to."""
+__all__ = ["Gateway"]
 
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
 """Sections of the settings that `Gateway.reload` takes over without a restart."""
@@ -101,7 +97,6 @@ class Gateway:
             builtin=builtin,
             extra=plugins,
             disabled=disabled,
-            core_keys=CORE_KEYS,
             log=self.host.log,
         )
         self.routes = Routes()
