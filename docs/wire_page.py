@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from hookgate import Gateway, Settings
 from hookgate.core.gateway.chat import Answer
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
@@ -22,8 +23,7 @@ from hookgate.core.gateway.schemas import AuthParams, AuthResult
 from hookgate.core.gateway.socket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.operations import Operation
-from hookgate.core.runtime import Gateway
-from hookgate.core.settings import LimitSettings, Settings
+from hookgate.core.settings import LimitSettings
 
 PAGE = Path(__file__).parent / "wire.md"
 LIMITS = LimitSettings()
@@ -191,9 +191,11 @@ stands below.
 
 
 async def all_operations() -> list[Operation[Any, Any]]:
-    """Return the operations of a gateway without plugins, by name."""
+    """Return the operations of a gateway with all that comes with hookgate, by name."""
     with TemporaryDirectory() as home:
-        settings = Settings.model_validate({"home": home, "plugins": {"entry_points": False}})
+        settings = Settings.model_validate(
+            {"home": home, "plugins": {"entry_points": False}, "log": {"level": "error"}}
+        )
         async with Gateway(settings) as gateway:
             return sorted(gateway.host.operations.values(), key=lambda one: one.name)
 
@@ -222,6 +224,8 @@ def method(operation: Operation[Any, Any]) -> Iterator[str]:
     yield f"### `{operation.name}`"
     scope = f"Scope `{operation.scope}`." if operation.scope else "No scope needed."
     facts = [operation.summary, scope]
+    if operation.plugin != "core":
+        facts.append(f"Brought by the plugin `{operation.plugin}`.")
     if operation.streams:
         facts.append("Streams.")
     if operation.rest is not None:
