@@ -325,7 +325,7 @@ def _sentence(result: Finished) -> str:
     elif result.name == "clock":
         sentence = f"The time is {content}"
     elif result.name == "remember":
-        sentence = f"Done: {content}"
+        sentence = content[:1].upper() + content[1:]
     elif result.name == "recall":
         sentence = f"What I find in my memory: {content}" if content else "I remember nothing"
     else:
