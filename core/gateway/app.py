@@ -145,8 +145,8 @@ def _decide(front: Front, access: Mapping[AbstractRoute, Access]) -> Middleware:
         except web.HTTPException:
             raise
         except ConnectionError as error:
-            if request.transport is None or request.writer.output_size > 0:
-                raise
+            if request.transport is None:
+                return web.Response()  # nobody is there to read it
             return _answer(front, request, error)
         except Exception as error:  # noqa: BLE001 - every fault becomes an answer and a log line
             return _answer(front, request, error)

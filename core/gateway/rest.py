@@ -214,7 +214,7 @@ class Call:
             outbox = self._open(writer)
             await self._break_silences(task, outbox)
             if self._gone:
-                raise ConnectionResetError("the client went away")
+                return response
             self._finish(task)
             await self._until(lambda: not outbox.waiting, FLUSH_SECONDS)
             if outbox.waiting:

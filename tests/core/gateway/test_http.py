@@ -160,7 +160,9 @@ async def test_a_turn_that_fails_later_says_so_in_its_answer() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, SSE])
-async def test_the_turn_of_a_client_that_goes_away_is_cancelled(headers: dict[str, str]) -> None:
+async def test_the_turn_of_a_client_that_goes_away_is_cancelled(
+    headers: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
     gate, recorder = Gate(), Recorder()
     async with serving(Scripted(Script(gate.stops())), recorder) as served:
         asking = asyncio.ensure_future(served.post("/v1/turns", {"content": "x"}, headers=headers))
@@ -170,6 +172,8 @@ async def test_the_turn_of_a_client_that_goes_away_is_cancelled(headers: dict[st
         await until(lambda: not len(served.front.clients))
     assert recorder.turns[0].ending == "cancelled"
     assert recorder.turns[0].origin.path == "http"
+    # Clients come and go: that is nothing for the log.
+    assert "Traceback" not in capfd.readouterr().err
 
 
 async def test_a_client_that_goes_away_may_have_its_turn_finished() -> None:
