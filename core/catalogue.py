@@ -142,17 +142,16 @@ class Catalogue:
             registry.replace(answer.plugin, admit(answer.plugin, answer.value or ()))
 
     def _admitted(self, plugin: str, tools: Sequence[Tool]) -> list[Tool]:
+        """Leave out the tools that cannot be offered, and say which and why."""
         good = []
         for tool in self._sandboxed(plugin, tools):
-            stamped = replace(tool, plugin=plugin)
+            part = f"tool {tool.name} of {plugin}"
             try:
-                compile_schema(stamped.schema, tool=tool.name)
-                if stamped.run is None and stamped.owner == "host":
-                    raise ToolDefinitionError(tool.name, "it has no runner: set `run`")
+                good.append(self._host.tools.admit(plugin, tool))
             except ToolDefinitionError as error:
-                self._host.degrade(f"tool {tool.name}", f"plugin {plugin!r}: {error}")
-                continue
-            good.append(stamped)
+                self._host.degrade(part, str(error))
+            else:
+                self._host.recover(part)
         return good
 
     def _sandboxed(self, plugin: str, things: Sequence[T]) -> list[T]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import structlog
 
+from hookgate.core.admission import tool_admission
 from hookgate.core.errors import MissingKeyError
 from hookgate.core.events import Event, EventBus
 from hookgate.core.metrics import MetricRecord
@@ -86,7 +87,9 @@ class Host:
         self.settings = settings
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
-        self.tools: Registry[Tool] = Registry("tool", lambda tool: tool.name)
+        self.tools: Registry[Tool] = Registry(
+            "tool", lambda tool: tool.name, tool_admission(settings.turn)
+        )
         self.capabilities: Registry[Capability] = Registry("capability", lambda row: row.id)
         self.cards: Registry[Card] = Registry("card", lambda card: card.id)
         self.operations: dict[str, Operation[Any, Any]] = {}

@@ -125,8 +125,8 @@ class Lanes(Protocol):
             LaneHeldError: An ancestor of `turn` holds it.
         """
 
-    def waiting(self, session: SessionKey) -> int:
-        """Return how many turns wait for the lane."""
+    def ahead(self, session: SessionKey) -> int:
+        """Return how many turns hold the lane or wait for it."""
 
 
 class Conversations(Protocol):

@@ -27,12 +27,19 @@ class Registry(Generic[T]):
     """Things by name, each with the source that brought it.
 
     Attributes:
+        admit: Takes a source and a thing that it brings; returns the thing as it is kept.
         version: Grows by one with each change.
     """
 
-    def __init__(self, what: str, name_of: Callable[[T], str]) -> None:
+    def __init__(
+        self,
+        what: str,
+        name_of: Callable[[T], str],
+        admit: Callable[[str, T], T] = lambda _, thing: thing,
+    ) -> None:
         self._what = what
         self._name_of = name_of
+        self.admit = admit
         self._items: dict[str, T] = {}
         self._sources: dict[str, str] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -47,8 +54,11 @@ class Registry(Generic[T]):
             remove: Names that are gone; ones that `source` never brought are passed over.
 
         Raises:
-            StartError: Another source has brought a thing of the same name.
+            StartError: Another source has brought a thing of the same name, or this one
+                brings two.
+            ToolDefinitionError: It is a tool, and cannot be offered. Nothing is changed.
         """
+        fresh: set[str] = set()
         items, sources = dict(self._items), dict(self._sources)
         for name in remove:
             if sources.get(name) == source:
@@ -61,7 +71,10 @@ class Registry(Generic[T]):
                     f"{self._what} {name!r} is brought by both {owner!r} and {source!r}: "
                     "rename one, or disable one of the two plugins"
                 )
-            items[name], sources[name] = item, source
+            if name in fresh:
+                raise StartError(f"{source!r} brings two {self._what}s called {name!r}: rename one")
+            fresh.add(name)
+            items[name], sources[name] = self.admit(source, item), source
         self._items, self._sources = items, sources
         self.version += 1
         for watcher in self._watchers:

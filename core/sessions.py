@@ -161,10 +161,10 @@ class InProcessLanes:
         """Make every fence from now on higher than `fence`, the highest one ever written."""
         self._fence = max(self._fence, fence)
 
-    def waiting(self, session: SessionKey) -> int:
-        """Return how many turns wait for the lane."""
+    def ahead(self, session: SessionKey) -> int:
+        """Return how many turns hold the lane or wait for it."""
         lane = self._lanes.get(session)
-        return len(lane.waiting) if lane else 0
+        return 0 if lane is None else len(lane.waiting) + (lane.holder is not None)
 
     @asynccontextmanager
     async def hold(self, session: SessionKey, turn: Turn) -> AsyncIterator[InProcessLease]:

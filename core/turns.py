@@ -283,8 +283,8 @@ class Turns:
         self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
     ) -> None:
         lanes = self._host[LANES]
-        if waiting := lanes.waiting(turn.session):
-            turn.emit(Event("queued", {"before": waiting}, scope="chat"))
+        if ahead := lanes.ahead(turn.session):
+            turn.emit(Event("queued", {"before": ahead}, scope="chat"))
         async with lanes.hold(turn.session, turn) as lease:
             turn.fence = lease.fence
             results = await self._take_in(turn, request)

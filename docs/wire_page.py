@@ -113,12 +113,12 @@ answers everything else while turns stream.
 **Events.** What happens during a request are notifications. Their `params` hold the request's id
 as `request`, and the event's own members. For `chat.send` the order is: the result, the events,
 and exactly one `done` as the last. An error instead of a result means that nothing was committed.
-A message that waits for its session may get `queued` (with the `turn`, for `chat.cancel`) before
+A message that waits for its session gets `queued` (with the `turn`, for `chat.cancel`) before
 its result.
 
 | event | members |
 |---|---|
-| `queued` | `turn`, `before`: how many wait already |
+| `queued` | `turn`, `before`: how many run or wait already |
 | `context` | what was put before the model: `stage`, `tokens`, `budget`, `by_kind`, `left_out` |
 | `text` | `text`: some more of the answer; one event for each chunk of the model's |
 | `reasoning` | `text`: some more of the reasoning that a provider shows |

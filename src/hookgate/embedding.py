@@ -26,7 +26,7 @@ class Gateway(runtime.Gateway):
 
     or put it into an aiohttp application of your own::
 
-        parent.add_subapp("/ai", await build_app(gateway))
+        parent.add_subapp("/ai", build_app(gateway))
     """
 
     def __init__(

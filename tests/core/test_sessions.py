@@ -111,7 +111,7 @@ async def test_a_lane_serves_in_the_order_of_arrival() -> None:
 
     await asyncio.gather(*(take(number) for number in range(20)))
     assert order == list(range(20))
-    assert lanes.waiting(KEY) == 0
+    assert lanes.ahead(KEY) == 0
 
 
 async def test_fences_grow_with_every_holder_and_start_above_what_was_written() -> None:
@@ -147,7 +147,7 @@ async def test_a_lane_has_one_holder_whoever_gives_up_waiting(seed: int) -> None
     await asyncio.gather(*tasks, return_exceptions=True)
     assert most <= 1
     async with asyncio.timeout(1), lanes.hold(KEY, FakeTurn()):  # type: ignore[arg-type]
-        assert lanes.waiting(KEY) == 0
+        assert lanes.ahead(KEY) == 1
 
 
 def message(text: str, turn: str) -> Message:

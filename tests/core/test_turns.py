@@ -623,6 +623,20 @@ async def test_no_agent_is_an_error_that_names_the_settings() -> None:
     assert "bindings" in caught.value.action
 
 
+async def test_a_message_behind_a_running_turn_hears_that_it_waits() -> None:
+    release = asyncio.Event()
+    script = Script([release.wait, *say("ok")])
+    async with gateway(Scripted(script)) as gate:
+        first = asyncio.create_task(gate.chat("1"))
+        await until(lambda: bool(script.requests))
+        events = Events()
+        second = asyncio.create_task(gate.chat("2", sink=events))
+        await until(lambda: bool(events))
+        assert events.of("queued") == [{"before": 1}]
+        release.set()
+        await asyncio.gather(first, second)
+
+
 async def test_a_full_lane_refuses_and_says_so() -> None:
     release = asyncio.Event()
     script = Script([release.wait, *say("ok")])

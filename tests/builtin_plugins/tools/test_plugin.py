@@ -55,7 +55,9 @@ def test_tools_that_wait_for_a_grant_are_unavailable_capabilities_that_name_the_
     assert rows.keys() == {"tool:http_get", "tool:read_file"}
     assert not any(row.available for row in rows.values())
     assert "[plugin.tools] read_roots" in rows["tool:read_file"].description
-    other = Tool(name="read_file", description="Another's.", schema={"type": "object"})
+    other = Tool(
+        name="read_file", description="Another's.", schema={"type": "object"}, owner="client"
+    )
     host.tools.apply("other", [other])
     assert [row.id for row in Plugin(ToolsSettings()).list_capabilities(host)] == ["tool:http_get"]
     granted = ToolsSettings(http_get=("https://example.org/*",), read_roots=(Path("/srv"),))

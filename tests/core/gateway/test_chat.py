@@ -265,6 +265,7 @@ async def test_a_turn_that_waits_for_its_lane_tells_its_id_and_can_be_cancelled(
         await socket.send("chat.send", content="first")
         await gate.reached.wait()
         second = await socket.send("chat.send", content="second")
+        assert (await socket.until("queued"))["request"] == second
         for by in ("turn", "request"):
             third = await socket.send("chat.send", content="third")
             queued = await socket.until("queued")
