@@ -55,6 +55,7 @@ def test_there_are_examples() -> None:
     assert EXAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 @each_example
 def test_an_example_is_found_by_its_entry_point_and_passes_its_tests(

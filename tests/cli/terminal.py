@@ -73,11 +73,18 @@ class Terminal:
         came, self._read = self.text[self._read : end], end
         return came
 
-    def exit_code(self) -> int:
-        """Read to the end and return the exit code."""
+    def exit_code(self, *, pressing: bool = False) -> int:
+        """Read to the end and return the exit code.
+
+        Args:
+            pressing: Press Ctrl-C again and again, as a person would: readline misses one
+                that comes in the moment between showing its prompt and waiting.
+        """
         deadline = time.monotonic() + LIMIT
-        while self._more(max(deadline - time.monotonic(), 0.01)):
+        while self._more(0.5 if pressing else max(deadline - time.monotonic(), 0.01)):
             assert time.monotonic() < deadline, f"it does not end: {self.text!r}"
+            if pressing:
+                self.interrupt()
         return self._process.wait(LIMIT)
 
     def _more(self, seconds: float) -> bool:

@@ -73,8 +73,7 @@ def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[
         terminal.interrupt()
         terminal.expect("Ctrl-C again")
         terminal.expect("> ")
-        terminal.interrupt()
-        assert terminal.exit_code() == 130
+        assert terminal.exit_code(pressing=True) == 130
     history = hookgate.home / ".hookgate" / "chat_history"
     assert "what is 17*23?" in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600

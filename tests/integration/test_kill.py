@@ -47,6 +47,7 @@ async def check(home: Path, acknowledged: list[str]) -> None:
             assert all(answer.startswith(f"{peer} ") for answer in answers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1])
 async def test_nothing_acknowledged_is_lost_when_the_gateway_is_killed(
     seed: int, tmp_path: Path

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,13 +143,14 @@ async def test_table_is_shown_for_the_set_profile_and_for_any_other(gate: Gate) 
 
 async def test_override_that_names_no_tool_is_warned_of_once() -> None:
     async for gate in _open(deny=["shel"], allow=["clock"]):
-        gate.host.tools.apply("x", [Tool(name="clock", description="", schema={})])
+        clock = Tool(name="clock", description="", schema={"type": "object"}, owner="client")
+        gate.host.tools.apply("x", [clock])
         with structlog.testing.capture_logs() as logs:
             gate.host.log = structlog.get_logger()
             for _ in range(3):
                 verdict = gate.plugin.before_tool_call(make_turn(), make_call("clock"))
                 assert verdict.effect is Effect.ALLOW
-                gate.host.tools.apply("x", [Tool(name="other", description="", schema={})])
+                gate.host.tools.apply("x", [replace(clock, name="other")])
         assert [(log["log_level"], log["glob"]) for log in logs] == [("warning", "shel")]
         assert "`[plugin.policy] deny`" in logs[0]["event"]
 
