@@ -199,7 +199,11 @@ class ToolCalls:
             who = " and ".join(sorted({verdict.plugin for verdict in rewrites.values()}))
             return Decision.deny(f"{who} rewrote the arguments differently"), None, None
         rewrite = next(iter(rewrites.values()), None)
-        return decision, strictest.ask_for, rewrite
+        asks = sorted(
+            (verdict for verdict in verdicts if verdict.ask_for is not None),
+            key=lambda verdict: verdict.plugin,
+        )
+        return decision, Ask.joined([(item.plugin, item.ask_for) for item in asks]), rewrite
 
     def _default(self, rounds: int) -> tuple[Decision, Ask | None, Verdict | None]:
         effect = self._host.settings.turn.default_verdict

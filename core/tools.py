@@ -12,7 +12,7 @@ from hookgate.core.messages import CLEAN
 from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.messages import Taint
     from hookgate.core.turn import Turn
@@ -186,6 +186,35 @@ class Ask:
             raise ValueError(f"Ask.title has {len(self.title)} characters: expected 1 to 80")
         if not 0 < self.timeout <= 600:
             raise ValueError(f"Ask.timeout is {self.timeout} s: expected more than 0, at most 600")
+
+    @classmethod
+    def joined(cls, asks: Sequence[tuple[str, Ask | None]]) -> Ask | None:
+        """Return one question that holds all of `asks`.
+
+        Whoever answers sees every plugin's question. The shortest limit and the highest
+        severity count, and only what all of them offer can be chosen.
+
+        Args:
+            asks: Plugins and their questions, in the order in which they are shown.
+        """
+        told = [(plugin, ask) for plugin, ask in asks if ask is not None]
+        if len(told) < 2:
+            return told[0][1] if told else None
+        first = told[0][1]
+        return cls(
+            title=f"{len(told)} plugins ask before this call",
+            description="\n\n".join(
+                f"{plugin}: {ask.title}\n{ask.description}".rstrip() for plugin, ask in told
+            ),
+            severity=max((ask.severity for _, ask in told), key=_SEVERITIES.index),
+            timeout=min(ask.timeout for _, ask in told),
+            choices=tuple(
+                choice for choice in first.choices if all(choice in ask.choices for _, ask in told)
+            ),
+        )
+
+
+_SEVERITIES = ("info", "warning", "critical")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

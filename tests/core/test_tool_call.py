@@ -90,6 +90,38 @@ def test_no_order_of_plugins_turns_a_denial_into_anything_else(order: list[str])
     assert finished.decision.effect is Effect.DENY
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_questions_of_several_plugins_are_put_as_one(order: tuple[int, int]) -> None:
+    asks = (
+        Ask(
+            title="May it send?",
+            description="to mail.example",
+            timeout=60.0,
+            choices=("allow-once", "allow-always", "deny"),
+        ),
+        Ask(title="It costs money", severity="critical", timeout=20.0),
+    )
+    seen: list[Ask] = []
+
+    class Asked(Person):
+        @hookimpl
+        def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
+            seen.append(ask)
+            return Decision.allow(by="person")
+
+    judges = [Judge(f"j{n}", Verdict.ask(asks[n])) for n in order]
+    assert (await outcome(*judges, Asked())).result.status == "done"
+    assert seen == [
+        Ask(
+            title="2 plugins ask before this call",
+            description="j0: May it send?\nto mail.example\n\nj1: It costs money",
+            severity="critical",
+            timeout=20.0,
+            choices=("allow-once", "deny"),
+        )
+    ]
+
+
 def rewrite_to(text: str) -> Any:
     def answer(call: ToolCall) -> Verdict | None:
         if call.arguments["text"] == text:
