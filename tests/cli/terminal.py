@@ -57,6 +57,17 @@ class Terminal:
         """Press Ctrl-C."""
         os.write(self._main, b"\x03")
 
+    def interrupt_until(self, wanted: str) -> None:
+        """Press Ctrl-C until `wanted` is shown, as a person would.
+
+        readline misses one that comes in the moment between its prompt and its waiting.
+        """
+        deadline = time.monotonic() + LIMIT
+        while wanted not in self.text[self._read :]:
+            assert time.monotonic() < deadline, f"no {wanted!r} in {self.text[self._read :]!r}"
+            self.interrupt()
+            self._more(1.0)
+
     def end(self) -> None:
         """Press Ctrl-D."""
         os.write(self._main, b"\x04")
@@ -77,8 +88,7 @@ class Terminal:
         """Read to the end and return the exit code.
 
         Args:
-            pressing: Press Ctrl-C again and again, as a person would: readline misses one
-                that comes in the moment between showing its prompt and waiting.
+            pressing: Press Ctrl-C until it ends; see `interrupt_until`.
         """
         deadline = time.monotonic() + LIMIT
         while self._more(0.5 if pressing else max(deadline - time.monotonic(), 0.01)):

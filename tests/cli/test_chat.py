@@ -70,9 +70,7 @@ def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[
         terminal.type("/history")
         terminal.expect("17*23 = 391.")
         terminal.expect("> ")
-        terminal.interrupt()
-        terminal.expect("Ctrl-C again")
-        terminal.expect("> ")
+        terminal.interrupt_until("Ctrl-C again")
         assert terminal.exit_code(pressing=True) == 130
     history = hookgate.home / ".hookgate" / "chat_history"
     assert "what is 17*23?" in history.read_text()
