@@ -41,10 +41,10 @@ class Made:
         self, kind: str, base_url: str, *, key: str | None = CANARY, **settings: Any
     ) -> RemoteProvider:
         limits = {
-            "connect_seconds": 2,
-            "first_byte_seconds": 2,
-            "idle_seconds": 2,
-            "total_seconds": 10,
+            "connect_seconds": 20,
+            "first_byte_seconds": 20,
+            "idle_seconds": 20,
+            "total_seconds": 60,
         }
         values = ProviderSettings.model_validate(
             {**limits, "kind": kind, "base_url": base_url, **settings}

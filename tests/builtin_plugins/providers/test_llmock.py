@@ -50,7 +50,7 @@ def mock(running: LLMockServer) -> LLMockServer:
 
 @pytest.fixture(params=KINDS)
 def provider(request: pytest.FixtureRequest, mock: LLMockServer, made: Make) -> RemoteProvider:
-    return made(request.param, mock.base_url(request.param), idle_seconds=0.3)
+    return made(request.param, mock.base_url(request.param))
 
 
 async def ask(provider: RemoteProvider, asked: ModelRequest) -> list[ModelEvent]:
@@ -63,7 +63,7 @@ async def failure(provider: RemoteProvider) -> tuple[ProviderError, list[ModelEv
     with pytest.raises(ProviderError) as caught:
         async for event in provider.stream(NO_TURN, request(user("hello"))):
             said.append(event)  # noqa: PERF401  # a comprehension loses what came before
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 10
     return caught.value, said
 
 
@@ -157,7 +157,6 @@ async def test_the_wait_of_a_429_is_passed_on(mock: LLMockServer, provider: Remo
     [
         ("disconnect", "cut"),
         ("truncate", "cut"),
-        ("stall", "timeout"),
         ("malformed", "malformed"),
     ],
 )
@@ -167,11 +166,21 @@ async def test_a_broken_stream_is_a_typed_error(
 ) -> None:
     mock.state.scenarios.add(
         Reply(text="one two three four five six seven"),
-        StreamFault(fault, after_chunks=after, stall_seconds=2),  # type: ignore[arg-type]  # a parameter
+        StreamFault(fault, after_chunks=after),  # type: ignore[arg-type]  # a parameter
     )
     error, _ = await failure(provider)
     assert error.kind == kind
     assert (await ask(provider, request(user("again"))))[-1] == StopEvent("end")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_stream_that_stalls_is_a_timeout(kind: str, mock: LLMockServer, made: Make) -> None:
+    mock.state.scenarios.add(
+        Reply(text="one two three four five six seven"),
+        StreamFault("stall", after_chunks=3, stall_seconds=2),
+    )
+    error, _ = await failure(made(kind, mock.base_url(kind), idle_seconds=0.3))
+    assert error.kind == "timeout"
 
 
 @pytest.mark.parametrize("fault", [SlowFirstToken(2.0), Delay(2.0)])
