@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
-from hookgate.core.descriptors import Capability
+from hookgate.core.descriptors import Capability, CapabilityDetail
 from hookgate.core.errors import StartError, ToolDefinitionError
 from hookgate.core.registry import CapabilityIndex, Snapshot
 from hookgate.core.tooling import compile_schema
@@ -191,10 +191,12 @@ def _of_tool(tool: Tool) -> Capability:
         description=tool.description,
         category=tool.category,
         tags=tool.tags,
+        parameters=tuple(tool.schema.get("properties") or ()),
         has_side_effects=tool.flags.writes_persistent_state is not False
         or tool.flags.sends_externally is not False,
         flags=tool.flags,
         source_ref=f"plugin {tool.plugin}",
+        load=lambda: CapabilityDetail(schema=tool.schema),
     )
 
 

@@ -148,6 +148,7 @@ class Capability:
         description: What it does, in a sentence or two.
         category: One word or two, such as ``communication``.
         tags: Words that it is found by.
+        parameters: Names of what it takes as input, in the order of its schema.
         required_secrets: Names of secrets without which it does not work.
         required_tools: Names of tools without which it does not work.
         available: Whether all that it requires is there.
@@ -164,6 +165,7 @@ class Capability:
     description: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
     required_secrets: tuple[str, ...] = ()
     required_tools: tuple[str, ...] = ()
     available: bool = True

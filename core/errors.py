@@ -19,6 +19,7 @@ The tree::
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
     ├── ProviderError              one attempt at a model failed (typed by `kind`)
+    ├── EmbeddingError             a text could not be turned into a vector
     ├── EgressError                an outgoing request
     │   ├── EgressDeniedError      it lies outside the grants
     │   └── EgressFailedError      it was allowed and did not work
@@ -47,6 +48,7 @@ __all__ = [
     "EgressError",
     "EgressFailedError",
     "EgressFailureKind",
+    "EmbeddingError",
     "HookError",
     "HookResultError",
     "HookTimeoutError",
@@ -280,6 +282,10 @@ class ProviderError(HookgateError):
             "cut",
             "server",
         )
+
+
+class EmbeddingError(HookgateError):
+    """A text could not be turned into a vector: the model is missing, or does not answer."""
 
 
 class EgressError(HookgateError):

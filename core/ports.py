@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
+    import numpy as np
+    import numpy.typing as npt
     from sqlalchemy import Connection, MetaData, Table
 
     from hookgate.core.messages import Message
@@ -208,11 +210,19 @@ class Embedder(Protocol):
     def fingerprint(self) -> str:
         """Names model and version; vectors of different fingerprints do not compare."""
 
-    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        """Return one vector for each text."""
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector for each text: an array of shape (texts, dimension).
 
-    async def embed_query(self, text: str) -> Sequence[float]:
-        """Return the vector of a query, from the cache where it is there."""
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+    async def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """Return the vector of a query, of shape (dimension,), from the cache where it is there.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
 
 
 class Egress(Protocol):
