@@ -186,7 +186,10 @@ class Assembler:
             if self._counter.count(shortest) <= self._budgets.entry * LIST_SHARE:
                 break
         text = cut_line(description, lambda text: self._fits(_sentences([head, text, *listed])))
-        return _sentences([head, text, *listed]) if text else cut_line(shortest, self._fits)
+        if text:
+            return _sentences([head, text, *listed])
+        name = cut_line(shortest.removeprefix(lead), lambda text: self._fits(lead + text))
+        return lead + name if name else ""
 
     def _fits(self, line: str) -> bool:
         return self._counter.count(line) <= self._budgets.entry

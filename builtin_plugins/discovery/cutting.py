@@ -55,7 +55,8 @@ def cut_line(text: str, fits: Callable[[str], bool]) -> str:
         return _at_word(text[:length]) + "…"
 
     length = largest(len(text) - 1, lambda length: fits(shortened(length)))
-    return shortened(length) if length > 0 else ""
+    cut = shortened(length) if length > 0 else ""
+    return cut if cut != "…" else ""
 
 
 def _at_word(text: str) -> str:

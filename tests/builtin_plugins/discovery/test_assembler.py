@@ -317,6 +317,13 @@ def test_a_description_cannot_pass_for_another_entry() -> None:
     assert tier.text.splitlines()[1].startswith("1. a 9. name (tool). Fine. 2. admin (tool).")
 
 
+def test_a_line_without_room_for_any_of_its_name_is_left_out() -> None:
+    one = entry(row("a-name-that-is-long"))
+
+    assert assembler("words", entry=1).tier1([one]) == Tier(left_out=(one.found.row.id,))
+    assert assembler(entry=2).tier1([one]).text.splitlines()[1:] == ["1. a-na…"]
+
+
 def test_a_tier_that_is_full_says_what_it_left_out() -> None:
     entries = [entry(row(f"t{i}", description="word " * 30)) for i in range(5)]
 
