@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
 from hookgate.core.descriptors import Capability, CapabilityDetail
-from hookgate.core.errors import StartError, ToolDefinitionError
+from hookgate.core.errors import HookgateError, StartError, ToolDefinitionError
 from hookgate.core.registry import CapabilityIndex, Snapshot
 from hookgate.core.tooling import compile_schema
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hookgate.core.registry import Registry
     from hookgate.core.tools import Tool
 
-__all__ = ["Catalogue"]
+__all__ = ["Catalogue", "capability_rows", "described"]
 
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
@@ -36,8 +36,9 @@ class Catalogue:
         self._host = host
         self._checks: dict[str, tuple[Tool, Check]] = {}
         self._snapshot = Snapshot()
-        self._versions = (-1, -1, -1)
+        self._versions = (-1, -1, -1, -1)
         self._filled_once = False
+        self._refused: dict[str, set[str]] = {}
 
     async def fill(self) -> dict[str, int]:
         """Ask the plugins what they bring; return how many of each there are.
@@ -53,7 +54,7 @@ class Catalogue:
         tools = await hooks.each_by_plugin(hookspecs.list_tools, host)
         self._take("tools", host.tools, tools, self._admitted)
         rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
-        self._take("capabilities", host.capabilities, rows, lambda _, items: items)
+        self._take("capabilities", host.capabilities, rows, self._unclaimed)
         cards = await hooks.each_by_plugin(hookspecs.list_cards, host)
         self._take("cards", host.cards, cards, lambda _, items: items)
         return {
@@ -88,7 +89,12 @@ class Catalogue:
     def snapshot(self) -> Snapshot:
         """Return what turns draw on now; the same value until something changes."""
         host = self._host
-        versions = (host.tools.version, host.capabilities.version, host.cards.version)
+        versions = (
+            host.tools.version,
+            host.capabilities.version,
+            host.descriptions.version,
+            host.cards.version,
+        )
         if versions != self._versions:
             self._snapshot = self._make(sum(versions))
             self._versions = versions
@@ -96,16 +102,7 @@ class Catalogue:
 
     def _make(self, version: int) -> Snapshot:
         host = self._host
-        tools, cards = host.tools.view(), host.cards.view()
-        rows: dict[str, Capability] = {}
-        for tool in tools.values():
-            rows[f"tool:{tool.name}"] = _of_tool(tool)
-        for name in host.channels:
-            rows[f"channel:{name}"] = _of_channel(name)
-        for card in cards.values():
-            rows[f"card:{card.id}"] = _of_card(card)
-        # What a plugin says of a capability by itself knows more than what follows from a tool.
-        rows.update(host.capabilities.view())
+        tools, cards, rows = host.tools.view(), host.cards.view(), capability_rows(host)
         return Snapshot(tools=tools, cards=cards, capabilities=CapabilityIndex(rows, version))
 
     def check_of(self, tool: Tool) -> Check:
@@ -154,6 +151,22 @@ class Catalogue:
                 self._host.recover(part)
         return good
 
+    def _unclaimed(self, plugin: str, rows: Sequence[Capability]) -> list[Capability]:
+        """Leave out the capabilities that another plugin has brought, and say which."""
+        good, refused = [], set()
+        for row in rows:
+            owner = self._host.capabilities.source_of(row.id)
+            if owner in (None, plugin):
+                good.append(row)
+                continue
+            part = f"capability {row.id} of {plugin}"
+            refused.add(part)
+            self._host.degrade(part, f"{owner} brings one of this id: rename one of the two")
+        for part in self._refused.get(plugin, set()) - refused:
+            self._host.recover(part)
+        self._refused[plugin] = refused
+        return good
+
     def _sandboxed(self, plugin: str, things: Sequence[T]) -> list[T]:
         """Leave out what does not run in a sandbox, where the settings require one."""
         if self._host.settings.turn.sandbox != "required":
@@ -171,6 +184,64 @@ class Catalogue:
                     plugin=plugin,
                 )
         return good
+
+
+def capability_rows(host: Host) -> dict[str, Capability]:
+    """Return every capability by id, as it is now.
+
+    What is said of a tool, a channel or a card by another source, or by ``host.descriptions``,
+    is merged into the row that follows from the thing itself; see `described`.
+    """
+    rows: dict[str, Capability] = {}
+    for tool in host.tools.view().values():
+        rows[f"tool:{tool.name}"] = _of_tool(tool)
+    for name in host.channels:
+        rows[f"channel:{name}"] = _of_channel(name)
+    for card in host.cards.view().values():
+        rows[f"card:{card.id}"] = _of_card(card)
+    for brought in (host.capabilities.view(), host.descriptions.view()):
+        for row_id, row in brought.items():
+            own = rows.get(row_id)
+            rows[row_id] = row if own is None else described(own, row)
+    return rows
+
+
+def described(own: Capability, said: Capability) -> Capability:
+    """Return `own` with what `said` knows of it besides.
+
+    Names for people, description, category, tags and requirements come from `said` where it
+    has them. What the thing is stays its own: kind, name, parameters, schema, flags, and
+    whether it has side effects. It is available where both say so; one that is not by itself
+    keeps its description, which says why.
+    """
+
+    def load() -> CapabilityDetail:
+        detail = own.load() if own.load else CapabilityDetail()
+        try:
+            more = said.load() if said.load else CapabilityDetail()
+        except HookgateError:
+            # A description that has become unreadable does not cost the tool its schema.
+            more = CapabilityDetail()
+        return CapabilityDetail(
+            schema=more.schema if detail.schema is None else detail.schema,
+            content=detail.content or more.content,
+        )
+
+    description = said.description or own.description
+    if not own.available and own.description:
+        description = own.description
+    return replace(
+        own,
+        display_name=said.display_name or own.display_name,
+        description=description,
+        category=said.category or own.category,
+        tags=tuple(dict.fromkeys((*said.tags, *own.tags))),
+        required_secrets=tuple(dict.fromkeys((*own.required_secrets, *said.required_secrets))),
+        required_tools=tuple(dict.fromkeys((*own.required_tools, *said.required_tools))),
+        available=own.available and said.available,
+        source_ref=", described in ".join(filter(None, (own.source_ref, said.source_ref))),
+        load=load,
+    )
 
 
 def _put(table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> None:

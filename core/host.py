@@ -73,6 +73,8 @@ class Host:
         events: The bus that carries every turn's events.
         tools: The tools, by name.
         capabilities: Skills, extensions and other capabilities, by id.
+        descriptions: What is said besides of tools, channels and other capabilities that
+            somebody else brings, by id; it is merged into their rows.
         cards: Capability cards, by id.
         operations: What the gateway can be asked to do, by name.
         providers: The providers of models, by name.
@@ -91,6 +93,7 @@ class Host:
             "tool", lambda tool: tool.name, tool_admission(settings.turn)
         )
         self.capabilities: Registry[Capability] = Registry("capability", lambda row: row.id)
+        self.descriptions: Registry[Capability] = Registry("description", lambda row: row.id)
         self.cards: Registry[Card] = Registry("card", lambda card: card.id)
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}

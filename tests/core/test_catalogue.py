@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
-from hookgate.core.descriptors import Capability
-from hookgate.core.errors import StartError, ToolDefinitionError
+from hookgate.core.catalogue import capability_rows, described
+from hookgate.core.descriptors import Capability, CapabilityDetail, Flags
+from hookgate.core.errors import HookgateError, StartError, ToolDefinitionError
 from hookgate.core.tools import Tool
 from hookgate.hookspecs import hookimpl
 
@@ -94,5 +95,84 @@ async def test_a_source_that_fails_on_reload_keeps_its_last_good_rows_and_recove
         assert "skill:a" in gate.host.capabilities.view()
         assert "the folder is gone" in gate.host.degraded["capabilities of rows"]
         rows.works = True
+        await gate.reload()
+        assert gate.host.degraded == {}
+
+
+# -- what is said of tools and channels ----------------------------------------------
+
+
+async def test_what_is_said_of_a_tool_is_merged_into_its_row() -> None:
+    script = Script(say("ok"))
+    async with gateway(Scripted(script), Tools(echo_tool("echo"))) as gate:
+        plain = capability_rows(gate.host)["tool:echo"]
+        said = Capability(
+            id="tool:echo",
+            kind="tool",
+            name="other",
+            display_name="Echo",
+            description="Say it again, word for word.",
+            category="text",
+            tags=("repeat",),
+            parameters=("nothing",),
+            required_secrets=("ECHO_KEY",),
+            has_side_effects=not plain.has_side_effects,
+            flags=Flags(executes_privileged=True),
+            available=False,
+            load=lambda: CapabilityDetail(schema={"type": "array"}, content="How to echo."),
+        )
+        gate.host.descriptions.apply("files", [said])
+        row = (await gate.chat("hi")).snapshot.capabilities.get("tool:echo")
+        assert row is not None
+        assert row.name == "echo"
+        assert (row.display_name, row.description) == ("Echo", "Say it again, word for word.")
+        assert (row.category, row.tags[0]) == ("text", "repeat")
+        assert row.required_secrets == ("ECHO_KEY",)
+        assert (row.parameters, row.flags) == (plain.parameters, plain.flags)
+        assert row.has_side_effects == plain.has_side_effects
+        assert not row.available
+        assert row.load is not None
+        tool = gate.host.tools.view()["echo"]
+        assert row.load() == CapabilityDetail(schema=tool.schema, content="How to echo.")
+        gate.host.descriptions.replace("files", [])
+        assert capability_rows(gate.host)["tool:echo"] == plain
+
+
+def test_one_that_is_not_available_keeps_saying_why() -> None:
+    own = Capability(id="tool:a", kind="tool", name="a", description="Set x.", available=False)
+    said = Capability(id="tool:a", kind="tool", name="a", description="Fetch.", category="web")
+    assert described(own, said).description == "Set x."
+    assert described(own, said).category == "web"
+
+
+def test_a_description_that_cannot_be_read_does_not_cost_the_schema() -> None:
+    def unreadable() -> CapabilityDetail:
+        raise HookgateError("gone")
+
+    own = Capability(
+        id="tool:a", kind="tool", name="a", load=lambda: CapabilityDetail(schema={"a": 1})
+    )
+    row = described(own, Capability(id="tool:a", kind="tool", name="a", load=unreadable))
+    assert row.load is not None
+    assert row.load() == CapabilityDetail(schema={"a": 1})
+
+
+async def test_an_id_that_two_plugins_bring_is_the_first_ones_and_said() -> None:
+    class Rows:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.rows = [Capability(id="skill:a", kind="skill", name="a", source_ref=name)]
+
+        @hookimpl
+        def list_capabilities(self, host: Any) -> list[Capability]:
+            return self.rows
+
+    one, other = Rows("one"), Rows("other")
+    async with gateway(Scripted(Script(say("ok"))), one, other) as gate:
+        owner = gate.host.capabilities.source_of("skill:a")
+        loser = other if owner == "one" else one
+        part = f"capability skill:a of {loser.name}"
+        assert gate.host.degraded[part] == f"{owner} brings one of this id: rename one of the two"
+        loser.rows = []
         await gate.reload()
         assert gate.host.degraded == {}
