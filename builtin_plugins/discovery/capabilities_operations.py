@@ -1,0 +1,199 @@
+"""The operations that show what capabilities there are, and all that is known of one."""
+
+from __future__ import annotations
+
+import asyncio
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.core.catalogue import capability_rows
+from hookgate.core.errors import HookgateError, TurnError
+from hookgate.core.host import redact_json
+from hookgate.core.operations import Invocation, Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.discovery.sources import Inventory
+    from hookgate.core.descriptors import Capability
+
+__all__ = [
+    "CapabilityRow",
+    "CapabilityRows",
+    "CapabilityShown",
+    "ListParams",
+    "ShowParams",
+    "capability_operations",
+]
+
+
+class ListParams(OperationModel):
+    """Which capabilities to list."""
+
+    kind: Literal["tool", "skill", "extension", "channel", "card"] | None = None
+    """One kind only."""
+    category: str = Field(default="", max_length=80)
+    """One category only."""
+    available: bool | None = None
+    """Only what is available, or only what is not."""
+    text: str = Field(default="", max_length=200)
+    """Only what holds this text in its id, names, description or tags."""
+
+
+class CapabilityRow(OperationModel):
+    """One capability in a list."""
+
+    id: str
+    """Its id."""
+    kind: str
+    """tool, skill, extension, channel or card."""
+    category: str
+    """Its category."""
+    available: bool
+    """Whether all that it requires is there."""
+    source: str
+    """Where it was declared."""
+
+
+class CapabilityRows(OperationModel):
+    """Capabilities."""
+
+    capabilities: tuple[CapabilityRow, ...]
+    """In the order of their ids."""
+
+
+class ShowParams(OperationModel):
+    """Which capability to show."""
+
+    id: str = Field(max_length=256)
+    """Its id, such as `skill:draft-email`."""
+
+
+class CapabilityShown(CapabilityRow):
+    """All that is known of one capability."""
+
+    name: str
+    """Its name within its kind."""
+    display_name: str
+    """Its name for people."""
+    description: str
+    """What it does."""
+    tags: tuple[str, ...]
+    """Words that it is found by."""
+    parameters: tuple[str, ...]
+    """What it takes as input."""
+    required_secrets: tuple[str, ...]
+    """Secrets without which it does not work."""
+    required_tools: tuple[str, ...]
+    """Tools without which it does not work."""
+    unavailable_because: tuple[str, ...]
+    """Why it is not available."""
+    has_side_effects: bool
+    """Whether using it changes anything."""
+    flags: dict[str, bool | None]
+    """What it does to the world; null where nothing is declared."""
+    input_schema: dict[str, Any] | None
+    """The JSON Schema of its input."""
+    content: str
+    """Its full text."""
+    problem: str
+    """Why schema and text cannot be read; empty where they can."""
+
+
+def capability_operations(inventory: Callable[[], Inventory]) -> Sequence[Operation[Any, Any]]:
+    """Return the operations.
+
+    Args:
+        inventory: Returns what the files hold now.
+    """
+
+    async def listed(invocation: Invocation, params: ListParams) -> CapabilityRows:
+        rows = await asyncio.to_thread(capability_rows, invocation.host)
+        shown = [_row(rows[row_id]) for row_id in sorted(rows) if _fits(rows[row_id], params)]
+        return CapabilityRows.model_validate(
+            redact_json(invocation.host.secrets, {"capabilities": shown})
+        )
+
+    async def show(invocation: Invocation, params: ShowParams) -> CapabilityShown:
+        rows = await asyncio.to_thread(capability_rows, invocation.host)
+        row = rows.get(params.id)
+        if row is None:
+            near = get_close_matches(params.id, rows, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise TurnError(
+                f"found no capability {params.id!r}{hint}",
+                code="not_found",
+                action="`hookgate capabilities list` shows all",
+            )
+        why = () if row.available else inventory().reasons.get(row.id, ())
+        shown = await asyncio.to_thread(_shown, row, why)
+        return CapabilityShown.model_validate(redact_json(invocation.host.secrets, shown))
+
+    return (
+        Operation(
+            name="capabilities.list",
+            summary="List tools, skills, extensions, channels and cards.",
+            params=ListParams,
+            result=CapabilityRows,
+            handler=listed,
+            rest=("GET", "/v1/capabilities"),
+            command="capabilities list",
+        ),
+        Operation(
+            name="capabilities.show",
+            summary="Show all that is known of one capability, its schema and text included.",
+            params=ShowParams,
+            result=CapabilityShown,
+            handler=show,
+            command="capabilities show",
+        ),
+    )
+
+
+def _fits(row: Capability, params: ListParams) -> bool:
+    held = " ".join((row.id, row.display_name, row.description, *row.tags)).casefold()
+    return (
+        params.kind in (None, row.kind)
+        and params.category.casefold() in ("", row.category.casefold())
+        and params.available in (None, row.available)
+        and params.text.casefold() in held
+    )
+
+
+def _row(row: Capability) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "category": row.category,
+        "available": row.available,
+        "source": row.source_ref,
+    }
+
+
+def _shown(row: Capability, why: Sequence[str]) -> dict[str, Any]:
+    """Return everything about `row`; it reads files."""
+    schema, content, problem = None, "", ""
+    if row.load is not None:
+        try:
+            detail = row.load()
+            schema, content = detail.schema, detail.content
+        except HookgateError as error:
+            problem = str(error)
+    return {
+        **_row(row),
+        "name": row.name,
+        "display_name": row.display_name,
+        "description": row.description,
+        "tags": row.tags,
+        "parameters": row.parameters,
+        "required_secrets": row.required_secrets,
+        "required_tools": row.required_tools,
+        "unavailable_because": list(why),
+        "has_side_effects": row.has_side_effects,
+        "flags": row.flags.to_json(),
+        "input_schema": None if schema is None else dict(schema),
+        "content": content,
+        "problem": problem,
+    }

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builtin_plugins.discovery.folders import manifest
+from tests.builtin_plugins.turns import make_host
+
+from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
+from hookgate.builtin_plugins.discovery.manifests import read_manifest
+from hookgate.builtin_plugins.discovery.sources import Inventory
+from hookgate.core.descriptors import Capability, Flags
+from hookgate.core.errors import TurnError
+from hookgate.core.operations import Invocation
+from hookgate.core.turn import Principal
+
+ROWS = [
+    Capability(
+        id="skill:draft-email", kind="skill", name="draft-email", category="writing", tags=("mail",)
+    ),
+    Capability(id="skill:other", kind="skill", name="other", category="Writing", available=False),
+    Capability(
+        id="extension:gif",
+        kind="extension",
+        name="gif",
+        description="Finds pictures, key canary-1.",
+        flags=Flags(sends_externally=True),
+    ),
+]
+
+
+async def ask(name: str, rows: list[Capability] | None = None, **params: Any) -> dict[str, Any]:
+    host = make_host(secrets=["canary-1"])
+    host.capabilities.apply("files", ROWS if rows is None else rows)
+    reasons = {"skill:other": ("the tool gone is not registered",)}
+    operations = {
+        one.name: one for one in capability_operations(lambda: Inventory(reasons=reasons))
+    }
+    operation = operations[f"capabilities.{name}"]
+    invocation = Invocation(host=host, principal=Principal.owner())
+    result = await operation.handler(invocation, operation.params(**params))
+    return dict(result.model_dump())
+
+
+@pytest.mark.parametrize(
+    ("params", "ids"),
+    [
+        ({}, ["extension:gif", "skill:draft-email", "skill:other"]),
+        ({"kind": "skill"}, ["skill:draft-email", "skill:other"]),
+        ({"category": "writing"}, ["skill:draft-email", "skill:other"]),
+        ({"available": True, "kind": "skill"}, ["skill:draft-email"]),
+        ({"available": False}, ["skill:other"]),
+        ({"text": "MAIL"}, ["skill:draft-email"]),
+        ({"text": "pictures"}, ["extension:gif"]),
+        ({"kind": "channel"}, []),
+    ],
+)
+async def test_the_list_is_filtered(params: dict[str, Any], ids: list[str]) -> None:
+    found = await ask("list", **params)
+    assert [row["id"] for row in found["capabilities"]] == ids
+
+
+async def test_a_row_has_the_columns_of_the_list() -> None:
+    (row,) = (await ask("list", text="other"))["capabilities"]
+    assert row == {
+        "id": "skill:other",
+        "kind": "skill",
+        "category": "Writing",
+        "available": False,
+        "source": "",
+    }
+
+
+async def test_everything_about_one_is_shown(tmp_path: Path) -> None:
+    path = manifest(
+        tmp_path / "own",
+        "inputSchema: {type: object, properties: {a: {}}}\nflags: {sendsExternally: true}\n",
+        SKILL_md="Do it with canary-1.",
+    )
+    (declared,) = read_manifest(path).declared
+    found = await ask("show", [declared.row], id="skill:own")
+    assert found["source"] == str(path)
+    assert found["parameters"] == ("a",)
+    assert found["input_schema"] == {"type": "object", "properties": {"a": {}}}
+    assert found["content"] == "Do it with ***."
+    assert found["flags"]["sends_externally"] is True
+    assert found["flags"]["reads_external_data"] is None
+    assert found["problem"] == ""
+    path.with_name("SKILL.md").unlink()
+    found = await ask("show", [declared.row], id="skill:own")
+    assert "no such file" in found["problem"]
+    assert found["content"] == ""
+
+
+async def test_why_it_is_not_available_is_shown() -> None:
+    found = await ask("show", id="skill:other")
+    assert found["unavailable_because"] == ("the tool gone is not registered",)
+    assert (await ask("show", id="extension:gif"))["description"] == "Finds pictures, key ***."
+
+
+async def test_an_id_that_is_not_known_is_answered_with_the_nearest_one() -> None:
+    with pytest.raises(TurnError, match="did you mean 'skill:draft-email'") as caught:
+        await ask("show", id="skill:draft-mail")
+    assert caught.value.code == "not_found"

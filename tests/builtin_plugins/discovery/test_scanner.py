@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
+
+from hookgate.builtin_plugins.discovery import folders, scanner
+from hookgate.builtin_plugins.discovery.folders import Root, roots_of, shipped_folder
+from hookgate.builtin_plugins.discovery.scanner import Scan, changes, scan
+
+PATIENCE = 30.0
+"""Seconds after which a change that was not seen is a failure."""
+
+
+def root(path: Path, **more: bool) -> Root:
+    return Root(path=path, origin="settings", **more)
+
+
+def ids(found: Scan) -> list[str]:
+    return [declared.row.id for declared in found.declared]
+
+
+def test_manifests_and_skills_are_found_at_any_depth_in_the_order_of_names(tmp_path: Path) -> None:
+    manifest(tmp_path / "b")
+    skill(tmp_path / "group" / "inner" / "deep")
+    manifest(tmp_path / "a", SKILL_md="---\nname: other\ndescription: x\n---\n")
+    skill(tmp_path / "a" / "nested")
+    found = scan([root(tmp_path)])
+    assert ids(found) == ["skill:a", "skill:nested", "skill:b", "skill:deep"]
+    assert found.problems == ()
+
+
+def test_a_root_may_be_a_capability_itself(tmp_path: Path) -> None:
+    manifest(tmp_path / "own")
+    assert ids(scan([root(tmp_path / "own")])) == ["skill:own"]
+
+
+def test_folders_that_hold_something_else_are_passed_over(tmp_path: Path) -> None:
+    for name in (".git", "node_modules", "own/assets", "own/references", "own/scripts"):
+        skill(tmp_path / name / "template")
+    skill(tmp_path / "own")
+    skill(tmp_path / "assets" / "real")
+    assert ids(scan([root(tmp_path)])) == ["skill:real", "skill:own"]
+
+
+def test_the_first_folder_has_an_id_and_the_loser_is_named(tmp_path: Path) -> None:
+    first = manifest(tmp_path / "1" / "same")
+    second = skill(tmp_path / "2" / "same")
+    found = scan([root(tmp_path / "1"), root(tmp_path / "2")])
+    assert [declared.path for declared in found.declared] == [first]
+    (problem,) = found.problems
+    assert problem.severity == "warning"
+    assert str(first) in str(problem)
+    assert str(problem).startswith(str(second))
+    assert [one.path for one in scan([root(tmp_path / "2"), root(tmp_path / "1")]).declared] == [
+        second
+    ]
+
+
+def test_one_bad_file_is_named_and_the_others_are_there(tmp_path: Path) -> None:
+    manifest(tmp_path / "good")
+    bad = manifest(tmp_path / "bad", "tags: 1\n")
+    worse = write(tmp_path / "worse" / "SKILL.md", "nothing")
+    found = scan([root(tmp_path)])
+    assert ids(found) == ["skill:good"]
+    assert [problem.file for problem in found.problems] == [str(bad), str(worse)]
+
+
+def test_a_folder_of_skills_has_no_manifests(tmp_path: Path) -> None:
+    manifest(tmp_path / "a", SKILL_md="---\nname: a\ndescription: x\n---\n")
+    found = scan([root(tmp_path, skills_only=True)])
+    assert [declared.path.name for declared in found.declared] == ["SKILL.md"]
+
+
+@pytest.mark.parametrize("name", ["CAPABILITY.yml", "capability.yaml"])
+def test_a_misspelt_manifest_is_named(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "a" / name, "name: a\n")
+    (problem,) = problems(scan([root(tmp_path)]))
+    assert "expected the name CAPABILITY.yaml" in problem
+
+
+def test_a_missing_folder_is_named_where_somebody_named_it(tmp_path: Path) -> None:
+    assert scan([root(tmp_path / "gone")]).problems == ()
+    assert "no such folder" in problems(scan([root(tmp_path / "gone", expected=True)]))[0]
+    file = write(tmp_path / "file", "")
+    assert "no folder" in problems(scan([root(file)]))[0]
+
+
+def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest(tmp_path / "a")
+    (tmp_path / "locked").mkdir()
+    real = os.scandir
+
+    def scandir(path: Path) -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(folders.os, "scandir", scandir)
+    found = scan([root(tmp_path)])
+    assert ids(found) == ["skill:a"]
+    assert problems(found) == [
+        f"{tmp_path / 'locked'}: found permission denied, expected a folder that can be read"
+    ]
+
+
+def test_a_linked_folder_counts_where_it_stays_within(tmp_path: Path) -> None:
+    skill(tmp_path / "elsewhere" / "outer")
+    skill(tmp_path / "root" / "hidden" / ".store" / "inner")
+    (tmp_path / "root" / "inner").symlink_to("hidden/.store/inner")
+    (tmp_path / "root" / "outer").symlink_to("../elsewhere/outer")
+    (tmp_path / "root" / "circle").symlink_to(".")
+    (tmp_path / "root" / "nowhere").symlink_to("gone")
+    found = scan([root(tmp_path / "root")])
+    assert ids(found) == ["skill:inner"]
+    (problem,) = problems(found)
+    assert problem.startswith(f"{tmp_path / 'root' / 'outer'}: found a link that leads out of")
+
+
+def test_a_root_may_be_a_link(tmp_path: Path) -> None:
+    manifest(tmp_path / "real" / "a")
+    (tmp_path / "link").symlink_to("real")
+    assert ids(scan([root(tmp_path / "link")])) == ["skill:a"]
+
+
+def test_depth_has_an_end_that_is_named(tmp_path: Path) -> None:
+    skill(tmp_path.joinpath(*"abcdefghij"))
+    found = scan([root(tmp_path)])
+    assert found.declared == ()
+    assert "a deeper folder" in problems(found)[0]
+
+
+def test_the_number_of_folders_has_an_end_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        skill(tmp_path / f"s{number}")
+    monkeypatch.setattr(folders, "FOLDERS", 4)
+    found = scan([root(tmp_path)])
+    assert ids(found) == ["skill:s0", "skill:s1", "skill:s2"]
+    assert len(problems(found)) == 1
+    assert "more than 4 folders" in problems(found)[0]
+
+
+def test_two_scans_are_equal_until_a_file_changes(tmp_path: Path) -> None:
+    path = manifest(tmp_path / "a", SKILL_md="one")
+    before = scan([root(tmp_path)])
+    assert scan([root(tmp_path)]) == before
+    write(path.parent / "SKILL.md", "two, longer")
+    assert scan([root(tmp_path)]) != before
+
+
+def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
+    home, user, here = tmp_path / "gate", tmp_path / "user", tmp_path / "here"
+    environ = {
+        "HOOKGATE_CAPABILITY_DIRS": os.pathsep.join(["/one", "rel", "", "/one"]),
+        "AGENTOS_CAPABILITY_DIRS": "/two",
+    }
+    roots = roots_of(
+        home,
+        environ=environ,
+        user_home=user,
+        workspace=here,
+        dirs=[Path("/three")],
+        skill_dirs=[Path("/skills"), Path("/three")],
+    )
+    assert [one.path for one in roots] == [
+        home / "capabilities",
+        user / ".agentos" / "capabilities",
+        here / ".hookgate" / "capabilities",
+        here / ".agentos" / "capabilities",
+        Path("/one"),
+        here / "rel",
+        Path("/two"),
+        Path("/three"),
+        Path("/skills"),
+        shipped_folder(),
+    ]
+    assert [one.path for one in roots if one.skills_only] == [Path("/skills")]
+
+
+def test_a_folder_that_is_named_twice_is_scanned_once(tmp_path: Path) -> None:
+    here = tmp_path / "user"
+    roots = roots_of(here / ".hookgate", environ={}, user_home=here, workspace=here)
+    assert len(roots) == 3
+
+
+# -- changes --------------------------------------------------------------------------
+
+
+class Seen:
+    """Scans at every change, and nothing in between."""
+
+    def __init__(self) -> None:
+        self.last: list[str] | None = None
+        self._news = asyncio.Condition()
+
+    async def look(self, paths: tuple[Path, ...]) -> None:
+        found = await asyncio.to_thread(scan, [root(path) for path in paths])
+        async with self._news:
+            self.last = ids(found)
+            self._news.notify_all()
+
+    async def until(self, wanted: list[str]) -> None:
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: self.last == wanted)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanner, "LOOK_MS", 100)
+
+
+@asynccontextmanager
+async def watched(*paths: Path) -> AsyncIterator[Seen]:
+    seen, stop = Seen(), asyncio.Event()
+
+    async def follow() -> None:
+        async for _ in changes(lambda: list(paths), debounce_ms=50, stop=stop):
+            await seen.look(paths)
+
+    task = asyncio.create_task(follow())
+    try:
+        yield seen
+    finally:
+        stop.set()
+        async with asyncio.timeout(PATIENCE):
+            await task
+
+
+async def test_a_new_a_changed_and_a_deleted_manifest_are_seen(tmp_path: Path) -> None:
+    manifest(tmp_path / "a")
+    async with watched(tmp_path) as seen:
+        await seen.until(["skill:a"])
+        manifest(tmp_path / "group" / "b")
+        await seen.until(["skill:a", "skill:b"])
+        manifest(tmp_path / "group" / "b", "id: mine\n")
+        await seen.until(["skill:a", "mine"])
+        shutil.rmtree(tmp_path / "a")
+        await seen.until(["mine"])
+
+
+async def test_a_folder_that_appears_and_one_that_is_replaced_are_seen(tmp_path: Path) -> None:
+    place = tmp_path / "later"
+    async with watched(place) as seen:
+        manifest(place / "a")
+        await seen.until(["skill:a"])
+        manifest(tmp_path / "fresh" / "b")
+        place.rename(tmp_path / "old")
+        (tmp_path / "fresh").rename(place)
+        await seen.until(["skill:b"])
+        manifest(place / "c")
+        await seen.until(["skill:b", "skill:c"])
+        shutil.rmtree(place)
+        await seen.until([])
+
+
+async def test_watching_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def follow() -> None:
+        async for _ in changes(lambda: [tmp_path], debounce_ms=50, stop=asyncio.Event()):
+            began.set()
+
+    task = asyncio.create_task(follow())
+    async with asyncio.timeout(PATIENCE):
+        await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(PATIENCE):
+            await task
+
+
+async def test_where_nothing_can_be_watched_it_is_looked_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> object:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scanner, "awatch", refuse)
+    monkeypatch.setattr(scanner, "POLL_SECONDS", 0.01)
+    async with watched(tmp_path) as seen:
+        manifest(tmp_path / "a")
+        await seen.until(["skill:a"])
