@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import config, gateway, plugins, tokens, tools
+from hookgate.cli import capabilities, config, gateway, plugins, tokens, tools
 from hookgate.cli.chat import chat
 from hookgate.cli.group import RootGroup
 from hookgate.cli.serve import serve
@@ -77,6 +77,7 @@ app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
 app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
 app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
+app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.cli.conftest import CommandLine
+
+
+def bad_manifest(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    path = folder / "CAPABILITY.yaml"
+    path.write_text("name: a\nkind: toll\ndescription: x\ntags: y\nnotes: z\n")
+    return path
+
+
+def test_a_new_capability_is_written_and_passes_the_check(hookgate: CommandLine) -> None:
+    ran = hookgate("capabilities", "new", "skill", "weekly-report")
+    assert ran.code == 0
+    folder = hookgate.home / ".hookgate" / "capabilities"
+    assert str(folder / "weekly-report" / "SKILL.md") in ran.out
+    checked = hookgate("capabilities", "validate", str(folder))
+    assert (checked.code, checked.out) == (0, "ok 1 capability\n")
+    assert (
+        "skill:weekly-report" in hookgate("capabilities", "validate", "--json").json["capabilities"]
+    )
+
+
+def test_it_is_written_where_one_says(hookgate: CommandLine) -> None:
+    place = hookgate.home / "elsewhere"
+    ran = hookgate("capabilities", "new", "tool", "search", "--dir", str(place), "--json")
+    assert ran.json["files"] == [
+        str(place / "search" / "CAPABILITY.yaml"),
+        str(place / "search" / "schema.json"),
+    ]
+
+
+def test_nothing_is_overwritten(hookgate: CommandLine) -> None:
+    assert hookgate("capabilities", "new", "tool", "a").code == 0
+    ran = hookgate("capabilities", "new", "tool", "a")
+    assert ran.code == 1
+    assert "nothing is overwritten" in ran.err
+
+
+def test_all_problems_are_told_at_once_with_file_and_line(hookgate: CommandLine) -> None:
+    path = bad_manifest(hookgate.home / "mine" / "a")
+    ran = hookgate("capabilities", "validate", str(hookgate.home / "mine"))
+    assert ran.code == 1
+    assert f"error {path}:2:1  kind" in ran.out
+    assert "expected one of tool, skill, extension, channel" in ran.out
+    assert f"error {path}:4:1  tags" in ran.out
+    assert f"warning {path}:5:1  notes" in ran.out
+    data = hookgate("capabilities", "validate", str(path), "--json").json
+    assert not data["ok"]
+    assert [problem["line"] for problem in data["problems"]] == [2, 4, 5]
+
+
+def test_without_a_path_all_folders_of_the_settings_are_checked(hookgate: CommandLine) -> None:
+    path = bad_manifest(hookgate.home / "more" / "a")
+    catalogue = hookgate.home / "gone.toml"
+    hookgate.config(
+        f'[plugin.discovery]\ndirs = ["{path.parent.parent}"]\ncatalogue = "{catalogue}"\n'
+    )
+    ran = hookgate("capabilities", "validate")
+    assert ran.code == 1
+    assert f"{path}:2" in ran.out
+    assert f"{catalogue}" in ran.out
+
+
+def test_wrong_usage_has_an_exit_code_of_its_own(hookgate: CommandLine) -> None:
+    assert hookgate("capabilities", "validate", "/no/such/place").code == 2
+    assert hookgate("capabilities", "new", "card", "a").code == 2
