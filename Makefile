@@ -14,7 +14,7 @@ PY := .venv/bin/python
 RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
-EXTRAS := postgres
+EXTRAS := postgres,sentence-transformers
 
 # -- set-up -------------------------------------------------------------------------
 
@@ -69,15 +69,37 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 # -- tests --------------------------------------------------------------------------
 
-.PHONY: test test-slow check
+.PHONY: test test-slow test-models check
 # One worker for each core. Tests of one group share what is costly to make.
 PYTEST := $(PY) -m pytest -q -n auto --dist loadgroup
 
 test: $(DEV)  ## the unit tests
-	@$(PYTEST) -m "not slow" $(PYTEST_ARGS)
+	@$(PYTEST) -m "not slow and not models" $(PYTEST_ARGS)
 
 test-slow: $(DEV)  ## the tests that take more than a few seconds each
-	@$(PYTEST) -m slow $(PYTEST_ARGS)
+	@$(PYTEST) -m "slow and not models" $(PYTEST_ARGS)
+
+# torch is large, so it has an environment of its own. On Linux uv takes the build without
+# CUDA, a tenth of the size; pip takes what its index has.
+MODELS := .venv-models/stamp
+$(MODELS): .venv/stamp-venv pyproject.toml constraints.txt
+	@echo "Installing torch and sentence-transformers (minutes, once)"
+	@test -x .venv-models/bin/python || $(PY) -m venv .venv-models
+	@if command -v uv >/dev/null 2>&1 \
+	  && uv pip install -qq --python .venv-models/bin/python --torch-backend cpu \
+	    --constraint constraints.txt --group dev --editable '.[sentence-transformers]' \
+	    2>/dev/null; \
+	then :; else \
+	  .venv-models/bin/python -m pip install -qq --disable-pip-version-check \
+	    --constraint constraints.txt --upgrade pip && \
+	  .venv-models/bin/python -m pip install -qq --disable-pip-version-check \
+	    --constraint constraints.txt --group dev --editable '.[sentence-transformers]'; \
+	fi
+	@touch $@
+
+test-models: $(MODELS)  ## the tests against sentence-transformers and torch
+	@HF_HUB_OFFLINE=1 .venv-models/bin/python -m pytest -q -m models \
+	  tests/builtin_plugins/embedding $(PYTEST_ARGS)
 
 check: lint types test test-slow  ## what a change must pass
 
@@ -136,13 +158,14 @@ constraints: .venv/stamp-venv  ## pin today's versions in constraints.txt
 	@.venv-pins/bin/python -m pip install -qq --group dev --group pyz --editable '.[$(EXTRAS)]'
 	@{ sed -n '/^#/p' constraints.txt; \
 	   .venv-pins/bin/python -m pip freeze --all --exclude-editable --exclude setuptools \
-	     | sed -e 's/ @ .*//' -e '/==/!d' -e 's/+[a-z0-9]*$$//'; } > .venv-pins/constraints.txt
+	     | sed -e 's/ @ .*//' -e '/==/!d' -e 's/+[a-z0-9]*$$//' \
+	       -e '/^nvidia-/d' -e '/^cuda-/d' -e '/^triton==/d'; } > .venv-pins/constraints.txt
 	@mv .venv-pins/constraints.txt constraints.txt
 	@rm -rf .venv-pins
 
 clean:  ## remove everything that was made here, .venv too
-	@rm -rf .venv .venv-pins dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache .coverage
+	@rm -rf .venv .venv-pins .venv-models dist build .mypy_cache .ruff_cache .pytest_cache \
+	  .hypothesis .import_linter_cache .coverage
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 help:

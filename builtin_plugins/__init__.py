@@ -7,6 +7,7 @@ __all__ = ["BUILTIN"]
 BUILTIN = (
     "storage",
     "egress",
+    "embedding",
     "providers",
     "audit",
     "policy",

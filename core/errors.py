@@ -285,7 +285,19 @@ class ProviderError(HookgateError):
 
 
 class EmbeddingError(HookgateError):
-    """A text could not be turned into a vector: the model is missing, or does not answer."""
+    """A text could not be turned into a vector: the model is missing, or does not answer.
+
+    Attributes:
+        transient: Whether the same request may succeed a little later.
+        retry_after: Seconds that the model's server asked to wait, if it did.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
 
 
 class EgressError(HookgateError):

@@ -1,0 +1,70 @@
+"""The operation of the embedder: what it is, and how often its cache helped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.embedding.settings import EmbedderName
+from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from hookgate.builtin_plugins.embedding.service import CachedEmbedder
+
+__all__ = ["EmbeddingStatus", "embedding_operations"]
+
+
+class EmbeddingStatus(OperationModel):
+    """Which model turns texts into vectors, and how often the cache saved asking it."""
+
+    embedder: EmbedderName
+    """The embedder of the settings."""
+    fingerprint: str
+    """The model, its version and how it reads a text; vectors of two fingerprints do not
+    compare."""
+    dimension: int
+    """The length of a vector; 0 where there is no model."""
+    loaded: bool
+    """Whether it answers without loading anything first."""
+    problem: str
+    """Why it cannot answer; empty where nothing is known to be wrong."""
+    cached: int
+    """Queries whose vectors are kept."""
+    hits: int
+    """Queries that were answered without asking the model."""
+    misses: int
+    """Queries for which the model was asked."""
+
+
+def embedding_operations(current: Callable[[], CachedEmbedder]) -> Sequence[Operation[Any, Any]]:
+    """Return the operations on the embedder that `current` returns when one is called."""
+
+    async def status(_: Invocation, __: Empty) -> EmbeddingStatus:
+        embedder = current()
+        engine, cache = embedder.engine, embedder.cache
+        return EmbeddingStatus(
+            embedder=embedder.kind,
+            fingerprint=engine.fingerprint,
+            dimension=engine.dimension,
+            loaded=engine.loaded,
+            problem=engine.problem,
+            cached=len(cache),
+            hits=cache.hits,
+            misses=cache.misses,
+        )
+
+    return [
+        Operation(
+            name="embedding.status",
+            summary="Show which model turns texts into vectors, and how its cache does.",
+            params=Empty,
+            result=EmbeddingStatus,
+            handler=status,
+            scope="read",
+            rest=("GET", "/v1/embedding"),
+            command="embedding status",
+            quick=True,
+        )
+    ]

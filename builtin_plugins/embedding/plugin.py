@@ -1,0 +1,154 @@
+"""The builtin plugin `embedding`: provides the embedder that the other plugins share."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.embedding.operations import embedding_operations
+from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+from hookgate.builtin_plugins.embedding.worker import ThreadEngine
+from hookgate.core.errors import EmbeddingError, StartError
+from hookgate.core.ports import EGRESS, EMBEDDER, Key
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hookgate.builtin_plugins.embedding.worker import LocalModel
+    from hookgate.core.host import Host
+    from hookgate.core.operations import Operation
+
+__all__ = ["Plugin"]
+
+PART = "embedder"
+
+NONE = (
+    'there is no embedder, as `[plugin.embedding] embedder = "none"` says: set it to another '
+    "one to search by meaning"
+)
+NO_WAY_OUT = (
+    "the embedding server cannot be reached, since no plugin provides the key `egress`: enable "
+    "the plugin `egress`"
+)
+
+
+class Plugin:
+    """Provides `EMBEDDER`, with a model that is loaded beside the turns."""
+
+    Settings = EmbeddingSettings
+    provides: tuple[Key[Any], ...] = (EMBEDDER,)
+
+    def __init__(self, settings: EmbeddingSettings) -> None:
+        # One of the embedders alone needs a way out, and starts without it where it may.
+        needed = settings.embedder == "openai" and settings.on_missing == "refuse"
+        self.requires: tuple[Key[Any], ...] = (EGRESS,) if needed else ()
+        self._settings = settings
+        self._embedder: CachedEmbedder | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Look for the model and offer it; load it a little later, beside the turns."""
+        settings = self._settings
+        engine = await self._engine(host)
+        embedder = CachedEmbedder(engine, kind=settings.embedder, cache_size=settings.cache_size)
+        self._embedder = embedder
+        host.provide(EMBEDDER, embedder)
+        if isinstance(engine, ThreadEngine):
+            host.spawn(self._load_later(engine), name="load the embedding model")
+        try:
+            yield
+        finally:
+            self._embedder = None
+            await embedder.close()
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Offer ``embedding.status``."""
+        # Every plugin has opened now, so that who provides a way out is known.
+        if self._settings.embedder == "openai" and EGRESS not in host:
+            self._missing(host, NO_WAY_OUT)
+        return embedding_operations(self._opened)
+
+    # -- the model ---------------------------------------------------------
+
+    async def _engine(self, host: Host) -> Engine:
+        """Return what the settings ask for, or what says why it is not there.
+
+        Raises:
+            StartError: It is not there, and `on_missing` refuses to start without it.
+        """
+        if self._settings.embedder == "none":
+            return NoEngine(NONE)
+        if self._settings.embedder == "openai":
+            return await self._remote(host)
+
+        def failed(why: str) -> None:
+            host.degrade(PART, why)
+
+        try:
+            model = await asyncio.to_thread(self._find)
+        except EmbeddingError as error:
+            self._missing(host, str(error))
+            return NoEngine(str(error))
+        return ThreadEngine(model, failed=failed)
+
+    def _find(self) -> LocalModel:
+        """Look for the model's files. Runs on a thread.
+
+        Raises:
+            EmbeddingError: They are missing or damaged.
+        """
+        settings = self._settings
+        if settings.embedder == "sentence-transformers":
+            from hookgate.builtin_plugins.embedding.transformer import find_transformer
+
+            return find_transformer(settings)
+        from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
+
+        files = find_files(settings)
+        if settings.on_missing == "refuse":
+            # Otherwise they are read when the model is loaded, and the start does not wait.
+            files.check()
+        return OnnxModel(files, threads=settings.threads, max_tokens=settings.max_tokens)
+
+    async def _remote(self, host: Host) -> Engine:
+        from hookgate.builtin_plugins.embedding.remote import RemoteEngine
+
+        name, key, problem = self._settings.api_key_env, "", ""
+        if name is not None:
+            key = (await asyncio.to_thread(host.secrets.get, name) or "").strip()
+            if not key:
+                problem = f"the embedding server needs a key: set {name}, which `api_key_env` names"
+            elif not (key.isascii() and key.isprintable()):
+                key, problem = "", f"the key {name} holds characters that no header can carry"
+        if problem:
+            self._missing(host, problem)
+        return RemoteEngine(
+            self._settings,
+            egress=lambda: host.get(EGRESS),
+            key=key,
+            redact=host.secrets.redact,
+            problem=problem,
+        )
+
+    def _missing(self, host: Host, why: str) -> None:
+        if self._settings.on_missing == "refuse":
+            raise StartError(
+                f'{why} (`[plugin.embedding] on_missing = "lexical"` starts without it)'
+            )
+        host.degrade(PART, f"{why}; search goes by words alone")
+
+    async def _load_later(self, engine: ThreadEngine) -> None:
+        await asyncio.sleep(self._settings.load_after_seconds)
+        # What is wrong with the model has been said when this returns.
+        with suppress(EmbeddingError):
+            await engine.load()
+
+    def _opened(self) -> CachedEmbedder:
+        if self._embedder is None:
+            raise EmbeddingError("the embedder is closed: the gateway is stopping")
+        return self._embedder

