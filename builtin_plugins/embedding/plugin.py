@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Plugin"]
 
 PART = "embedder"
+INSTEAD = "search goes by words alone"
 
 NONE = (
     'there is no embedder, as `[plugin.embedding] embedder = "none"` says: set it to another '
@@ -87,7 +88,7 @@ class Plugin:
             return await self._remote(host)
 
         def failed(why: str) -> None:
-            host.degrade(PART, why)
+            host.degrade(PART, f"{why}; {INSTEAD}")
 
         try:
             model = await asyncio.to_thread(self._find)
@@ -140,7 +141,7 @@ class Plugin:
             raise StartError(
                 f'{why} (`[plugin.embedding] on_missing = "lexical"` starts without it)'
             )
-        host.degrade(PART, f"{why}; search goes by words alone")
+        host.degrade(PART, f"{why}; {INSTEAD}")
 
     async def _load_later(self, engine: ThreadEngine) -> None:
         await asyncio.sleep(self._settings.load_after_seconds)
