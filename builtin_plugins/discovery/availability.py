@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
     from hookgate.core.ports import Secrets
 
 __all__ = ["Availability"]
+
+ORDINARY = frozenset(
+    {
+        *("editor", "home", "hostname", "lang", "language", "logname", "mail", "oldpwd", "path"),
+        *("pwd", "pythonpath", "shell", "term", "tmpdir", "tz", "user", "username"),
+    }
+)
+"""Variables of every environment. Asked for as a secret, one's value would be masked from then on
+wherever it is shown, and a file from anywhere may ask."""
 
 
 @dataclass
@@ -71,6 +81,8 @@ class Availability:
         return next((f"the tool {name} cannot be used: {why}" for why in inner if why), "")
 
     def _secret(self, name: str) -> str:
+        if re.sub(r"[.-]", "_", name).lower() in ORDINARY:
+            return f"{name} is no secret but an ordinary variable"
         if name not in self._known:
             try:
                 there = self.secrets.get(name) is not None

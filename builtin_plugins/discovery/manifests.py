@@ -37,7 +37,16 @@ if TYPE_CHECKING:
 
     from hookgate.core.descriptors import CapabilityKind
 
-__all__ = ["KINDS", "MANIFEST", "Declared", "Reading", "display_name", "read_manifest"]
+__all__ = [
+    "CONTENT",
+    "KINDS",
+    "MANIFEST",
+    "SCHEMA",
+    "Declared",
+    "Reading",
+    "display_name",
+    "read_manifest",
+]
 
 MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"

@@ -227,7 +227,7 @@ class Sources:
 
     def _read(self, host: Host, around: _Around) -> Inventory:
         """Read everything; it blocks."""
-        found = scan(self.roots(around.home))
+        found = scan(self.roots(around.home), self._inventory.scan)
         problems = list(found.problems)
         declared = {one.row.id: one.row for one in found.declared}
         if self._catalogue is not None:

@@ -156,6 +156,52 @@ def test_two_scans_are_equal_until_a_file_changes(tmp_path: Path) -> None:
     assert scan([root(tmp_path)]) != before
 
 
+def aged(*paths: Path) -> None:
+    """Make files old enough for their time stamps to be trusted."""
+    for path in paths:
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+
+
+def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
+    aged(
+        manifest(tmp_path / "a", schema_json='{"type": "object"}'),
+        tmp_path / "a" / "schema.json",
+        skill(tmp_path / "b"),
+    )
+    warned = manifest(tmp_path / "c", "zzz: 1\n")
+    skill(tmp_path / "fresh")
+    aged(warned)
+    before = scan([root(tmp_path)])
+    after = scan([root(tmp_path)], before)
+    assert after == before
+    old = {id(one) for one in before.declared}
+    taken = [one.path.parent.name for one in after.declared if id(one) in old]
+    assert taken == ["a", "b"]
+    assert len(after.problems) == 1
+
+
+@pytest.mark.parametrize("change", ["manifest", "named", "beside", "gone", "link"])
+def test_every_change_is_seen_by_a_later_scan(tmp_path: Path, change: str) -> None:
+    path = manifest(tmp_path / "r" / "a", "skillContent: own.md\n", own_md="one")
+    aged(path, path.parent / "own.md")
+    before = scan([root(tmp_path / "r")])
+    if change == "manifest":
+        manifest(path.parent, "category: new\n")
+    elif change == "named":
+        write(path.parent / "own.md", "two")
+    elif change == "beside":
+        write(path.parent / "schema.json", '{"type": "object", "properties": {"q": {}}}')
+    elif change == "gone":
+        (path.parent / "own.md").unlink()
+    else:
+        other = manifest(path.parent / "assets", "id: other\n")
+        path.unlink()
+        path.symlink_to(other.relative_to(path.parent))
+    after = scan([root(tmp_path / "r")], before)
+    assert after != before
+    assert after == scan([root(tmp_path / "r")])
+
+
 def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
     home, user, here = tmp_path / "gate", tmp_path / "user", tmp_path / "here"
     environ = {

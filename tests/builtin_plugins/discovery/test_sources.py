@@ -84,6 +84,7 @@ async def test_a_skill_is_available_where_all_that_it_requires_is(
     manifest(place / "tooled", "requiredTools: [echo]\n")
     manifest(place / "toolless", "requiredTools: [echo, gone]\n")
     manifest(place / "off")
+    manifest(place / "nosy", "requiredSecrets: [HOME]\n")
     async with opened(place, tools=("echo",), disabled=["skill:off"]) as (gate, sources):
         rows = await shown(gate)
         reasons = sources.inventory.reasons
@@ -96,6 +97,7 @@ async def test_a_skill_is_available_where_all_that_it_requires_is(
         "locked": "the secret TEST_IS_MISSING_KEY is not set",
         "toolless": "the tool gone is not registered",
         "off": "the settings disable it",
+        "nosy": "HOME is no secret but an ordinary variable",
     }.items():
         assert not rows[f"skill:{name}"].available
         assert reasons[f"skill:{name}"] == (why,)
