@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import ValidationError
+from tests.builtin_plugins.discovery.lessons import SUCCESS, taught
+from tests.builtin_plugins.turns import make_host
+
+from hookgate.builtin_plugins.discovery.examples import Examples
+from hookgate.core.operations import Invocation
+from hookgate.core.turn import Principal
+
+if TYPE_CHECKING:
+    from hookgate.core.host import Host
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host()
+
+
+@pytest.fixture
+async def examples(host: Host) -> Examples:
+    examples = Examples()
+    await examples.open(host)
+    await examples.learn(taught("Rain?", "weather", "radar"), SUCCESS)
+    await examples.learn(taught("rain?", "weather"), SUCCESS)
+    await examples.learn(taught("snow", "weather"), SUCCESS)
+    return examples
+
+
+async def ask(examples: Examples, host: Host, name: str, **params: Any) -> dict[str, Any]:
+    operation = {one.name: one for one in examples.operations()}[f"discovery.{name}"]
+    invocation = Invocation(host=host, principal=Principal.owner())
+    result = await operation.handler(invocation, operation.params(**params))
+    return dict(result.model_dump())
+
+
+def test_an_operator_alone_sees_and_erases() -> None:
+    commands = {one.command: one.scope for one in Examples().operations()}
+    assert commands == {"examples list": "operate", "examples forget": "operate"}
+
+
+async def test_the_list_shows_all_that_is_kept_the_newest_first(
+    examples: Examples, host: Host
+) -> None:
+    found = await ask(examples, host, "examples")
+    assert found["examples"][1] == {
+        "scope": "principal:loopback",
+        "capability": "tool:weather",
+        "text": "Rain?",
+        "count": 2,
+        "learned": "2024-02-29T12:00:00+00:00",
+        "last_used": "2024-02-29T12:00:00+00:00",
+    }
+    assert [row["text"] for row in found["examples"]] == ["snow", "Rain?", "Rain?"]
+    assert (found["total"], found["enabled"], found["durable"]) == (3, True, False)
+
+
+@pytest.mark.parametrize(
+    ("params", "texts", "total"),
+    [
+        ({"text": "SNOW"}, ["snow"], 1),
+        ({"capability": "tool:radar"}, ["Rain?"], 1),
+        ({"scope": "principal:loopback", "limit": 1}, ["snow"], 3),
+        ({"scope": "gateway"}, [], 0),
+        ({"scope": "principal:loopback", "capability": "tool:weather"}, ["snow", "Rain?"], 2),
+    ],
+)
+async def test_the_list_is_filtered(
+    params: dict[str, Any], texts: list[str], total: int, examples: Examples, host: Host
+) -> None:
+    found = await ask(examples, host, "examples", **params)
+    assert ([row["text"] for row in found["examples"]], found["total"]) == (texts, total)
+
+
+async def test_a_secret_that_became_known_later_is_masked(examples: Examples, host: Host) -> None:
+    host.secrets.register("snow")
+    found = await ask(examples, host, "examples", text="snow")
+    assert [row["text"] for row in found["examples"]] == ["***"]
+
+
+@pytest.mark.parametrize(
+    ("params", "left"),
+    [
+        ({"capability": "tool:weather"}, ["Rain?"]),
+        ({"query": "rain?"}, ["snow"]),
+        ({"scope": "gateway"}, ["Rain?", "Rain?", "snow"]),
+        ({"all": True}, []),
+    ],
+)
+async def test_what_is_erased_is_said_and_gone(
+    params: dict[str, Any], left: list[str], examples: Examples, host: Host
+) -> None:
+    erased = await ask(examples, host, "forget", **params)
+    assert erased == {"forgotten": 3 - len(left)}
+    assert sorted(examples.of_scope("principal:loopback").texts) == left
+
+
+@pytest.mark.parametrize("params", [{}, {"all": False}, {"all": True, "query": "rain?"}])
+async def test_erasing_has_to_say_what(
+    params: dict[str, Any], examples: Examples, host: Host
+) -> None:
+    with pytest.raises(ValidationError, match="say which examples to erase"):
+        await ask(examples, host, "forget", **params)
+    assert len(examples.of_scope("principal:loopback").texts) == 3
