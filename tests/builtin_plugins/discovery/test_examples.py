@@ -304,6 +304,14 @@ async def test_learning_and_erasing_at_once_leave_memory_and_store_alike(store: 
     assert kept == await stored(store)
 
 
+async def test_the_same_lesson_at_once_is_one_example_that_counts_each(store: SqlStore) -> None:
+    examples = await opened(store)
+    lessons = (examples.learn(taught("a", "t"), SUCCESS) for _ in range(5))
+    assert sum(await asyncio.gather(*lessons)) == 1
+    assert [one.count for one in examples.matching()] == [5]
+    assert await stored(store) == [("tool:t", "a", 5)]
+
+
 async def test_a_lesson_whose_hook_is_cancelled_is_kept_whole(store: SqlStore) -> None:
     examples = await opened(store)
     lesson = asyncio.create_task(examples.learn(taught("a", "t"), SUCCESS))
