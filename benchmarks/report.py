@@ -27,6 +27,7 @@ class Figure:
         unit: Its unit, for example ``us`` or ``ratio``.
         against: What it is compared with, in words; "" for nothing.
         goal: The most that it may be; None for a figure without a goal.
+        at_least: Whether `goal` is the least that it may be instead.
     """
 
     name: str
@@ -34,11 +35,14 @@ class Figure:
     unit: str
     against: str = ""
     goal: float | None = None
+    at_least: bool = False
 
     @property
     def met(self) -> bool | None:
         """Whether the goal is met; None where there is none."""
-        return None if self.goal is None else self.value <= self.goal
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
 
 
 def report(title: str, figures: Sequence[Figure]) -> None:
@@ -55,7 +59,8 @@ def report(title: str, figures: Sequence[Figure]) -> None:
     ):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for figure in figures:
-        goal = "" if figure.goal is None else f"<= {figure.goal:g}"
+        sign = ">=" if figure.at_least else "<="
+        goal = "" if figure.goal is None else f"{sign} {figure.goal:g}"
         met = {None: "", True: "yes", False: "NO"}[figure.met]
         table.add_row(figure.name, f"{figure.value:,.3f}", figure.unit, figure.against, goal, met)
     console.print(table)
@@ -68,6 +73,7 @@ def report(title: str, figures: Sequence[Figure]) -> None:
                     "unit": figure.unit,
                     "against": figure.against,
                     "goal": figure.goal,
+                    "at_least": figure.at_least,
                     "met": figure.met,
                 }
             )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
-from hookgate.core.descriptors import Capability, CapabilityDetail
+from hookgate.core.descriptors import Capability, CapabilityDetail, parameters_of
 from hookgate.core.errors import HookgateError, StartError, ToolDefinitionError
 from hookgate.core.registry import CapabilityIndex, Snapshot
 from hookgate.core.tooling import compile_schema
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hookgate.core.registry import Registry
     from hookgate.core.tools import Tool
 
-__all__ = ["Catalogue", "capability_rows", "described"]
+__all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
 
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
@@ -36,7 +36,7 @@ class Catalogue:
         self._host = host
         self._checks: dict[str, tuple[Tool, Check]] = {}
         self._snapshot = Snapshot()
-        self._versions = (-1, -1, -1, -1)
+        self._version = -1
         self._filled_once = False
         self._refused: dict[str, set[str]] = {}
 
@@ -89,21 +89,13 @@ class Catalogue:
     def snapshot(self) -> Snapshot:
         """Return what turns draw on now; the same value until something changes."""
         host = self._host
-        versions = (
-            host.tools.version,
-            host.capabilities.version,
-            host.descriptions.version,
-            host.cards.version,
-        )
-        if versions != self._versions:
-            self._snapshot = self._make(sum(versions))
-            self._versions = versions
+        version = capability_version(host)
+        if version != self._version:
+            rows = CapabilityIndex(capability_rows(host), version)
+            tools, cards = host.tools.view(), host.cards.view()
+            self._snapshot = Snapshot(tools=tools, cards=cards, capabilities=rows)
+            self._version = version
         return self._snapshot
-
-    def _make(self, version: int) -> Snapshot:
-        host = self._host
-        tools, cards, rows = host.tools.view(), host.cards.view(), capability_rows(host)
-        return Snapshot(tools=tools, cards=cards, capabilities=CapabilityIndex(rows, version))
 
     def check_of(self, tool: Tool) -> Check:
         """Return the check of a tool's arguments, compiled once."""
@@ -186,6 +178,12 @@ class Catalogue:
         return good
 
 
+def capability_version(host: Host) -> int:
+    """Return the version of all that `capability_rows` returns; each change makes it grow."""
+    registries = (host.tools, host.capabilities, host.descriptions, host.cards)
+    return sum(registry.version for registry in registries)
+
+
 def capability_rows(host: Host) -> dict[str, Capability]:
     """Return every capability by id, as it is now.
 
@@ -254,6 +252,7 @@ def _put(table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> No
 
 
 def _of_tool(tool: Tool) -> Capability:
+    parameters, texts = parameters_of(tool.schema)
     return Capability(
         id=f"tool:{tool.name}",
         kind="tool",
@@ -262,7 +261,8 @@ def _of_tool(tool: Tool) -> Capability:
         description=tool.description,
         category=tool.category,
         tags=tool.tags,
-        parameters=tuple(tool.schema.get("properties") or ()),
+        parameters=parameters,
+        parameter_texts=texts,
         has_side_effects=tool.flags.writes_persistent_state is not False
         or tool.flags.sends_externally is not False,
         flags=tool.flags,

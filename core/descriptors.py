@@ -7,11 +7,12 @@ in `kind`. Flags say what a tool does to the world, in three states.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "FLAG_NAMES",
@@ -28,6 +29,7 @@ __all__ = [
     "Severity",
     "Standing",
     "Triggers",
+    "parameters_of",
 ]
 
 CapabilityKind: TypeAlias = Literal["tool", "skill", "extension", "channel", "card"]
@@ -149,6 +151,7 @@ class Capability:
         category: One word or two, such as ``communication``.
         tags: Words that it is found by.
         parameters: Names of what it takes as input, in the order of its schema.
+        parameter_texts: What its schema says of each of them; as long as `parameters`, or empty.
         required_secrets: Names of secrets without which it does not work.
         required_tools: Names of tools without which it does not work.
         available: Whether all that it requires is there.
@@ -166,6 +169,7 @@ class Capability:
     category: str = ""
     tags: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    parameter_texts: tuple[str, ...] = ()
     required_secrets: tuple[str, ...] = ()
     required_tools: tuple[str, ...] = ()
     available: bool = True
@@ -173,6 +177,22 @@ class Capability:
     flags: Flags = field(default_factory=Flags)
     source_ref: str = ""
     load: Callable[[], CapabilityDetail] | None = field(default=None, compare=False)
+
+
+def parameters_of(schema: Mapping[str, Any] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what a schema asks for, and what it says of each.
+
+    Args:
+        schema: The JSON Schema of an object; anything else has no parameters.
+    """
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return (), ()
+    texts = [
+        said.get("description", "") if isinstance(said, Mapping) else ""
+        for said in properties.values()
+    ]
+    return tuple(properties), tuple(text if isinstance(text, str) else "" for text in texts)
 
 
 class Capabilities(Protocol):

@@ -1,124 +1,147 @@
-"""Lexical search over capabilities: BM25 over weighted fields, with a relevance of 0 to 1."""
+"""Search by words: BM25 over weighted fields, in arrays."""
 
 from __future__ import annotations
 
-import math
-import re
-import unicodedata
-from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from hookgate.builtin_plugins.discovery.documents import weights_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    import numpy.typing as npt
 
     from hookgate.core.descriptors import Capability
 
-__all__ = ["Hit", "LexicalIndex", "words_of"]
+    Floats: TypeAlias = npt.NDArray[np.float32]
+    Places: TypeAlias = npt.NDArray[np.int32]
 
-K1 = 1.2
+__all__ = ["LexicalIndex", "WordTable"]
+
+K1 = 1.1
 B = 0.75
-"""The usual parameters of BM25 (Robertson and Zaragoza, 2009, section 3.4)."""
-
-NAME_WEIGHT = 3
-TAG_WEIGHT = 2
-"""A word of a name or a tag counts as often as if it stood so many times in the description."""
-
-_WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_COMMON_WORDS = """
-    a about all an and any are as at be by can could do does for from get give has have help how
-    i if in into is it its just let like make me my need of on or our please show so some tell
-    that the their them there this to up use using want was we what when where which who will
-    with would you your
-"""
-_COMMON = frozenset(_COMMON_WORDS.split())
+"""The parameters of BM25 (Robertson and Zaragoza, 2009, section 3.4); of `K1` values from 0.8
+to 2.2 this one did best on five public sets."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
-    """A capability that fits.
+class WordTable:
+    """The words of many capabilities, as a sparse matrix by rows.
 
     Attributes:
-        row: The capability.
-        relevance: 0 to 1; 1 is more than a text of any length can reach.
-        words: The words of the query that it holds, as they were compared.
+        words: Word -> its number. It only grows, and tables made from one another share it.
+        digests: One for each row: see `digest_of`.
+        starts: Where each row begins in the other two arrays, and one more for the end.
+        numbers: Numbers of words.
+        weights: The weights of those words in those rows.
     """
 
-    row: Capability
-    relevance: float
-    words: tuple[str, ...]
+    words: dict[str, int]
+    digests: tuple[bytes, ...]
+    starts: npt.NDArray[np.int64]
+    numbers: Places
+    weights: Floats
 
-
-def words_of(text: str) -> list[str]:
-    """Return the words of `text` as they are compared.
-
-    Names in camelCase and snake_case fall into their parts, case and width of letters do not
-    matter, common English words are left out, and a plural is its singular.
-    """
-    spread = unicodedata.normalize("NFKC", _HUMP.sub(" ", text)).casefold()
-    return [_singular(word) for word in _WORD.findall(spread) if word not in _COMMON]
-
-
-def _singular(word: str) -> str:
-    # The first step of Porter's stemmer (1980), which takes nothing but the plural's ending.
-    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        return word[:-3] + "y" if word.endswith("ies") else word[:-1]
-    return word
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[Capability],
+        digests: Sequence[bytes],
+        before: WordTable | None = None,
+    ) -> WordTable:
+        """Make a table of `rows`; what `before` holds of them is not read again."""
+        words = {} if before is None else before.words
+        known = {} if before is None else {key: at for at, key in enumerate(before.digests)}
+        numbers: list[Places] = []
+        weights: list[Floats] = []
+        for row, digest in zip(rows, digests, strict=True):
+            at = known.get(digest)
+            if before is not None and at is not None:
+                span = slice(before.starts[at], before.starts[at + 1])
+                numbers.append(before.numbers[span])
+                weights.append(before.weights[span])
+                continue
+            counted = weights_of(row)
+            numbers.append(
+                np.fromiter((words.setdefault(word, len(words)) for word in counted), np.int32)
+            )
+            weights.append(np.fromiter(counted.values(), np.float32, len(counted)))
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum([len(part) for part in numbers], out=starts[1:])
+        return cls(
+            words=words,
+            digests=tuple(digests),
+            starts=starts,
+            numbers=np.concatenate(numbers) if numbers else np.zeros(0, np.int32),
+            weights=np.concatenate(weights) if weights else np.zeros(0, np.float32),
+        )
 
 
 class LexicalIndex:
-    """An index over fixed rows. A query costs what its words are held, not what rows there are."""
+    """BM25 over a fixed table. A query costs what its words are held, not what rows there are."""
 
-    def __init__(self, rows: Iterable[Capability]) -> None:
-        self._rows = list(rows)
-        self._lengths: list[int] = []
-        self._postings: dict[str, list[tuple[int, int]]] = {}
-        for place, row in enumerate(self._rows):
-            counts = _counts(row)
-            self._lengths.append(sum(counts.values()))
-            for word, count in counts.items():
-                self._postings.setdefault(word, []).append((place, count))
-        self._mean = sum(self._lengths) / len(self._lengths) if self._lengths else 1.0
+    def __init__(self, table: WordTable) -> None:
+        """Turn the table around: from rows with words to words with rows."""
+        self.table = table
+        rows = len(table.digests)
+        lengths = np.add.reduceat(table.weights, table.starts[:-1]) if len(table.weights) else None
+        if lengths is None:
+            lengths = np.zeros(rows, np.float32)
+        # Of an empty row, reduceat returns the next row's first weight.
+        lengths = np.where(np.diff(table.starts) > 0, lengths, 0).astype(np.float32)
+        mean = float(lengths.mean()) or 1.0 if rows else 1.0
+        norms = (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
+        order = np.argsort(table.numbers, kind="stable")
+        owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(table.starts))[order]
+        weights = table.weights[order]
+        held = np.bincount(table.numbers, minlength=len(table.words))
+        # BM25's idf with one added within the logarithm, which keeps it above zero.
+        self._idf = np.log(1 + (rows - held + 0.5) / (held + 0.5)).astype(np.float32)
+        self._unknown = float(np.log(1 + (rows + 0.5) / 0.5))
+        self._owners = owners
+        saturated = weights * (K1 + 1) / (weights + norms[owners])
+        self._scores = (saturated * np.repeat(self._idf, held)).astype(np.float32)
+        self._starts = np.concatenate([[0], np.cumsum(held)]).tolist()
+        self._words = table.words
+        self._rows = rows
+        self._known = len(held)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._rows
 
-    def search(self, query: str) -> list[Hit]:
-        """Return all rows that hold a word of `query`, the most relevant first.
+    def scores(self, words: Sequence[str]) -> tuple[Floats, float]:
+        """Return the score of every row, and the score that no row can exceed.
 
-        A word that no row holds counts against every row: where a query is about something
-        that there is not, a chance match of one of its words stays weak.
+        A word that no row holds counts for the second: where a query is about something that
+        there is not, a chance match of one of its words stays weak.
+
+        Args:
+            words: The words of the query, each once.
         """
-        words = list(dict.fromkeys(words_of(query)))
-        scores: Counter[int] = Counter()
-        held: dict[int, list[str]] = {}
-        best = 0.0
+        scores = np.zeros(self._rows, np.float32)
+        most = self.add(scores, words)
+        return scores, most
+
+    def add(self, scores: Floats, words: Iterable[str]) -> float:
+        """Add what `words` score to `scores`; return the most that they can."""
+        most = 0.0
+        starts, owners, values = self._starts, self._owners, self._scores
         for word in words:
-            postings = self._postings.get(word, ())
-            weight = self._weight(len(postings))
-            best += weight * (K1 + 1)
-            for place, count in postings:
-                norm = K1 * (1 - B + B * self._lengths[place] / self._mean)
-                scores[place] += weight * count * (K1 + 1) / (count + norm)  # type: ignore[assignment]  # Counter holds any number
-                held.setdefault(place, []).append(word)
-        hits = [
-            Hit(self._rows[place], score / best, tuple(held[place]))
-            for place, score in scores.items()
-        ]
-        hits.sort(key=lambda hit: (-hit.relevance, hit.row.id))
-        return hits
+            number = self._words.get(word, self._known)
+            if number >= self._known:
+                most += self._unknown
+                continue
+            most += float(self._idf[number])
+            first, last = starts[number], starts[number + 1]
+            # A row holds a word once, so that no place comes twice in one span.
+            scores[owners[first:last]] += values[first:last]
+        return most * (K1 + 1)
 
-    def _weight(self, rows: int) -> float:
-        # BM25's idf with one added within the logarithm, which keeps it above zero.
-        return math.log(1 + (len(self._rows) - rows + 0.5) / (rows + 0.5))
-
-
-def _counts(row: Capability) -> Counter[str]:
-    counts = Counter(words_of(row.description))
-    counts.update(words_of(row.category))
-    for word in {*words_of(row.name), *words_of(row.display_name)}:
-        counts[word] += NAME_WEIGHT
-    for word in {word for tag in row.tags for word in words_of(tag)}:
-        counts[word] += TAG_WEIGHT
-    return counts
+    def held(self, words: Iterable[str], place: int) -> tuple[str, ...]:
+        """Return those of `words` that the row at `place` holds."""
+        start, end = self.table.starts[place : place + 2]
+        numbers = set(self.table.numbers[start:end].tolist())
+        return tuple(word for word in words if self._words.get(word) in numbers)

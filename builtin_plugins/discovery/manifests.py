@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.discovery.reading import (
     stamp_of,
 )
 from hookgate.builtin_plugins.discovery.yaml_reader import read_yaml
-from hookgate.core.descriptors import Capability, CapabilityDetail
+from hookgate.core.descriptors import Capability, CapabilityDetail, parameters_of
 from hookgate.core.errors import ToolDefinitionError
 from hookgate.core.strict_json import StrictJSONError, loads
 from hookgate.core.tooling import compile_schema
@@ -150,6 +150,7 @@ class _Manifest:
             category=fields.text("category", LABEL),
             tags=fields.texts("tags", LABEL),
             parameters=detail.parameters,
+            parameter_texts=detail.parameter_texts,
             required_secrets=fields.texts("required_secrets", SECRET),
             required_tools=tuple(dict.fromkeys(tool.removeprefix("tool:") for tool in tools)),
             has_side_effects=changes
@@ -195,14 +196,15 @@ class _Manifest:
         found = inline
         if schema is not None:
             found = self._read_schema(schema, name)
-        properties = found.get("properties") if isinstance(found, dict) else None
+        parameters, texts = parameters_of(found)
         return _Detail(
             folder=folder,
             manifest=self.path,
             content=_relative(content, folder),
             schema=_relative(schema, folder),
             inline=inline,
-            parameters=tuple(properties) if isinstance(properties, dict) else (),
+            parameters=parameters,
+            parameter_texts=texts,
         )
 
     def _beside(self, key: str, default: str) -> Path | None:
@@ -264,6 +266,7 @@ class _Detail:
     schema: str | None = None
     inline: Mapping[str, Any] | None = None
     parameters: tuple[str, ...] = field(default=(), compare=False)
+    parameter_texts: tuple[str, ...] = field(default=(), compare=False)
 
     def load(self) -> CapabilityDetail:
         """Read them.

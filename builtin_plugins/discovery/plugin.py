@@ -2,48 +2,155 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.discovery.engine import Engine
+from hookgate.builtin_plugins.discovery.assembler import render
+from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
+from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.examples import Examples
+from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
+from hookgate.builtin_plugins.discovery.learned import LearnedCache
+from hookgate.builtin_plugins.discovery.operations import discovery_operations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.core.descriptors import Card, Flags, Rejected, Selection
+from hookgate.builtin_plugins.discovery.sources import Sources
+from hookgate.core.catalogue import capability_rows, capability_version
+from hookgate.core.context import Block
+from hookgate.core.descriptors import Flags, Selection
+from hookgate.core.errors import HookgateError
+from hookgate.core.ports import EMBEDDER
+from hookgate.core.registry import CapabilityIndex
 from hookgate.core.strict_json import canonical
 from hookgate.core.tool_call import may_use
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
+from hookgate.core.turn import TurnKey
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.lexical import Hit
+    from hookgate.builtin_plugins.discovery.learned import Learned
+    from hookgate.builtin_plugins.discovery.results import Discovery, Found
+    from hookgate.core.context import ContextBuilder
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.host import Host
+    from hookgate.core.operations import Operation
     from hookgate.core.tools import Tool
-    from hookgate.core.turn import Turn
-
-META_TOOL = "discover_capabilities"
+    from hookgate.core.turn import Outcome, Turn
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""
 
+SEARCH_FLOOR = 0.1
+"""The least relevance of what `discover_capabilities` returns. A model that searches wants
+something; below this it would be anything."""
+
+DISCOVERED: TurnKey[Discovery] = TurnKey("discovery.discovered")
+
 
 class Plugin:
-    """Finds capabilities by their words."""
+    """Finds capabilities by words and by meaning."""
 
     Settings = DiscoverySettings
 
     def __init__(self, settings: DiscoverySettings) -> None:
         self._settings = settings
-        self._engine = Engine()
-        self._host: Host | None = None
+        self._sources = Sources(
+            dirs=settings.dirs,
+            skill_dirs=settings.skill_dirs,
+            catalogue=settings.catalogue,
+            disabled=settings.disabled,
+            debounce_ms=settings.debounce_ms,
+        )
+        self._examples = Examples(**settings.learning.model_dump())
+        self._learned: LearnedCache | None = None
+        self._made: tuple[Host, Discoverer] | None = None
+        self._newest: CapabilityIndex | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Open what was learned, follow the folders, and keep the index ready."""
+        discoverer = self._discoverer(host)
+        await self._examples.open(host)
+        changed = asyncio.Event()
+        for registry in (host.tools, host.capabilities, host.descriptions):
+            registry.watch(changed.set)
+        tasks = [host.spawn(self._index_ahead(host, changed), name="discovery.index")]
+        if self._settings.watch:
+            tasks.append(host.spawn(self._sources.watch(host), name="discovery.watch"))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await discoverer.engine.close()
+            self._made = self._learned = self._newest = None
+
+    async def _index_ahead(self, host: Host, changed: asyncio.Event) -> None:
+        """Index each version before a turn asks for it."""
+        engine = self._discoverer(host).engine
+        while True:
+            await changed.wait()
+            changed.clear()
+            await engine.index_of(self._capabilities(host))
+
+    def _discoverer(self, host: Host) -> Discoverer:
+        if self._made is None or self._made[0] is not host:
+            folder = host.settings.home / "discovery"
+            surroundings = Surroundings(
+                embedder=lambda: host.get(EMBEDDER),
+                degrade=host.degrade,
+                recover=host.recover,
+                path=folder / f"{self._settings.collection_name}.npz",
+                clock=host.clock.monotonic,
+            )
+            discoverer = Discoverer(
+                Engine(surroundings),
+                self._settings,
+                capabilities=lambda: self._capabilities(host),
+                counter=host.tokens,
+                sanitize=host.sanitize,
+            )
+            self._made = (host, discoverer)
+            self._learned = LearnedCache(
+                lambda: host.get(EMBEDDER), lambda work, name: host.spawn(work, name=name)
+            )
+        return self._made[1]
+
+    def _open(self) -> Discoverer:
+        """Return what searches.
+
+        Raises:
+            HookgateError: The plugin is not open, so that nothing is indexed.
+        """
+        if self._made is None:
+            raise HookgateError("nothing is indexed: the plugin discovery is not open")
+        return self._made[1]
+
+    def _capabilities(self, host: Host) -> Capabilities:
+        """Return what there is now, as the next turn's snapshot will hold it."""
+        version = capability_version(host)
+        if self._newest is None or self._newest.version != version:
+            self._newest = CapabilityIndex(capability_rows(host), version)
+        return self._newest
+
+    # -- what there is -------------------------------------------------------
+
+    @hookimpl
+    async def list_capabilities(self, host: Host) -> Sequence[Capability]:
+        """Bring skills, extensions and whatever else the folders hold."""
+        return await self._sources.refresh(host)
 
     @hookimpl
     def list_tools(self, host: Host) -> Sequence[Tool]:
         """Bring the meta-tool, which is offered on every turn."""
-        self._host = host
+        del host
         return [
             tool(
                 self.discover_capabilities,
@@ -55,32 +162,75 @@ class Plugin:
         ]
 
     @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Bring what shows capabilities, searches for them, and forgets examples."""
+        return [
+            *self._sources.operations(),
+            *self._examples.operations(),
+            *discovery_operations(lambda: self._discoverer(host)),
+        ]
+
+    # -- a turn --------------------------------------------------------------
+
+    @hookimpl
     async def select_capabilities(
         self, turn: Turn, capabilities: Capabilities
     ) -> Sequence[Selection]:
         """Choose what fits the message, within the plan's kinds, category and availability."""
-        plan = turn.plan
-
-        def shown(row: Capability) -> bool:
-            return (
-                row.id in capabilities
-                and _usable(turn, row)
-                and (plan.kinds is None or row.kind in plan.kinds)
-                and plan.category in ("", row.category)
-                and (row.available or not plan.only_available)
-            )
-
-        hits = await self._engine.find(
-            turn.snapshot.capabilities,
-            turn.message.text,
-            shown=shown,
-            limit=self._settings.selected,
-            floor=self._settings.floor,
-        )
+        del capabilities  # What is withheld is excluded below; the index holds all.
+        discovery = await self._discovered(turn)
         return [
-            Selection(id=hit.row.id, score=hit.relevance, reason=f"holds {', '.join(hit.words)}")
-            for hit in hits
+            Selection(id=found.row.id, score=found.relevance, reason=_reason(found))
+            for found in discovery.found
         ]
+
+    @hookimpl
+    async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
+        """Show the map of categories, summaries of what fits, and the first ones in full."""
+        if not self._settings.prompt_context or not turn.plan.discovery:
+            return
+        discovery = await self._discovered(turn)
+        capabilities = turn.snapshot.capabilities
+        zero, one, two = await self._open().show(
+            discovery.found, capabilities, exclude=_hidden(turn), offered=turn.offered
+        )
+        context.add(Block(kind="tiers", text=zero.text, tokens=zero.tokens, stable=True))
+        context.add(Block(kind="tiers", text=render((one, two)), priority=1))
+
+    @hookimpl
+    async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
+        """Learn from a turn that went well."""
+        await self._examples.learn(turn, outcome)
+
+    async def _discovered(self, turn: Turn) -> Discovery:
+        """Return what fits the turn's message; it is looked for once a turn."""
+        if DISCOVERED in turn:
+            return turn[DISCOVERED]
+        plan = turn.plan
+        allowed = Filter(
+            kinds=None if plan.kinds is None else frozenset(plan.kinds),
+            category=plan.category,
+            only_available=plan.only_available,
+            exclude=turn.withheld,
+            usable=lambda row: _usable(turn, row),
+        )
+        discovery = await self._open().discover(
+            turn.message.text,
+            capabilities=turn.snapshot.capabilities,
+            allowed=allowed,
+            learned=self._lessons(turn),
+            tiers=False,
+        )
+        turn[DISCOVERED] = discovery
+        return discovery
+
+    def _lessons(self, turn: Turn) -> Learned | None:
+        if self._learned is None:
+            return None
+        scope = self._examples.scope_of(turn)
+        return self._learned.of(scope, self._examples.of_scope(scope))
+
+    # -- the meta-tool -------------------------------------------------------
 
     async def discover_capabilities(
         self,
@@ -97,54 +247,71 @@ class Plugin:
             kind: One kind only.
             category: One category only.
         """
-
-        def shown(row: Capability) -> bool:
-            return (
-                _usable(turn, row)
-                and kind in (None, row.kind)
-                and category.casefold() in ("", row.category.casefold())
-            )
-
-        hits = await self._engine.find(
-            turn.snapshot.capabilities, query, shown=shown, limit=self._settings.results
+        discoverer, capabilities = self._open(), turn.snapshot.capabilities
+        allowed = Filter(
+            kinds=None if kind is None else frozenset({kind}),
+            category=category,
+            exclude=turn.withheld,
+            usable=lambda row: _usable(turn, row),
         )
-        found = [entry for hit in hits if (entry := await self._shown(hit)) is not None]
-        total = sum(
-            1
-            for row in turn.snapshot.capabilities
-            if row.kind != "card" and row.id not in turn.withheld
+        discovery = await discoverer.discover(
+            query,
+            capabilities=capabilities,
+            allowed=allowed,
+            limit=self._settings.results,
+            config={"floor": min(SEARCH_FLOOR, self._settings.floor)},
+            learned=self._lessons(turn),
+            tiers=False,
         )
-        data = {"capabilities": found, "totalIndexed": total}
+        entries = await discoverer.entries(discovery.found, self._settings.results, details=0)
+        found = [
+            _row(entry.found, entry.description[:DESCRIPTION_CHARS], entry.found.pulled_by)
+            for entry in entries
+        ]
+        hidden = sum(1 for row_id in turn.withheld if row_id in capabilities)
+        total = len(capabilities) - len(capabilities.of_kind("card")) - hidden
+        data = {"capabilities": found, "totalIndexed": max(total, 0)}
         return ToolResult(
             content=canonical(data).decode(),
             data=data,
             reveal=tuple(
-                entry["name"] for entry in found if entry["kind"] == "tool" and entry["available"]
+                one["name"] for one in found if one["kind"] == "tool" and one["available"]
             ),
         )
 
-    async def _shown(self, hit: Hit) -> dict[str, Any] | None:
-        """Return a hit as a model may see it; None where its text was rejected."""
-        row = hit.row
-        text = row.description[:DESCRIPTION_CHARS]
-        if self._host is not None and text:
-            card = await self._host.sanitize(Card(id=row.id, text=text, source_ref=row.source_ref))
-            if isinstance(card, Rejected):
-                return None
-            text = card.text
-        return {
-            "id": row.id,
-            "name": row.name,
-            "kind": row.kind,
-            "description": text,
-            "category": row.category,
-            "relevance": round(hit.relevance, 3),
-            "available": row.available,
-        }
+
+def _row(found: Found, description: str, needed_by: str) -> dict[str, Any]:
+    row = found.row
+    shown = {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "description": description,
+        "category": row.category,
+        "relevance": round(found.relevance, 3),
+        "available": row.available,
+    }
+    return {**shown, "neededBy": needed_by} if needed_by else shown
+
+
+def _reason(found: Found) -> str:
+    if found.pulled_by:
+        verb = "needed by" if found.edge == "DEPENDS_ON" else "used with"
+        return f"{verb} {found.pulled_by}"
+    words = f", holds {', '.join(found.words)}" if found.words else ""
+    return f"cosine {found.dense:.2f}, words {found.lexical:.2f}{words}"
+
+
+def _hidden(turn: Turn) -> frozenset[str]:
+    """Return what a turn may not know of: what is withheld, and tools that its agent lacks."""
+    lacking = (
+        f"tool:{name}" for name, made in turn.snapshot.tools.items() if not may_use(turn, made)
+    )
+    return turn.withheld.union(lacking)
 
 
 def _usable(turn: Turn, row: Capability) -> bool:
-    """Whether the turn may know of `row`: not withheld, and no tool that its agent lacks."""
+    """Whether the turn may know of `row`: no tool that its agent lacks, not the search itself."""
     if row.id in turn.withheld or row.name == META_TOOL:
         return False
     made = turn.snapshot.tools.get(row.name) if row.kind == "tool" else None

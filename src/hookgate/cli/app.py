@@ -9,6 +9,7 @@ import typer
 
 from hookgate.cli import capabilities, config, gateway, plugins, tokens, tools
 from hookgate.cli.chat import chat
+from hookgate.cli.discover import discover
 from hookgate.cli.group import RootGroup
 from hookgate.cli.serve import serve
 from hookgate.cli.turn import turn
@@ -75,6 +76,7 @@ app.command(rich_help_panel=RUN)(gateway.reload)
 app.add_typer(config.app, name="config", rich_help_panel=RUN)
 app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
 app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
+app.command(rich_help_panel=LOOK)(discover)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
 app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
 app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)

@@ -1,0 +1,147 @@
+"""Makes an index from rows: words at once, vectors as the embedder gets to them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hookgate.builtin_plugins.discovery.documents import digest_of, sentences_of, text_of
+from hookgate.builtin_plugins.discovery.index import Dense, Index
+from hookgate.builtin_plugins.discovery.lexical import LexicalIndex, WordTable
+from hookgate.builtin_plugins.discovery.saved import Saved
+from hookgate.builtin_plugins.discovery.vectors import ANN_VECTORS, VectorStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from hookgate.core.descriptors import Capability
+
+__all__ = ["Draft", "Material"]
+
+ENOUGH = 0.95
+"""The share of the texts that must have vectors, so that meaning takes part: of fewer, the
+rows with vectors would win for having them."""
+
+SLACK = 1000
+"""Vectors that nobody points to, beside as many as are in use, before a store is made anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A version whose words are indexed.
+
+    Attributes:
+        version: The version of the rows.
+        rows: The rows.
+        lexical: Their words.
+        texts: The texts of each row that have a vector, as digests.
+        missing: The texts whose vectors are not there yet, by digest.
+    """
+
+    version: int
+    rows: Sequence[Capability]
+    lexical: LexicalIndex
+    texts: Sequence[Sequence[bytes]]
+    missing: Mapping[bytes, str]
+
+
+@dataclass(slots=True)
+class Material:
+    """What one version of the index leaves for the next one. Used by one thread at a time.
+
+    Attributes:
+        table: The words of the latest rows.
+        store: The vectors.
+        fingerprint: The embedder's, that the vectors are from.
+        background: Messages that need no capability; see `relevance`.
+    """
+
+    table: WordTable | None = None
+    store: VectorStore | None = None
+    fingerprint: str = ""
+    background: tuple[str, ...] = ()
+
+    def draft(self, version: int, rows: Sequence[Capability]) -> Draft:
+        """Index the words of `rows`, and see which vectors are missing."""
+        digests = [digest_of(row) for row in rows]
+        self.table = WordTable.of(rows, digests, self.table)
+        store = self.store
+        known: Mapping[bytes, int] = {} if store is None else store.slots
+        missing: dict[bytes, str] = {}
+        keys: list[list[bytes]] = []
+        # These come first: nothing is judged by meaning before they are there.
+        for text in self.background:
+            if text_key(text) not in known:
+                missing[text_key(text)] = text
+        for row in rows:
+            of_row = []
+            for text in (text_of(row), *sentences_of(row)):
+                key = text_key(text)
+                of_row.append(key)
+                if key not in known:
+                    missing[key] = text
+            keys.append(of_row)
+        return Draft(version, rows, LexicalIndex(self.table), keys, missing)
+
+    def index(self, draft: Draft) -> Index:
+        """Return the index of a draft, with meaning where enough vectors are there."""
+        dense, background = None, None
+        texts = sum(len(keys) for keys in draft.texts)
+        if self.store is not None and texts:
+            missing = sum(1 for key in draft.missing if key not in self.store.slots)
+            if missing <= (1 - ENOUGH) * texts:
+                self._settle(draft)
+                dense = Dense.of(self.store, draft.texts)
+                background = self._background()
+        return Index(draft.version, draft.rows, draft.lexical, dense, background)
+
+    def _background(self) -> npt.NDArray[np.float32] | None:
+        if self.store is None:
+            return None
+        slots = [self.store.slots.get(text_key(text), -1) for text in self.background]
+        found = np.array([slot for slot in slots if slot >= 0], np.int64)
+        return self.store.vectors(found) if len(found) else None
+
+    def take(
+        self, fingerprint: str, keys: Sequence[bytes], vectors: npt.NDArray[np.float32]
+    ) -> None:
+        """Take vectors of an embedder; those of another one are thrown away."""
+        if self.store is None or self.fingerprint != fingerprint:
+            self.store = VectorStore(vectors.shape[1])
+            self.fingerprint = fingerprint
+        self.store.add(keys, vectors)
+
+    def _settle(self, draft: Draft) -> None:
+        """Make the store anew where it has become too large for its kind, or mostly unused."""
+        store = self.store
+        if store is None:
+            return
+        used = dict.fromkeys(key for keys in draft.texts for key in keys)
+        used.update(dict.fromkeys(text_key(text) for text in self.background))
+        approximate = len(used) >= ANN_VECTORS
+        if approximate != store.approximate or len(store) > 2 * len(used) + SLACK:
+            self.store = store.without(list(used), approximate=approximate)
+
+    # -- on disk -------------------------------------------------------------
+
+    def saved(self) -> Saved | None:
+        """Return what is to be kept; None where nothing has been made yet."""
+        if self.table is None:
+            return None
+        return Saved(self.table, self.store, self.fingerprint)
+
+    def restore(self, saved: Saved, fingerprint: str) -> None:
+        """Begin with what was kept; vectors of another embedder do not count."""
+        self.table = saved.table
+        if saved.store is not None and saved.fingerprint == fingerprint:
+            self.store, self.fingerprint = saved.store, fingerprint
+
+
+def text_key(text: str) -> bytes:
+    """Return the 16 bytes by which a text's vector is known."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,355 @@
+"""Discovery from the message to the text that a model sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.discovery.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.graph import Graph
+from hookgate.builtin_plugins.discovery.results import Discovery, Entry, Found, Tier
+from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
+from hookgate.core.descriptors import CapabilityDetail, Card, Rejected
+from hookgate.core.errors import HookgateError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+    from hookgate.builtin_plugins.discovery.engine import Engine
+    from hookgate.builtin_plugins.discovery.learned import Learned
+    from hookgate.core.descriptors import Capabilities, Capability
+    from hookgate.core.ports import TokenCounter
+
+__all__ = ["Discoverer", "Filter"]
+
+GRAPHS = 2
+"""Graphs that are kept: a running turn may still need that of the version before the newest."""
+
+SANITIZED_CHARS = 65_536
+"""The longest content that is handed to the sanitizers; the budget of tier 2 is far below."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What may be found.
+
+    Attributes:
+        kinds: These kinds alone; None for all.
+        category: This category alone, whatever its case; "" for all.
+        only_available: Whether what lacks something that it requires is left out.
+        exclude: Ids that are neither found nor counted.
+        usable: Whatever else has to hold.
+    """
+
+    kinds: frozenset[str] | None = None
+    category: str = ""
+    only_available: bool = False
+    exclude: frozenset[str] = frozenset()
+    usable: Callable[[Capability], bool] = lambda _: True
+
+    def admits(self, row: Capability) -> bool:
+        """Whether `row` may be found."""
+        return (
+            (self.kinds is None or row.kind in self.kinds)
+            and (not self.category or row.category.casefold() == self.category.casefold())
+            and (row.available or not self.only_available)
+            and row.id not in self.exclude
+            and self.usable(row)
+        )
+
+
+class Discoverer:
+    """Finds, relates, and shows: engine, graph and tiers together.
+
+    It is plain Python, usable without a gateway::
+
+        discoverer = Discoverer(Engine(), capabilities=lambda: CapabilityIndex(rows, 1))
+        await discoverer.initialize()
+        discovery = await discoverer.discover("search the web", kind="tool")
+        print(discoverer.render_for_prompt(discovery), discovery.token_estimate)
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: DiscoverySettings | None = None,
+        *,
+        capabilities: Callable[[], Capabilities],
+        counter: TokenCounter,
+        sanitize: Callable[[Card], Awaitable[Card | Rejected]] | None = None,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            engine: Searches.
+            settings: The defaults of every search.
+            capabilities: Returns what there is now, for calls that bring no snapshot.
+            counter: Counts tokens.
+            sanitize: What third-party text passes before it is shown; see `Host.sanitize`.
+        """
+        self.engine = engine
+        self._settings = settings or DiscoverySettings()
+        self._capabilities = capabilities
+        self._counter = counter
+        self._sanitize = sanitize
+        self._graphs: OrderedDict[int, Graph] = OrderedDict()
+        self._assemblers: dict[Budgets, Assembler] = {}
+
+    # -- the index -----------------------------------------------------------
+
+    async def initialize(self) -> None:
+        """Index what there is now, and wait for its vectors."""
+        await self.engine.ready(self._capabilities())
+
+    async def refresh_index(self) -> None:
+        """Index what has changed; searches meanwhile see the index before."""
+        capabilities = self._capabilities()
+        await self.engine.ready(capabilities)
+        await self._graph(capabilities)
+
+    async def get_stats(self) -> dict[str, Any]:
+        """Return ``{capabilityCount, graphNodes, graphEdges, indexVersion, ...}``.
+
+        ``graphEdges`` is None where there are too many to be counted.
+        """
+        capabilities = self._capabilities()
+        index = await self.engine.index_of(capabilities)
+        graph = await self._graph(capabilities)
+        counts = await asyncio.to_thread(graph.edge_counts)
+        known = [count for count in counts.values() if count is not None]
+        return {
+            "capabilityCount": len(index),
+            "graphNodes": len(graph),
+            "graphEdges": sum(known) if len(known) == len(counts) else None,
+            "edges": dict(counts),
+            "missing": {who: list(ids) for who, ids in graph.missing.items()},
+            "indexVersion": index.version,
+            "vectors": index.dense is not None,
+            "problem": self.engine.problem,
+        }
+
+    # -- one search ----------------------------------------------------------
+
+    async def discover(
+        self,
+        text: str,
+        *,
+        capabilities: Capabilities | None = None,
+        kind: str | None = None,
+        category: str = "",
+        only_available: bool = False,
+        allowed: Filter | None = None,
+        limit: int | None = None,
+        config: Mapping[str, Any] | None = None,
+        learned: Learned | None = None,
+        offered: Collection[str] = (),
+        tiers: bool = True,
+    ) -> Discovery:
+        """Return what fits `text`, and what a model is shown of it.
+
+        Args:
+            text: A message, or what is looked for.
+            capabilities: The snapshot that is searched; what there is now where it is None.
+            kind: One kind only.
+            category: One category only.
+            only_available: Leave out what lacks something that it requires.
+            allowed: All of these and more, in place of the three above.
+            limit: So many found ones at most.
+            config: Settings of ``[plugin.discovery]`` that differ for this search.
+            learned: Earlier queries, and what they were answered with.
+            offered: Names of tools whose schemas go to the model anyway.
+            tiers: Whether the texts are made, too.
+
+        Raises:
+            ValueError: `config` holds a key or a value that the settings do not know.
+        """
+        settings = self._with(config)
+        capabilities = self._capabilities() if capabilities is None else capabilities
+        allowed = allowed or Filter(
+            kinds=None if kind is None else frozenset({kind}),
+            category=category,
+            only_available=only_available,
+        )
+        finding = await self.engine.find(
+            capabilities,
+            text,
+            shown=allowed.admits,
+            limit=settings.selected if limit is None else limit,
+            floor=settings.floor,
+            learned=learned,
+        )
+        begun = perf_counter()
+        graph = await self._graph(capabilities)
+        found = graph.rerank(
+            finding.found,
+            factor=settings.graph_boost_factor,
+            boosts=settings.boost,
+            pulls=settings.pull,
+            admit=allowed.admits,
+            places=settings.pulled,
+        )
+        times = {**finding.milliseconds, "graph": (perf_counter() - begun) * 1000}
+        begun = perf_counter()
+        made = (Tier(), Tier(), Tier())
+        if tiers:
+            made = await self.show(
+                found, capabilities, exclude=allowed.exclude, offered=offered, settings=settings
+            )
+        times["tiers"] = (perf_counter() - begun) * 1000
+        return Discovery(
+            query=text,
+            found=tuple(found),
+            tiers=made,
+            index_version=finding.version,
+            dense=finding.dense,
+            problem=self.engine.problem,
+            milliseconds=times,
+        )
+
+    @staticmethod
+    def render_for_prompt(discovery: Discovery) -> str:
+        """Return the text of all tiers."""
+        return render(discovery.tiers)
+
+    def _with(self, config: Mapping[str, Any] | None) -> DiscoverySettings:
+        if not config:
+            return self._settings
+        return DiscoverySettings.model_validate({**self._settings.model_dump(), **config})
+
+    # -- relating ------------------------------------------------------------
+
+    async def _graph(self, capabilities: Capabilities) -> Graph:
+        graph = self._graphs.get(capabilities.version)
+        if graph is None:
+            rows = [row for row in capabilities if row.kind != "card"]
+            graph = await asyncio.to_thread(Graph, rows, self._settings.presets)
+            self._graphs[capabilities.version] = graph
+            while len(self._graphs) > GRAPHS:
+                del self._graphs[min(self._graphs)]
+        return graph
+
+    async def related(self, capability_id: str) -> tuple[Any, ...]:
+        """Return the edges that lead from a capability, the heaviest of each type first."""
+        return (await self._graph(self._capabilities())).edges(capability_id)
+
+    # -- showing -------------------------------------------------------------
+
+    async def show(
+        self,
+        found: Sequence[Found],
+        capabilities: Capabilities,
+        *,
+        exclude: frozenset[str] = frozenset(),
+        offered: Collection[str] = (),
+        settings: DiscoverySettings | None = None,
+    ) -> tuple[Tier, Tier, Tier]:
+        """Return the three tiers of what was found; their texts have passed the sanitizers."""
+        settings = settings or self._settings
+        assembler = self._assembler(settings)
+        # The first map of a version walks all rows.
+        zero = await asyncio.to_thread(assembler.tier0, capabilities, capabilities.version, exclude)
+        entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
+        return zero, assembler.tier1(entries), assembler.tier2(entries, offered=offered)
+
+    def _assembler(self, settings: DiscoverySettings) -> Assembler:
+        budgets = Budgets(
+            tier0=settings.tier0_token_budget,
+            tier1=settings.tier1_token_budget,
+            tier2=settings.tier2_token_budget,
+            top_summaries=settings.tier1_top_k,
+            top_details=settings.tier2_top_k,
+        )
+        assembler = self._assemblers.get(budgets)
+        if assembler is None:
+            if len(self._assemblers) > 8:
+                self._assemblers.clear()
+            assembler = self._assemblers[budgets] = Assembler(budgets, self._counter)
+        return assembler
+
+    async def entries(self, found: Sequence[Found], summaries: int, *, details: int) -> list[Entry]:
+        """Return found ones as they may be shown; what a sanitizer rejects is left out.
+
+        Args:
+            found: What was found and pulled in.
+            summaries: So many found ones; pulled-in ones come besides.
+            details: So many of them with schema and content.
+        """
+        shown: list[Entry] = []
+        own = 0
+        for one in found:
+            if not one.pulled_by and own >= summaries:
+                continue
+            entry = await self._entry(one, full=not one.pulled_by and own < details)
+            if entry is None:
+                continue
+            own += not one.pulled_by
+            shown.append(entry)
+        kept = {entry.found.row.id for entry in shown}
+        return [one for one in shown if not one.found.pulled_by or one.found.pulled_by in kept]
+
+    async def _entry(self, found: Found, *, full: bool) -> Entry | None:
+        row = found.row
+        description = await self.clean(row, row.description)
+        if description is None:
+            return None
+        entry = Entry(found=found, description=description)
+        if not full or row.load is None:
+            return entry
+        try:
+            detail = await asyncio.to_thread(row.load)
+        except (HookgateError, OSError) as error:
+            return replace(entry, content=f"(its details cannot be read: {type(error).__name__})")
+        content = await self.clean(row, detail.content[:SANITIZED_CHARS])
+        if content is None:
+            return None
+        return replace(entry, content=content, schema=await self._schema(row, detail))
+
+    async def _schema(
+        self, row: Capability, detail: CapabilityDetail
+    ) -> Mapping[str, object] | None:
+        """Return a schema whose texts a sanitizer has let through as they are."""
+        if detail.schema is None:
+            return None
+        texts = list(dict.fromkeys(_texts(detail.schema)))
+        joined = "\n".join(texts)
+        cleaned = await self.clean(row, joined)
+        if cleaned == joined:
+            return detail.schema
+        return _bare(detail.schema)
+
+    async def clean(self, row: Capability, text: str) -> str | None:
+        """Return `text` as a model may see it; None where it was rejected."""
+        if not text or self._sanitize is None:
+            return text
+        verdict = await self._sanitize(
+            Card(id=row.id, text=text, max_chars=len(text), source_ref=row.source_ref)
+        )
+        return None if isinstance(verdict, Rejected) else verdict.text
+
+
+def _texts(schema: object) -> list[str]:
+    """Return what a schema says in words: descriptions, titles, names, choices."""
+    if isinstance(schema, str):
+        return [schema]
+    if isinstance(schema, dict):
+        return [text for key, value in schema.items() for text in (key, *_texts(value))]
+    if isinstance(schema, list | tuple):
+        return [text for value in schema for text in _texts(value)]
+    return []
+
+
+def _bare(schema: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return the parameters of a schema by name and type, without a word about them."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    return {
+        "type": "object",
+        "properties": {
+            str(name): {"type": value["type"]}
+            for name, value in properties.items()
+            if str(name).isidentifier() and isinstance(value, dict) and value.get("type")
+        },
+    }

@@ -1,0 +1,132 @@
+"""Example queries as a search sees them: earlier messages, and what they were answered with."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hookgate.core.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+    from typing import Any
+
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.discovery.examples import ExampleSet
+    from hookgate.builtin_plugins.discovery.index import Index, Query
+    from hookgate.core.ports import Embedder
+
+__all__ = ["Learned", "LearnedCache"]
+
+SCOPES = 64
+"""Scopes whose examples are kept with their vectors, the latest used."""
+
+
+class Learned:
+    """Example queries with their vectors. It never changes."""
+
+    def __init__(self, owners: Sequence[str], vectors: npt.NDArray[np.float32]) -> None:
+        """Take the examples.
+
+        Args:
+            owners: The id of the capability that each example was answered with.
+            vectors: The vector of each example, one a row.
+        """
+        self._owners = owners
+        self._vectors = vectors
+        self._places: tuple[Index, npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+
+    def of(
+        self, query: Query, index: Index
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None:
+        """Return the rows with examples, and how like them the parts of the query are.
+
+        Returns:
+            The rows in order, and an array (parts, rows) of the best cosine with the examples
+            of each; None where vectors do not take part.
+        """
+        if query.matrix is None or not len(self._vectors):
+            return None
+        places, groups = self._grouped(index)
+        if not len(places):
+            return None
+        kept = groups >= 0
+        cosines = query.matrix @ self._vectors[kept].T
+        best = np.full((len(query.parts), len(places)), -1.0, np.float32)
+        np.maximum.at(best.T, groups[kept], cosines.T)
+        return places, best
+
+    def _grouped(self, index: Index) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the rows that have examples, in order, and the row of each example in them."""
+        if self._places is None or self._places[0] is not index:
+            where = {row.id: place for place, row in enumerate(index.rows)}
+            at = np.array([where.get(owner, -1) for owner in self._owners], np.int64)
+            places = np.unique(at[at >= 0])
+            groups = np.where(at >= 0, np.searchsorted(places, at), -1)
+            self._places = (index, places, groups)
+        return self._places[1], self._places[2]
+
+
+class LearnedCache:
+    """The vectors of the examples of the latest scopes. A search never waits for them.
+
+    A scope whose examples have changed is embedded anew beside the turns, only the texts that
+    are new; until then its searches do without, or with those before.
+    """
+
+    def __init__(
+        self,
+        embedder: Callable[[], Embedder | None],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+    ) -> None:
+        """Take what the gateway offers.
+
+        Args:
+            embedder: Returns the embedder, or None where there is none.
+            spawn: Runs work beside the turns, under a name.
+        """
+        self._embedder = embedder
+        self._spawn = spawn
+        self._scopes: OrderedDict[str, tuple[int, Learned]] = OrderedDict()
+        self._vectors: dict[str, dict[str, npt.NDArray[np.float32]]] = {}
+        self._working: set[str] = set()
+
+    def of(self, scope: str, examples: ExampleSet) -> Learned | None:
+        """Return the examples of a scope with their vectors; None where they are not there."""
+        known = self._scopes.get(scope)
+        if known is not None and known[0] == examples.version:
+            self._scopes.move_to_end(scope)
+            return known[1]
+        if not examples.texts:
+            self._scopes.pop(scope, None)
+            self._vectors.pop(scope, None)
+            return None
+        if scope not in self._working and self._embedder() is not None:
+            self._working.add(scope)
+            self._spawn(self._embed(scope, examples), "discovery.examples")
+        return None if known is None else known[1]
+
+    async def _embed(self, scope: str, examples: ExampleSet) -> None:
+        try:
+            embedder = self._embedder()
+            if embedder is None:
+                return
+            known = self._vectors.get(scope, {})
+            fresh = [text for text in dict.fromkeys(examples.texts) if text not in known]
+            made = await embedder.embed(fresh) if fresh else ()
+            vectors = {text: known[text] for text in examples.texts if text in known}
+            vectors.update(zip(fresh, made, strict=True))
+            stacked = np.stack([vectors[text] for text in examples.texts])
+        except EmbeddingError:
+            # The engine says what is wrong with the embedder; examples are a bonus.
+            return
+        finally:
+            self._working.discard(scope)
+        self._vectors[scope] = vectors
+        self._scopes[scope] = (examples.version, Learned(examples.owners, stacked))
+        while len(self._scopes) > SCOPES:
+            oldest, _ = self._scopes.popitem(last=False)
+            self._vectors.pop(oldest, None)

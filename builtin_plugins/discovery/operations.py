@@ -1,0 +1,208 @@
+"""The operations that search: ``discovery.discover`` and ``discovery.stats``."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.discovery.discovering import Discoverer
+    from hookgate.builtin_plugins.discovery.results import Discovery, Found
+
+__all__ = ["discovery_operations"]
+
+VECTORS_SECONDS = 20.0
+"""How long a search from outside waits for vectors that are being made."""
+
+
+class DiscoverParams(OperationModel):
+    """What is looked for."""
+
+    query: str = Field(min_length=1, max_length=20_000)
+    """A message, or what a capability should be able to do."""
+    kind: Literal["tool", "skill", "extension", "channel"] | None = None
+    """One kind only."""
+    category: str = Field(default="", max_length=80)
+    """One category only."""
+    available: bool = False
+    """Leave out what lacks something that it requires."""
+    limit: int = Field(default=12, ge=1, le=100)
+    """So many found ones at most; what they bring along comes besides."""
+    floor: float | None = Field(default=None, ge=0, le=1)
+    """The least relevance; the one of the settings by default."""
+
+
+class FoundRow(OperationModel):
+    """One capability that fits."""
+
+    id: str
+    """Its id."""
+    relevance: float
+    """How sure it is that it fits, 0 to 1."""
+    dense: float
+    """The cosine of message and capability: the best one of the message's clauses."""
+    lexical: float
+    """The share of the reachable BM25 score."""
+    graph: float
+    """What related capabilities added to the relevance."""
+    words: list[str]
+    """The words of the message that it holds, as stems."""
+    pulled_by: str
+    """The id of the capability that brought it along."""
+    edge: str
+    """The edge over which it was brought along."""
+    available: bool
+    """Whether it has all that it requires."""
+
+
+class TierText(OperationModel):
+    """One tier, as a model sees it."""
+
+    text: str
+    """The text."""
+    tokens: int
+    """Its tokens."""
+    ids: list[str]
+    """What it shows."""
+    left_out: list[str]
+    """What the budget had no room for."""
+
+
+class Discovered(OperationModel):
+    """What a search came to."""
+
+    query: str
+    """What was looked for."""
+    found: list[FoundRow]
+    """What fits, best first."""
+    tiers: list[TierText]
+    """The map of categories, the summaries, the full details."""
+    tokens: int
+    """Tokens of all tiers together."""
+    milliseconds: dict[str, float]
+    """Time by step."""
+    index_version: int
+    """The version of the index."""
+    vectors: bool
+    """Whether meaning took part."""
+    problem: str
+    """Why it did not, or ""."""
+
+
+class Stats(OperationModel):
+    """What the index holds."""
+
+    capabilities: int
+    """Capabilities, cards not counted."""
+    index_version: int
+    """The version of the index."""
+    vectors: bool
+    """Whether the vectors are there."""
+    problem: str
+    """Why they are not, or ""."""
+    graph_nodes: int
+    """Capabilities in the graph."""
+    graph_edges: int | None
+    """Edges of all types; null where there are too many to count."""
+    edges: dict[str, int | None]
+    """Edges by type."""
+    missing: dict[str, list[str]]
+    """Ids that requirements and presets name and that are not there."""
+
+
+def discovery_operations(
+    discoverer: Callable[[], Discoverer],
+) -> Sequence[Operation[Any, Any]]:
+    """Return the operations; `discoverer` is asked for at each call."""
+
+    async def discover(invocation: Invocation, params: DiscoverParams) -> Discovered:
+        del invocation
+        # Whoever asks from the command line would rather wait for the vectors than miss them.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(VECTORS_SECONDS):
+                await discoverer().initialize()
+        found = await discoverer().discover(
+            params.query,
+            kind=params.kind,
+            category=params.category,
+            only_available=params.available,
+            limit=params.limit,
+            config=None if params.floor is None else {"floor": params.floor},
+        )
+        return _discovered(found)
+
+    async def stats(invocation: Invocation, params: Empty) -> Stats:
+        del invocation, params
+        known = await discoverer().get_stats()
+        return Stats(
+            capabilities=known["capabilityCount"],
+            index_version=known["indexVersion"],
+            vectors=known["vectors"],
+            problem=known["problem"],
+            graph_nodes=known["graphNodes"],
+            graph_edges=known["graphEdges"],
+            edges=known["edges"],
+            missing=known["missing"],
+        )
+
+    return [
+        Operation(
+            name="discovery.discover",
+            summary="Search the capabilities, and show what a model would see.",
+            params=DiscoverParams,
+            result=Discovered,
+            handler=discover,
+            scope="read",
+        ),
+        Operation(
+            name="discovery.stats",
+            summary="Say what the index of capabilities holds.",
+            params=Empty,
+            result=Stats,
+            handler=stats,
+            scope="read",
+            command="capabilities stats",
+        ),
+    ]
+
+
+def _discovered(discovery: Discovery) -> Discovered:
+    return Discovered(
+        query=discovery.query,
+        found=[_found(one) for one in discovery.found],
+        tiers=[
+            TierText(
+                text=tier.text,
+                tokens=tier.tokens,
+                ids=list(tier.ids),
+                left_out=list(tier.left_out),
+            )
+            for tier in discovery.tiers
+        ],
+        tokens=discovery.token_estimate,
+        milliseconds={step: round(time, 3) for step, time in discovery.milliseconds.items()},
+        index_version=discovery.index_version,
+        vectors=discovery.dense,
+        problem=discovery.problem,
+    )
+
+
+def _found(found: Found) -> FoundRow:
+    return FoundRow(
+        id=found.row.id,
+        relevance=round(found.relevance, 4),
+        dense=round(found.dense, 4),
+        lexical=round(found.lexical, 4),
+        graph=round(found.graph, 4),
+        words=list(found.words),
+        pulled_by=found.pulled_by,
+        edge=found.edge or "",
+        available=found.row.available,
+    )

@@ -1,0 +1,77 @@
+"""Words as they are compared, and the parts of a message that ask for one thing each."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+import snowballstemmer  # type: ignore[import-untyped]  # it has no types
+
+__all__ = ["CLAUSES", "clauses_of", "human_name", "words_of"]
+
+CLAUSES = 8
+"""Clauses of a message that are searched for at most; the longest ones are kept."""
+
+CLAUSE_WORDS = 3
+"""A shorter piece of a message does not ask for anything by itself."""
+
+_WORD = re.compile(r"[^\W_]+")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CLAUSE = re.compile(
+    r"(?<=[.!?;])\s+|\n+|,\s+and\s+"
+    r"|,?\s+(?:and then|then|and also|also|as well as|additionally|finally|furthermore"
+    r"|moreover|next|after that|lastly|secondly|first)\b,?\s*",
+    re.IGNORECASE,
+)
+_COMMON_WORDS = """
+    a about all an any and are as at be by can could do does for from get give has have help how
+    i if in into is it its just let like make me my need of on or our please show so some tell
+    that the their them there this to up use using want was we what when where which who will
+    with would you your
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    # A stemmer keeps the word that it works on, so each call has one of its own: threads
+    # search at the same time. The cache makes that rare.
+    stem: str = snowballstemmer.stemmer("english").stemWord(word)
+    return stem
+
+
+def words_of(text: str, *, common: bool = False) -> list[str]:
+    """Return the words of `text` as they are compared.
+
+    Names in camelCase and snake_case fall into their parts; case and width of letters do not
+    matter; a word is its stem (Porter's second stemmer for English).
+
+    Args:
+        text: Any text.
+        common: Whether words such as "the" and "get" are kept. They say nothing in a
+            sentence, and something in a name.
+    """
+    spread = unicodedata.normalize("NFKC", _HUMP.sub(" ", text)).casefold()
+    return [_stem(word) for word in _WORD.findall(spread) if common or word not in _COMMON]
+
+
+def human_name(name: str) -> str:
+    """Return `name` as words: ``getAlbumSales`` becomes "get Album Sales"."""
+    return " ".join(_WORD.findall(_HUMP.sub(" ", name)))
+
+
+def clauses_of(text: str) -> list[str]:
+    """Return the sentences and clauses of `text`; none where it is a single one.
+
+    A message may ask for several things. Searched as a whole, the thing that takes most words
+    hides the others; searched clause by clause, each is found.
+    """
+    pieces = [piece.strip(" ,.;") for piece in _CLAUSE.split(text)]
+    pieces = [piece for piece in pieces if len(piece.split()) >= CLAUSE_WORDS]
+    if len(pieces) < 2:
+        return []
+    if len(pieces) > CLAUSES:
+        longest = sorted(range(len(pieces)), key=lambda place: -len(pieces[place]))[:CLAUSES]
+        pieces = [pieces[place] for place in sorted(longest)]
+    return pieces

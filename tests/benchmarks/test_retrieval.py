@@ -1,0 +1,357 @@
+"""The benchmark of retrieval: what it reads, what it counts, and what it hands to a scorer."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import _stages, _token_cost, _tool_sets, retrieval
+from benchmarks._tool_sets import METRICS, Question
+from benchmarks._vectors import Vectors
+
+from hookgate.builtin_plugins.embedding.worker import Prepared
+
+ROOT = Path(__file__).parent.parent.parent
+SMALL_TALK = (
+    ROOT / "benchmarks" / "small_talk.txt",
+    ROOT / "builtin_plugins" / "discovery" / "small_talk.txt",
+)
+
+
+class WordModel:
+    """Vectors from words: texts that share words are near each other."""
+
+    dimension = 64
+    fingerprint = "words"
+
+    def __init__(self) -> None:
+        self.texts = 0
+
+    def load(self) -> None:
+        self.texts = 0
+
+    def prepare(self, text: str) -> Prepared:
+        return Prepared(len(text.split()) + 2, text)
+
+    def run(self, batch: Sequence[Prepared]) -> Any:
+        self.texts += len(batch)
+        result = np.full((len(batch), self.dimension), 1e-3, np.float32)
+        for row, one in enumerate(batch):
+            for word in one.data.casefold().split():
+                place = hashlib.sha256(word.strip(".,:?").encode()).digest()[0]
+                result[row, place % self.dimension] += 1
+        lengths = np.linalg.norm(result, axis=1, keepdims=True)
+        return (result / lengths).astype(np.float32)
+
+
+@pytest.fixture
+def vectors() -> Vectors:
+    return Vectors(WordModel())
+
+
+def write_set(folder: Path, tools: list[dict[str, Any]], queries: list[dict[str, Any]]) -> Path:
+    folder.mkdir(parents=True)
+    for stem, lines in (("tools", tools), ("queries", queries)):
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (folder / f"{stem}.jsonl.gz").write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def tool(name: str, description: str = "", **more: Any) -> dict[str, Any]:
+    return {"id": f"t:{name}", "kind": "tool", "name": name, "description": description, **more}
+
+
+# -- reading -------------------------------------------------------------------
+
+
+def test_a_gzipped_set_is_read_with_its_parameters(tmp_path: Path) -> None:
+    parameters = [{"name": "size", "type": "int", "description": "How large"}, {"name": "odd"}]
+    folder = write_set(
+        tmp_path / "mine",
+        [tool("scale", "Scale it", parameters=parameters, tags=["a"], category="b")],
+        [{"id": "q", "query": "line\u2028break", "gold": ["t:scale"]}],
+    )
+
+    tools = _tool_sets.read_set(folder)
+
+    assert tools.name == "mine"
+    assert tools.rows[0].parameters == ("size", "odd")
+    assert tools.rows[0].parameter_texts == ("How large", "")
+    assert tools.schemas[0]["properties"] == {
+        "size": {"type": "integer", "description": "How large"},
+        "odd": {"type": "string"},
+    }
+    assert tools.questions == (Question("q", "line\u2028break", frozenset({"t:scale"})),)
+
+
+def test_a_folder_of_sets_gives_each_of_them_by_name(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        write_set(tmp_path / name, [tool("x")], [])
+    (tmp_path / "notes").mkdir()
+
+    assert [path.name for path in _tool_sets.set_folders(tmp_path)] == ["a", "b"]
+    assert _tool_sets.set_folders(tmp_path / "a") == [tmp_path / "a"]
+
+
+def test_a_folder_without_a_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="found no set"):
+        _tool_sets.set_folders(tmp_path)
+
+
+# -- scoring -------------------------------------------------------------------
+
+
+def test_the_metrics_of_a_small_run_are_those_worked_out_by_hand() -> None:
+    questions = [
+        Question("both", "", frozenset({"a", "b"})),  # at places 1 and 3
+        Question("late", "", frozenset({"c"})),  # at place 6
+        Question("left out", "", frozenset({"d"})),
+    ]
+    run = {"both": ["a", "x", "b"], "late": ["1", "2", "3", "4", "5", "c"]}
+
+    found = _tool_sets.score(questions, run)
+
+    ndcg = (1 + 1 / math.log2(4)) / (1 + 1 / math.log2(3))
+    assert found == pytest.approx(
+        {
+            "Recall@1": (0.5 + 0 + 0) / 3,
+            "Recall@5": (1 + 0 + 0) / 3,
+            "Recall@10": (1 + 1 + 0) / 3,
+            "Complete@5": 1 / 3,
+            "NDCG@5": ndcg / 3,
+            "MRR": (1 + 1 / 6 + 0) / 3,
+        }
+    )
+
+
+def test_a_run_holds_ten_ids_a_query_best_first(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "run.jsonl"
+
+    _tool_sets.write_run(path, {"q": [str(place) for place in range(20)]})
+
+    assert _tool_sets.read_lines(path) == [{"id": "q", "ranked": list("0123456789")}]
+
+
+SCORER = f"""
+import json, sys
+queries, run, flag = sys.argv[1:]
+assert flag == "--json" and queries.endswith(".gz")
+answered = len(open(run).read().splitlines())
+print(json.dumps(dict.fromkeys({METRICS}, [answered / 2, 0, 1])))
+"""
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> tuple[Path, _tool_sets.ToolSet]:
+    scorer = tmp_path / "scorer.py"
+    scorer.write_text(SCORER)
+    queries = [{"id": "q", "query": "x", "gold": ["t:x"]}]
+    return scorer, _tool_sets.read_set(write_set(tmp_path / "s", [tool("x")], queries))
+
+
+def test_another_program_scores_a_run(
+    scored: tuple[Path, _tool_sets.ToolSet], capsys: pytest.CaptureFixture[str]
+) -> None:
+    scorer, tools = scored
+
+    retrieval.check_by_scorer(scorer, tools, {"q": ["t:x"]}, dict.fromkeys(METRICS, 0.5))
+
+    assert "Recall@5 0.5000" in capsys.readouterr().out
+
+
+def test_a_scorer_that_disagrees_stops_the_run(scored: tuple[Path, _tool_sets.ToolSet]) -> None:
+    scorer, tools = scored
+
+    with pytest.raises(SystemExit, match=r"something else of s: .*Recall@5"):
+        retrieval.check_by_scorer(scorer, tools, {"q": ["t:x"]}, dict.fromkeys(METRICS, 1.0))
+
+
+def test_a_scorer_that_fails_says_why(scored: tuple[Path, _tool_sets.ToolSet]) -> None:
+    scorer, tools = scored
+    scorer.write_text("raise SystemExit('no such thing')")
+
+    with pytest.raises(SystemExit, match="no such thing"):
+        _tool_sets.score_by(scorer, tools.queries_file, scorer)
+
+
+# -- vectors -------------------------------------------------------------------
+
+
+def test_vectors_are_computed_once_and_kept_on_disk(tmp_path: Path) -> None:
+    first, second = WordModel(), WordModel()
+    made = Vectors(first, tmp_path).of(["a b", "c", "a b"])
+
+    again = Vectors(second, tmp_path).of(["c", "a b"])
+
+    assert first.texts == 2
+    assert second.texts == 0
+    assert np.array_equal(again, made[[1, 0]])
+
+
+def test_what_a_stopped_run_half_wrote_is_passed_over(tmp_path: Path) -> None:
+    Vectors(WordModel(), tmp_path).of(["a", "b"])
+    (numbers,) = tmp_path.glob("*.f32")
+    numbers.write_bytes(numbers.read_bytes()[:-7])
+
+    vectors = Vectors(WordModel(), tmp_path)
+
+    assert np.array_equal(vectors.of(["b", "a"]), Vectors(WordModel()).of(["b", "a"]))
+    assert np.array_equal(vectors.of(["a"]), Vectors(WordModel(), tmp_path).of(["a"]))
+
+
+# -- stages --------------------------------------------------------------------
+
+
+def test_every_stage_finds_what_is_said_in_its_own_words(vectors: Vectors) -> None:
+    tools = _tool_sets.read_set(retrieval.TINY)
+    stages = _stages.Stages(tools, vectors)
+
+    result, runs = retrieval.measure(tools, stages, _stages.STAGES, learning=True)
+
+    assert set(result.stages) == {"plain", "lexical", "dense", "fused", "graph"}
+    assert all(scores["Recall@10"] > 0.6 for scores in result.stages.values())
+    assert all(len(set(ranked)) == 10 for run in runs.values() for ranked in run.values())
+    # It has too few queries a tool to learn from.
+    assert result.learned == {}
+
+
+def taught() -> list[Question]:
+    """20 tools with 8 queries each, all of them with a word of the tool's own."""
+    return [
+        Question(f"{name}-{number}", f"secret{name} ask{number}", frozenset({f"t:{name}"}))
+        for name in range(20)
+        for number in range(8)
+    ]
+
+
+def test_a_split_asks_half_of_each_tools_queries_and_the_same_ones_for_every_count() -> None:
+    split = _stages.split_of(taught())
+
+    assert split is not None
+    assert len(split.asked) == 20 * 4
+    assert {len(texts) for texts in split.examples.values()} == {4}
+    asked = {one.text for one in taught() if one.id in split.asked}
+    assert not asked & {text for texts in split.examples.values() for text in texts}
+    assert (split.mean(0), split.mean(3), split.mean(30)) == (0, 3, 4)
+
+
+def test_queries_that_need_several_tools_are_neither_examples_nor_asked() -> None:
+    several = [Question("m", "x", frozenset({"t:1", "t:2"})), *taught()]
+
+    split = _stages.split_of(several)
+
+    assert split is not None
+    assert "m" not in split.asked
+    assert "x" not in {text for texts in split.examples.values() for text in texts}
+
+
+def test_examples_lead_to_a_tool_that_its_own_words_do_not_lead_to(
+    tmp_path: Path, vectors: Vectors
+) -> None:
+    lines = [{"id": one.id, "query": one.text, "gold": list(one.gold)} for one in taught()]
+    folder = write_set(tmp_path / "s", [tool(str(name), "does") for name in range(20)], lines)
+
+    tools = _tool_sets.read_set(folder)
+    result, _ = retrieval.measure(tools, _stages.Stages(tools, vectors), [], learning=True)
+
+    recall = {count: scores["Recall@5"] for count, (_, scores) in result.learned.items()}
+    assert recall[0] < 0.5
+    assert recall[3] > recall[0] + 0.3
+
+
+# -- tokens --------------------------------------------------------------------
+
+
+def test_the_tiers_cost_less_than_all_schemas(vectors: Vectors) -> None:
+    costs = _token_cost.token_costs(_tool_sets.read_set(retrieval.TINY), vectors)
+
+    assert len(costs) == 2
+    assert all(0 < cost.tiers < cost.dump and 0 < cost.saved < 100 for cost in costs)
+
+
+def test_the_installed_tokenizer_counts_word_pieces() -> None:
+    assert _token_cost.WordPieces().count("send an email to everybody " * 200) == 5 * 200
+
+
+# -- what is shown -------------------------------------------------------------
+
+
+def test_the_mean_leaves_the_pool_out() -> None:
+    results = [
+        retrieval.Result(name, {"fused": dict.fromkeys(METRICS, value)})
+        for name, value in (("a", 0.6), ("b", 0.8), ("mix", 0.1))
+    ]
+
+    assert retrieval.means(results).stages["fused"]["Recall@5"] == pytest.approx(0.7)
+
+
+def test_a_goal_of_a_share_is_the_least_that_it_may_be() -> None:
+    good = dict.fromkeys((*METRICS, retrieval.MULTI), 0.9)
+    bad = dict.fromkeys((*METRICS, retrieval.MULTI), 0.1)
+
+    above = retrieval.set_figures(retrieval.Result("mix", {"fused": good, "plain": bad}))
+    below = retrieval.set_figures(retrieval.Result("mix", {"fused": bad, "plain": good}))
+
+    assert [figure.met for figure in above] == [True, True, True]
+    assert [figure.met for figure in below] == [False, False, False]
+
+
+def test_several_sets_have_a_run_each() -> None:
+    path = Path("runs/run.jsonl")
+
+    assert retrieval.out_of(path, "a", several=True) == Path("runs/run-a.jsonl")
+    assert retrieval.out_of(path, "a", several=False) == path
+
+
+def test_without_sets_the_benchmark_is_skipped_with_a_line(monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr(sys, "argv", ["retrieval"])
+    monkeypatch.delenv(retrieval.DATA, raising=False)
+
+    retrieval.main()
+
+    assert capsys.readouterr().out.startswith("skipped: ")
+
+
+# -- small talk ----------------------------------------------------------------
+
+
+def messages(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_the_small_talk_that_is_measured_is_not_that_which_is_recognised() -> None:
+    def bare(text: str) -> str:
+        letters = (letter for letter in text.casefold() if letter.isalnum() or letter.isspace())
+        return " ".join("".join(letters).split())
+
+    measured, known = ({bare(line) for line in messages(path)} for path in SMALL_TALK)
+
+    assert len(measured) == 200
+    assert len(known) == 120
+    assert not measured & known
+
+
+# -- the whole -----------------------------------------------------------------
+
+
+def test_the_quick_run_comes_to_its_end(tmp_path: Path) -> None:
+    out = tmp_path / "run.jsonl"
+    command = [sys.executable, "-m", "benchmarks.retrieval", "--quick", "--out", str(out)]
+
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    run = {line["id"]: line["ranked"] for line in _tool_sets.read_lines(out)}
+    tools = _tool_sets.read_set(retrieval.TINY)
+    assert set(run) == {question.id for question in tools.questions}
+    assert _tool_sets.score(tools.questions, run)["Recall@5"] > 0.9
