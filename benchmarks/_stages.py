@@ -6,19 +6,19 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from benchmarks._tool_sets import DEPTH, Question, Run, ToolSet
-from benchmarks._vectors import Floats, Vectors, key_of
-from hookgate.builtin_plugins.discovery.documents import digest_of, sentences_of, text_of
+from benchmarks._vectors import Floats, Vectors
+from hookgate.builtin_plugins.discovery.building import Material
+from hookgate.builtin_plugins.discovery.documents import digest_of, text_of
 from hookgate.builtin_plugins.discovery.graph import Graph
-from hookgate.builtin_plugins.discovery.index import Dense, Index, Query, Ranking
+from hookgate.builtin_plugins.discovery.index import Index, Query
+from hookgate.builtin_plugins.discovery.learned import Learned
 from hookgate.builtin_plugins.discovery.lexical import LexicalIndex, WordTable
+from hookgate.builtin_plugins.discovery.relevance import small_talk
 from hookgate.builtin_plugins.discovery.results import EDGES, Found
-from hookgate.builtin_plugins.discovery.vectors import VectorStore
 from hookgate.core.descriptors import Capability
 
 STAGES = ("plain", "lexical", "dense", "fused", "graph")
@@ -36,8 +36,6 @@ KS = (0, 3, 10, 30)
 
 LEARNED_TOOLS, LEARNED_QUERIES = 20, 6
 """Learning is measured on sets with so many tools that have so many queries of their own."""
-
-Learned: TypeAlias = tuple[npt.NDArray[np.int64], Floats]
 
 
 class Stages:
@@ -62,24 +60,17 @@ class Stages:
             for question, query in zip(self.tools.questions, self.queries, strict=True)
         }
 
-    def rankings(self) -> list[Ranking]:
-        """Return what the whole search comes to for each query."""
-        return [self.index.search(query) for query in self.queries]
-
     def learned(self, split: Split, count: int) -> Run:
         """Return the run over the questions of `split`, with `count` examples a capability."""
         texts = [text for examples in split.examples.values() for text in examples[:count]]
-        owners = [
-            self._places[id_] for id_, examples in split.examples.items() for _ in examples[:count]
-        ]
-        memory = Examples(owners, self._vectors.of(texts)) if texts else None
+        owners = [id_ for id_, examples in split.examples.items() for _ in examples[:count]]
+        memory = Learned(owners, self._vectors.of(texts)) if texts else None
         run = {}
         for question, query in zip(self.tools.questions, self.queries, strict=True):
             if question.id in split.asked:
-                learned = memory.like(query) if memory is not None else None
-                run[question.id] = self._ids(
-                    self.index.search(query, learned=learned).places.tolist()
-                )
+                learned = None if memory is None else memory.of(query, self.index)
+                ranking = self.index.search(query, learned=learned)
+                run[question.id] = self._ids(ranking.places.tolist())
         return run
 
     def _searched(self, query: Query, mode: str) -> list[int]:
@@ -102,13 +93,11 @@ class Stages:
 
 def index_of(rows: Sequence[Capability], vectors: Vectors) -> Index:
     """Return the index that the product makes of `rows`."""
-    table = WordTable.of(rows, [digest_of(row) for row in rows])
-    texts = [[text_of(row), *sentences_of(row)] for row in rows]
-    flat = list(dict.fromkeys(text for each in texts for text in each))
-    store = VectorStore(vectors.dimension)
-    store.add([key_of(text) for text in flat], vectors.of(flat))
-    dense = Dense.of(store, [[key_of(text) for text in each] for each in texts])
-    return Index(1, rows, LexicalIndex(table), dense)
+    material = Material(background=small_talk())
+    draft = material.draft(1, rows)
+    made = vectors.of(list(draft.missing.values()))
+    material.take(vectors.fingerprint, list(draft.missing), made)
+    return material.index(draft)
 
 
 def queries_of(texts: Sequence[str], vectors: Vectors) -> list[Query]:
@@ -187,20 +176,3 @@ def split_of(questions: Iterable[Question]) -> Split | None:
         examples[id_] = [one.text for one in own[:count]]
         asked |= {one.id for one in own[count:]}
     return Split(examples, frozenset(asked))
-
-
-class Examples:
-    """Queries that capabilities have answered well."""
-
-    def __init__(self, owners: Sequence[int], vectors: Floats) -> None:
-        order = np.argsort(owners, kind="stable")
-        self._vectors = vectors[order]
-        self._places, self._starts = np.unique(
-            np.asarray(owners, np.int64)[order], return_index=True
-        )
-
-    def like(self, query: Query) -> Learned:
-        """Return the rows with examples, and the best cosine of each part with them."""
-        assert query.matrix is not None
-        cosines = query.matrix @ self._vectors.T
-        return self._places, np.maximum.reduceat(cosines, self._starts, axis=1)

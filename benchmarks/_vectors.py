@@ -71,6 +71,11 @@ class Vectors:
         """The length of a vector."""
         return int(self._model.dimension)
 
+    @property
+    def fingerprint(self) -> str:
+        """Names the model."""
+        return str(self._model.fingerprint)
+
     def of(self, texts: Sequence[str]) -> Floats:
         """Return one vector of length 1 for each text."""
         keys = [key_of(text) for text in texts]

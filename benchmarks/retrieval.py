@@ -8,7 +8,8 @@ The mean is taken over all sets but one that is called ``mix``, a pool of all th
 Each stage is measured by itself: words alone, meaning alone, the two together (what the
 product does), and that with results lifted by related ones. Beside them stands a plain
 hybrid. ``learned`` gives capabilities some of a set's own queries as examples, and asks
-others.
+others. ``all`` also measures what the floor of relevance does to small talk and to what was
+asked for, and what the model reads of 100 capabilities.
 
 Run: ``python -m benchmarks.retrieval --data FOLDER [--out RUN.jsonl] [--stage STAGE]
 [--embedder NAME] [--scorer FILE] [--cache FOLDER] [--quick]``
@@ -26,6 +27,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks._floor import Passed, passed
 from benchmarks._stages import KS, STAGES, Stages, split_of
 from benchmarks._token_cost import token_costs
 from benchmarks._tool_sets import (
@@ -65,11 +67,13 @@ class Result:
         name: The set.
         stages: The metrics of each stage.
         learned: The mean examples a capability, and the metrics, by the most examples.
+        passed: What the floor of relevance lets through.
     """
 
     name: str
     stages: dict[str, Scores] = field(default_factory=dict)
     learned: dict[int, tuple[float, Scores]] = field(default_factory=dict)
+    passed: Passed | None = None
 
 
 def measure(
@@ -150,7 +154,7 @@ def show(results: Sequence[Result], embedder: str) -> None:
 
 
 def quality_figures(results: Sequence[Result], mean: Result) -> list[Figure]:
-    """Return the figures of the whole search, with their goals where there are several sets."""
+    """Return the figures of each set, and the means of the whole search with their goals."""
     figures = []
     several = len([one for one in results if one.name != POOL]) > 1
     for result in results:
@@ -161,6 +165,16 @@ def quality_figures(results: Sequence[Result], mean: Result) -> list[Figure]:
                 Figure(name=f"retrieval.mean.{name}", value=mean.stages["fused"][name],
                        unit="share", goal=goal, at_least=True)
             )  # fmt: skip
+    floors = [one.passed for one in results if one.passed is not None and one.name != POOL]
+    if several and floors:
+        for name, values in (
+            ("small_talk", [one.small_talk for one in floors]),
+            ("lost", [one.lost for one in floors]),
+            ("Recall@5", [one.recall_kept for one in floors]),
+        ):
+            figures.append(
+                Figure(name=f"floor.mean.{name}", value=sum(values) / len(values), unit="share")
+            )
     return figures
 
 
@@ -186,6 +200,16 @@ def set_figures(result: Result) -> list[Figure]:
             Figure(name=f"retrieval.{result.name}.learned.{count}.Recall@5",
                    value=scores["Recall@5"], unit="share")
         )  # fmt: skip
+    if result.passed is not None:
+        for name, value, against in (
+            ("small_talk", result.passed.small_talk, "200 messages that need no capability"),
+            ("lost", result.passed.lost, "queries with gold among the first 5"),
+            ("Recall@5", result.passed.recall_kept, f"{result.passed.recall:.3f} without it"),
+        ):
+            figures.append(
+                Figure(name=f"floor.{result.name}.{name}", value=value, unit="share",
+                       against=f"floor {result.passed.floor:g}: {against}")
+            )  # fmt: skip
     return figures
 
 
@@ -252,9 +276,10 @@ def main() -> None:
         tools = read_set(folder)
         print(f"-- {tools.name}: {len(tools.rows):,} tools, {len(tools.questions):,} queries",
               flush=True)  # fmt: skip
-        result, runs = measure(
-            tools, Stages(tools, vectors), stages, learning=chosen.stage in ("all", "learned")
-        )
+        made = Stages(tools, vectors)
+        result, runs = measure(tools, made, stages, learning=chosen.stage in ("all", "learned"))
+        if chosen.stage == "all":
+            result.passed = passed(made, vectors)
         results.append(result)
         kept = "fused" if chosen.stage == "all" else chosen.stage
         if chosen.out and kept in runs:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import _stages, _token_cost, _tool_sets, retrieval
+from benchmarks import _floor, _stages, _token_cost, _tool_sets, retrieval
 from benchmarks._tool_sets import METRICS, Question
 from benchmarks._vectors import Vectors
 
@@ -266,6 +266,29 @@ def test_examples_lead_to_a_tool_that_its_own_words_do_not_lead_to(
     recall = {count: scores["Recall@5"] for count, (_, scores) in result.learned.items()}
     assert recall[0] < 0.5
     assert recall[3] > recall[0] + 0.3
+
+
+# -- the floor -----------------------------------------------------------------
+
+
+def test_the_floor_is_measured_on_small_talk_and_on_what_was_asked_for(vectors: Vectors) -> None:
+    stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
+
+    found = _floor.passed(stages, vectors)
+
+    run = _tool_sets.score(stages.tools.questions, stages.run("fused"))
+    assert found.recall == pytest.approx(run["Recall@5"])
+    assert found.recall_kept <= found.recall
+    assert (found.recall_kept < found.recall) == (found.lost > 0)
+    assert 0 <= found.small_talk <= 1
+
+
+def test_small_talk_without_words_or_meaning_in_common_selects_nothing(vectors: Vectors) -> None:
+    # Every message that is measured is small talk to the word: the floor keeps all of it out.
+    stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
+    stages.index.background = vectors.of(_floor.messages())
+
+    assert _floor.passed(stages, vectors).small_talk < 0.05
 
 
 # -- tokens --------------------------------------------------------------------
