@@ -104,6 +104,7 @@ class Engine:
         self._filling: asyncio.Task[None] | None = None
         self._restored = False
         self._dirty = False
+        self._written: tuple[bytes, ...] = ()
         self._saved_at = -SAVE_SECONDS
         self._failed_at = -RETRY_SECONDS
         self.problem = ""
@@ -254,7 +255,6 @@ class Engine:
     def _keep(self, draft: Draft, index: Index) -> None:
         self._indexes[draft.version] = index
         self._drafts[draft.version] = draft
-        self._dirty = True
         while len(self._indexes) > VERSIONS:
             oldest = min(self._indexes)
             del self._indexes[oldest], self._drafts[oldest]
@@ -307,6 +307,7 @@ class Engine:
             batch = missing[first : first + BATCH]
             vectors = await embedder.embed([text for _, text in batch])
             keys = [key for key, _ in batch]
+            self._dirty = True
             async with self._building:
                 await asyncio.to_thread(
                     self._material.take, embedder.fingerprint, keys, np.asarray(vectors)
@@ -334,11 +335,15 @@ class Engine:
         if saved is not None:
             fingerprint = "" if embedder is None else embedder.fingerprint
             self._material.restore(saved, fingerprint)
+            self._written = saved.table.digests
 
     async def save(self, *, now: bool = False) -> None:
         """Write the index, where it has changed and the last time is long enough ago."""
         path, clock = self._around.path, self._around.clock
-        if path is None or not self._dirty:
+        table = self._material.table
+        if path is None or table is None:
+            return
+        if not self._dirty and table.digests == self._written:
             return
         if not now and clock() - self._saved_at < SAVE_SECONDS:
             return
@@ -347,6 +352,7 @@ class Engine:
             if saved is None:
                 return
             self._dirty = False
+            self._written = saved.table.digests
             self._saved_at = clock()
             try:
                 await asyncio.to_thread(saved.write, path)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""
 
-SEARCH_FLOOR = 0.1
+SEARCH_FLOOR = 0.25
 """The least relevance of what `discover_capabilities` returns. A model that searches wants
 something; below this it would be anything."""
 

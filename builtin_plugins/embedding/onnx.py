@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.util import find_spec
@@ -183,6 +184,9 @@ class OnnxModel:
             EmbeddingError: A file is damaged, or the model is no sentence embedding model.
         """
         self._files.check()
+        # From 1.30 on it reports to its maker and writes an id for this machine into the home
+        # folder, from the moment of its import, unless this is set.
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
         import onnxruntime  # type: ignore[import-untyped]  # it comes without types
         from tokenizers import Tokenizer
 

@@ -57,7 +57,9 @@ def plugin_of(sanitize: Any = keep, **settings: Any) -> tuple[Plugin, Tool]:
             sanitize=sanitize, call_model=unused, nested_turn=unused, reload=unused, plugins=unused
         )
     )
-    plugin = Plugin(DiscoverySettings(**settings))
+    plugin = Plugin(DiscoverySettings(watch=False, **settings))
+    # Without an embedder, so that words alone count here.
+    plugin._discoverer(host)
     (made,) = plugin.list_tools(host)
     return plugin, made
 
@@ -96,7 +98,7 @@ async def test_meta_tool_answers_in_its_documented_form() -> None:
 
 async def test_tools_that_are_found_and_available_are_revealed() -> None:
     _, made = plugin_of()
-    result = await discover(made, turn_of(), query="send mail")
+    result = await discover(made, turn_of(), query="mail")
     assert set(names(result.data)) == {"send_mail", "read_mail", "old_mail", "mailman", "smtp"}
     assert set(result.reveal) == {"send_mail", "read_mail"}
 
@@ -114,7 +116,7 @@ async def test_kind_and_category_narrow_the_search() -> None:
 async def test_withheld_capability_is_neither_shown_nor_revealed_nor_counted() -> None:
     _, made = plugin_of()
     turn = turn_of(withheld=frozenset({"tool:send_mail", "skill:mailman"}))
-    result = await discover(made, turn, query="send mail lists")
+    result = await discover(made, turn, query="mail")
     assert set(names(result.data)) == {"read_mail", "old_mail", "smtp"}
     assert result.reveal == ("read_mail",)
     assert result.data["totalIndexed"] == 5
@@ -140,7 +142,7 @@ async def test_descriptions_pass_the_sanitizers_and_a_rejected_row_is_left_out()
         return replace(card, text=card.text.upper())
 
     _, made = plugin_of(sanitize)
-    result = await discover(made, turn_of(), query="send mail", kind="tool")
+    result = await discover(made, turn_of(), query="mail", kind="tool")
     texts = {entry["name"]: entry["description"] for entry in result.data["capabilities"]}
     assert texts == {
         "send_mail": "SEND A MAIL TO SOMEBODY.",
@@ -180,9 +182,8 @@ async def test_plan_narrows_the_selection(plan: dict[str, Any], ids: set[str]) -
 
 
 async def test_selection_keeps_to_its_floor_and_number() -> None:
-    turn = turn_of("mail")
-    assert len(await chosen(plugin_of(floor=0, selected=1)[0], turn)) == 1
-    assert await chosen(plugin_of(floor=1)[0], turn) == []
+    assert len(await chosen(plugin_of(floor=0, selected=1)[0], turn_of("mail"))) == 1
+    assert await chosen(plugin_of(floor=1)[0], turn_of("mail")) == []
 
 
 async def test_withheld_capability_is_not_selected() -> None:

@@ -1,0 +1,201 @@
+"""Discovery in a whole gateway, with the embedder's real model: what reaches the model."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.script import Allow, Script, Scripted, Tools, call, say, settings, settled
+
+from hookgate.core.descriptors import Flags
+from hookgate.core.models import ModelRequest
+from hookgate.core.operations import Invocation
+from hookgate.core.tooling import tool
+from hookgate.core.tools import Tool
+from hookgate.core.turn import Principal
+from hookgate.embedding import Gateway
+
+# The model is loaded once for each worker that runs these.
+pytestmark = pytest.mark.xdist_group("embedding model")
+
+GITHUB = """---
+name: github
+description: Work with GitHub from the command line, for issues, pull requests and repositories.
+metadata:
+  category: developer-tools
+  requires-tools: cli_executor
+---
+# GitHub
+
+Use `gh issue list` for issues, and `gh pr list` for pull requests.
+"""
+
+
+def cli_executor(command: str) -> str:
+    """Execute a program in a sandboxed shell."""
+    return f"ran {command}"
+
+
+def weather(city: str) -> str:
+    """Tell the weather forecast of a city: rain, wind and temperature."""
+    return f"sunny in {city}"
+
+
+def send_mail(to: str, text: str) -> str:
+    """Send an e-mail to somebody."""
+    return f"sent {text} to {to}"
+
+
+def tools() -> Sequence[Tool]:
+    return [tool(made, flags=Flags.none()) for made in (cli_executor, weather, send_mail)]
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the first test leaves its index, so that the others need not embed again."""
+    return tmp_path_factory.mktemp("embedded") / "capability_index.npz"
+
+
+@pytest.fixture
+def home(tmp_path: Path, embedded: Path) -> Iterator[Path]:
+    index = tmp_path / "discovery" / embedded.name
+    if embedded.exists():
+        index.parent.mkdir()
+        shutil.copy(embedded, index)
+    yield tmp_path
+    if index.exists():
+        shutil.copy(index, embedded)
+
+
+@asynccontextmanager
+async def running(home: Path, script: Script, **discovery: Any) -> AsyncIterator[Gateway]:
+    folder = home / "skills" / "github"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "SKILL.md").write_text(GITHUB)
+    config = settings(
+        home,
+        turn={"tool_selection": "discovered"},
+        plugin={
+            "discovery": {"dirs": [str(home / "skills")], "watch": False, **discovery},
+            "embedding": {"load_after_seconds": 0},
+        },
+    )
+    gate = Gateway(
+        config,
+        builtin=("storage", "embedding", "discovery"),
+        plugins=[Scripted(script), Tools(*tools()), Allow()],
+    )
+    async with gate:
+        found = await ask(gate, "discovery.discover", query="a shell")
+        assert found.vectors, found.problem
+        yield gate
+
+
+async def ask(gate: Gateway, name: str, **params: Any) -> Any:
+    operation = gate.host.operations[name]
+    invocation = Invocation(host=gate.host, principal=Principal.owner())
+    return await operation.handler(invocation, operation.params(**params))
+
+
+def context(request: ModelRequest) -> str:
+    return "\n\n".join(block.text for block in request.system)
+
+
+def offered(request: ModelRequest) -> list[str]:
+    return [one.name for one in request.tools]
+
+
+async def test_a_question_about_github_shows_the_tool_that_its_skill_needs(home: Path) -> None:
+    script = Script(say("Three are open."))
+    async with running(home, script) as gate:
+        await gate.chat("Which issues are open in our GitHub repository?")
+    seen = context(script.requests[0])
+    assert "github (skill). Work with GitHub" in seen
+    assert "cli_executor (tool), needed by github. Execute a program" in seen
+    assert "Use `gh issue list` for issues" in seen
+    # What is needed can be called, too.
+    assert offered(script.requests[0]) == ["cli_executor", "discover_capabilities"]
+
+
+async def test_off_topic_messages_bring_the_map_and_nothing_more(home: Path) -> None:
+    script = Script(say("You are welcome."))
+    async with running(home, script) as gate:
+        for message in ("thanks!", "what's the weather like in your mood", "haha, good one"):
+            await gate.chat(message)
+    for request in script.requests:
+        assert "Available capability categories" in context(request)
+        assert "Relevant capabilities" not in context(request)
+        # With nothing selected the turn falls back to what is always on.
+        assert offered(request) == ["discover_capabilities"]
+
+
+async def test_several_intents_bring_the_tools_of_each(home: Path) -> None:
+    script = Script(say("Done."))
+    async with running(home, script) as gate:
+        await gate.chat("Tell me whether it rains in Oslo tomorrow. Then e-mail Kari about it.")
+    assert {"send_mail", "weather"} <= set(offered(script.requests[0]))
+
+
+async def test_what_the_model_searches_for_can_be_called_in_the_same_turn(home: Path) -> None:
+    script = Script(
+        call(("c1", "discover_capabilities", {"query": "weather forecast"})),
+        call(("c2", "weather", {"city": "Oslo"})),
+        say("Sunny."),
+    )
+    async with running(home, script) as gate:
+        turn = await gate.chat("hello there")
+    assert offered(script.requests[0]) == ["discover_capabilities"]
+    assert offered(script.requests[1]) == ["discover_capabilities", "weather"]
+    assert [made.result.content for made in turn.calls][1] == "sunny in Oslo"
+
+
+async def test_the_same_set_of_tools_makes_the_same_beginning_of_a_request(home: Path) -> None:
+    script = Script(say("ok"))
+    async with running(home, script) as gate:
+        await gate.chat("Will it rain in Oslo?")
+        await gate.chat("What is the temperature in Rome?")
+    first, second = script.requests
+    assert first.tools == second.tools
+    assert first.system[0] == second.system[0]
+    assert first.system[0].stable
+
+
+async def test_a_tool_that_was_used_well_is_learned_and_can_be_forgotten(home: Path) -> None:
+    answer = "It will be sunny in Oslo tomorrow, with a light wind from the west, and warm."
+    script = Script(call(("c1", "weather", {"city": "Oslo"})), say(answer))
+    async with running(home, script) as gate:
+        await gate.chat("Do I need my umbrella for the walk, or is it dry? Rain in Oslo?")
+        await settled(gate)
+        rows = (await ask(gate, "discovery.examples")).examples
+        assert [row.capability for row in rows] == ["tool:weather"]
+        await ask(gate, "discovery.forget", capability="tool:weather")
+        assert (await ask(gate, "discovery.examples")).examples == ()
+
+
+async def test_a_second_start_embeds_nothing(home: Path) -> None:
+    script = Script(say("ok"))
+    async with running(home, script):
+        pass
+    saved = home / "discovery" / "capability_index.npz"
+    before = saved.stat().st_mtime_ns
+    async with running(home, script) as gate:
+        status = await ask(gate, "discovery.stats")
+        assert status.vectors
+        assert not any(part.startswith("discovery") for part in gate.host.degraded)
+    # Nothing was made, and nothing had to be written.
+    assert saved.stat().st_mtime_ns == before
+
+
+async def test_without_an_embedder_words_alone_find(home: Path) -> None:
+    script = Script(say("ok"))
+    config = settings(home, turn={"tool_selection": "discovered"})
+    plugins = [Scripted(script), Tools(*tools()), Allow()]
+    async with Gateway(config, builtin=("storage", "discovery"), plugins=plugins) as gate:
+        await gate.chat("What is the weather forecast for Oslo?")
+        found = await ask(gate, "discovery.discover", query="weather forecast")
+    assert not found.vectors
+    assert offered(script.requests[0]) == ["discover_capabilities", "weather"]
