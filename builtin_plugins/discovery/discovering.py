@@ -28,6 +28,9 @@ __all__ = ["Discoverer", "Filter"]
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
 
+INLINE_ROWS = 2000
+"""Up to so many rows are mapped in less time than the way to a thread and back takes."""
+
 SANITIZED_CHARS = 65_536
 """The longest content that is handed to the sanitizers; the budget of tier 2 is far below."""
 
@@ -249,8 +252,13 @@ class Discoverer:
         """Return the three tiers of what was found; their texts have passed the sanitizers."""
         settings = settings or self._settings
         assembler = self._assembler(settings)
-        # The first map of a version walks all rows.
-        zero = await asyncio.to_thread(assembler.tier0, capabilities, capabilities.version, exclude)
+        if len(capabilities) <= INLINE_ROWS:
+            zero = assembler.tier0(capabilities, capabilities.version, exclude)
+        else:
+            # The first map of a version walks all rows.
+            zero = await asyncio.to_thread(
+                assembler.tier0, capabilities, capabilities.version, exclude
+            )
         entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
         return zero, assembler.tier1(entries), assembler.tier2(entries, offered=offered)
 

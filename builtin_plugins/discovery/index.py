@@ -28,7 +28,7 @@ LOW_COSINE = -0.1
 """The cosine that counts as nothing: about the lowest that a text and a query have with
 MiniLM. A fixed one does as well as the lowest of each query, which a search does not know."""
 
-DENSE_MOST, DENSE_LEAST, FULL_SHARE = 0.70, 0.40, 0.40
+DENSE_MOST, DENSE_LEAST, FULL_SHARE = 0.72, 0.40, 0.40
 """The weight of meaning against words: the most where no word of the query is held, the least
 where the best row reaches `FULL_SHARE` of the score that it could. Words that fit well are
 the better witness; words that fit badly, the worse one."""
@@ -39,8 +39,16 @@ WORDS_POWER = 1.4
 CLAUSE_WEIGHT = 0.6
 """What the best clause counts against the whole message, where it has several."""
 
+READY_VECTORS = 4096
+"""Vectors that a version keeps at hand as 32-bit floats: 6 MB with MiniLM."""
+
 CANDIDATES = 64
 """Rows that each part of a query brings by words and by meaning, before they are compared."""
+
+
+FURTHER = 64
+"""A search looks through so many times the vectors that it wants, where most of the nearest
+belong to other versions of the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Part:
     vector: Floats | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Query:
     """A message as it is searched for.
 
@@ -83,6 +91,12 @@ class Query:
             )
         )
 
+    def without_vectors(self) -> Query:
+        """Return the query as it is searched for by words alone."""
+        if all(part.vector is None for part in self.parts):
+            return self
+        return Query(tuple(Part(part.text, part.words) for part in self.parts))
+
     @cached_property
     def matrix(self) -> Floats | None:
         """The vectors of all parts, one a row; None where one is missing."""
@@ -99,55 +113,83 @@ class Dense:
         slots: The slots of the rows' vectors, row by row; most rows have one, long
             descriptions have one more for each sentence.
         starts: Where each row begins in `slots`, and one more for the end.
-        owners: The row of each slot of the store; -1 where no row of this version has it.
+        owners: The rows of each slot of the store, slot by slot: none where no row of this
+            version has it, several where they say the same.
+        heads: Where each slot begins in `owners`, and one more for the end.
+        counts: How many vectors each row has.
+        whole: Whether every row has one.
+        ready: The vectors in the order of the rows, where there are few: taking them out of
+            the store for each search would take longer than the search.
+        fingerprint: The embedder's, that the vectors are from.
     """
 
     store: VectorStore
     slots: Places
     starts: Places
-    owners: npt.NDArray[np.int32]
+    owners: Places
+    heads: Places
+    counts: Places
+    whole: bool
+    ready: Floats | None
+    fingerprint: str = ""
 
     @classmethod
-    def of(cls, store: VectorStore, digests: Sequence[Sequence[bytes]]) -> Dense:
+    def of(
+        cls, store: VectorStore, digests: Sequence[Sequence[bytes]], fingerprint: str = ""
+    ) -> Dense:
         """Point the rows to their vectors in `store`.
 
         Args:
             store: Where they are.
             digests: The digests of each row's texts; a row whose text is not in the store
                 has no vectors yet.
+            fingerprint: The embedder's, that the vectors are from.
         """
         found = [[store.slots[key] for key in keys if key in store.slots] for keys in digests]
         starts = np.zeros(len(found) + 1, np.int64)
         np.cumsum([len(part) for part in found], out=starts[1:])
         slots = np.array([slot for part in found for slot in part], np.int64)
-        owners = np.full(len(store), -1, np.int32)
-        # Rows of the same text share a slot, which leads to one of them; the others come in
-        # by their words, which are the same.
-        owners[slots] = np.repeat(np.arange(len(found), dtype=np.int32), np.diff(starts))
-        return cls(store, slots, starts, owners)
+        counts = np.diff(starts)
+        owners = np.repeat(np.arange(len(found)), counts)[np.argsort(slots, kind="stable")]
+        heads = np.zeros(len(store) + 1, np.int64)
+        np.cumsum(np.bincount(slots, minlength=len(store)), out=heads[1:])
+        ready = store.vectors(slots) if len(slots) <= READY_VECTORS else None
+        whole = bool((counts > 0).all())
+        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint)
 
     def best(self, queries: Floats, count: int) -> Places:
-        """Return the rows that are nearest to any of the queries, in no order."""
-        _, slots = self.store.search(queries, count)
-        slots = slots[(slots >= 0) & (slots < len(self.owners))]
-        rows = self.owners[slots]
-        return np.unique(rows[rows >= 0]).astype(np.int64)
+        """Return the rows of the `count` vectors that are nearest to each query, in order."""
+        wanted = count
+        while True:
+            _, slots = self.store.search(queries, wanted)
+            # The store may hold more than this version knows of: what came later has no head.
+            slots = np.where(slots < len(self.heads) - 1, slots, -1)
+            held = (slots >= 0) & (self.heads[slots + 1] > self.heads[slots])
+            least = held.sum(axis=1).min(initial=count)
+            if least >= count or wanted >= min(len(self.store), FURTHER * count):
+                break
+            # Vectors of other versions stand in front of those of this one.
+            wanted *= 4
+        slots = np.unique(slots[held])
+        first = self.heads[slots]
+        return np.unique(self.owners[_spread(first, self.heads[slots + 1] - first)])
 
     def cosines(self, queries: Floats, places: Places) -> Floats:
         """Return the best cosine of each row with each query: an array (queries, places).
 
         A row that has no vector yet has NaN.
         """
-        counts = self.starts[places + 1] - self.starts[places]
+        if self.ready is not None and self.whole and len(places) == len(self.counts):
+            every: Floats = np.maximum.reduceat(queries @ self.ready.T, self.starts[:-1], axis=1)
+            return every
+        counts = self.counts[places]
         result = np.full((len(queries), len(places)), np.nan, np.float32)
         has = counts > 0
         if not has.any():
             return result
         first, counts = self.starts[places[has]], counts[has]
-        ends = np.cumsum(counts)
-        spread = np.arange(ends[-1]) - np.repeat(ends - counts, counts) + np.repeat(first, counts)
-        cosines = queries @ self.store.vectors(self.slots[spread]).T
-        result[:, has] = np.maximum.reduceat(cosines, ends - counts, axis=1)
+        cosines = queries @ self.store.vectors(self.slots[_spread(first, counts)]).T
+        result[:, has] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts, axis=1)
         return result
 
 
@@ -241,12 +283,18 @@ class Index:
             cosines = self.dense.cosines(matrix, places)
             if learned is not None:
                 cosines = _with_learned(cosines, places, learned)
-            parts = _fused(words, cosines, best / most, words_count=mode != "dense")
-            cosines = np.nan_to_num(cosines)
+            if not self.dense.whole:
+                # Of a row whose vector is not there yet, the words speak alone.
+                there = ~np.isnan(cosines)
+                cosines = np.where(there, cosines, 0)
+                parts = _fused(words, cosines, best / most, mode)
+                parts = np.where(there, parts, words if mode != "dense" else 0)
+            else:
+                parts = _fused(words, cosines, best / most, mode)
         scores = parts[0]
         if len(parts) > 1:
             scores = (1 - CLAUSE_WEIGHT) * scores + CLAUSE_WEIGHT * parts[1:].max(axis=0)
-        order = np.lexsort((places, -scores))
+        order = _best_first(scores, places, count)
         top = float(scores.max(initial=0.0)) or 1.0
         return Ranking(
             places=places[order],
@@ -263,6 +311,9 @@ class Index:
         rows = len(self.rows)
         if rows <= 2 * count:
             return np.arange(rows), True
+        if matrix is not None and self.dense is not None and self.dense.ready is not None:
+            # All of them in one go take less time than choosing.
+            return np.arange(rows), False
         found = []
         complete = matrix is None
         for scores in lexical:
@@ -276,18 +327,31 @@ class Index:
         return np.unique(np.concatenate(found)), complete
 
 
-def _fused(words: Floats, cosines: Floats, share: Floats, *, words_count: bool) -> Floats:
+def _spread(first: Places, counts: Places) -> Places:
+    """Return the places of spans that begin at `first` and have `counts` places, in order."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(first - (ends - counts), counts)
+
+
+def _fused(words: Floats, cosines: Floats, share: Floats, mode: str) -> Floats:
     """Return the weighted mean of words and meaning, by part and row."""
-    top = np.nanmax(cosines, axis=1, initial=LOW_COSINE + 0.05)
-    meaning = (cosines - LOW_COSINE) / (top - LOW_COSINE)[:, None]
-    if not words_count:
-        alone: Floats = np.nan_to_num(meaning)
-        return alone
-    # Of a row whose vector is not there yet, the words speak alone.
-    meaning = np.where(np.isnan(meaning), words, meaning)
+    top = cosines.max(axis=1, initial=LOW_COSINE + 0.05)
+    meaning: Floats = (cosines - LOW_COSINE) / (top - LOW_COSINE)[:, None]
+    if mode == "dense":
+        return meaning
     weight = DENSE_MOST - (DENSE_MOST - DENSE_LEAST) * np.minimum(share / FULL_SHARE, 1.0)
     fused: Floats = weight[:, None] * meaning + (1 - weight)[:, None] * words
     return fused
+
+
+def _best_first(scores: Floats, places: Places, count: int) -> Places:
+    """Return the order of the rows, the best first; of many, the best ones alone."""
+    if len(scores) <= 4 * count:
+        return np.lexsort((places, -scores))
+    best = np.argpartition(-scores, 2 * count)[: 2 * count]
+    order: Places = best[np.lexsort((places[best], -scores[best]))]
+    return order
 
 
 def _with_learned(cosines: Floats, places: Places, learned: tuple[Places, Floats]) -> Floats:

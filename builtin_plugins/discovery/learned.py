@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from hookgate.core.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
     import numpy.typing as npt
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.examples import ExampleSet
     from hookgate.builtin_plugins.discovery.index import Index, Query
     from hookgate.core.ports import Embedder
+
+    Boost = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None
 
 __all__ = ["Learned", "LearnedCache"]
 
@@ -39,16 +42,14 @@ class Learned:
         self._vectors = vectors
         self._places: tuple[Index, npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
 
-    def of(
-        self, query: Query, index: Index
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None:
+    def of(self, query: Query, index: Index) -> Boost:
         """Return the rows with examples, and how like them the parts of the query are.
 
         Returns:
             The rows in order, and an array (parts, rows) of the best cosine with the examples
             of each; None where vectors do not take part.
         """
-        if query.matrix is None or not len(self._vectors):
+        if query.matrix is None or query.matrix.shape[1] != self._vectors.shape[-1]:
             return None
         places, groups = self._grouped(index)
         if not len(places):
@@ -68,6 +69,31 @@ class Learned:
             groups = np.where(at >= 0, np.searchsorted(places, at), -1)
             self._places = (index, places, groups)
         return self._places[1], self._places[2]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is known of a scope: the examples of one version, by the vectors of one embedder."""
+
+    version: int
+    fingerprint: str
+    examples: tuple[tuple[str, str], ...]
+    vectors: Mapping[str, npt.NDArray[np.float32]]
+    learned: Learned
+
+    @classmethod
+    def of(
+        cls,
+        version: int,
+        fingerprint: str,
+        examples: Sequence[tuple[str, str]],
+        vectors: Mapping[str, npt.NDArray[np.float32]],
+    ) -> _Known:
+        """Put the vectors of texts behind the owners of `examples`: pairs of text and owner."""
+        stacked = np.stack([vectors[text] for text, _ in examples])
+        kept = {text: vectors[text] for text, _ in examples}
+        learned = Learned([owner for _, owner in examples], stacked)
+        return cls(version, fingerprint, tuple(examples), kept, learned)
 
 
 class LearnedCache:
@@ -90,43 +116,55 @@ class LearnedCache:
         """
         self._embedder = embedder
         self._spawn = spawn
-        self._scopes: OrderedDict[str, tuple[int, Learned]] = OrderedDict()
-        self._vectors: dict[str, dict[str, npt.NDArray[np.float32]]] = {}
+        self._scopes: OrderedDict[str, _Known] = OrderedDict()
         self._working: set[str] = set()
 
     def of(self, scope: str, examples: ExampleSet) -> Learned | None:
         """Return the examples of a scope with their vectors; None where they are not there."""
-        known = self._scopes.get(scope)
-        if known is not None and known[0] == examples.version:
+        embedder, known = self._embedder(), self._scopes.get(scope)
+        if known is not None:
             self._scopes.move_to_end(scope)
-            return known[1]
+            if embedder is not None and embedder.fingerprint != known.fingerprint:
+                known = None
+            elif known.version == examples.version:
+                return known.learned
         if not examples.texts:
             self._scopes.pop(scope, None)
-            self._vectors.pop(scope, None)
             return None
-        if scope not in self._working and self._embedder() is not None:
+        if scope not in self._working and embedder is not None:
             self._working.add(scope)
-            self._spawn(self._embed(scope, examples), "discovery.examples")
-        return None if known is None else known[1]
+            self._spawn(self._embed(scope, examples, embedder), "discovery.examples")
+        known = None if known is None else self._without_erased(scope, known, examples)
+        return None if known is None else known.learned
 
-    async def _embed(self, scope: str, examples: ExampleSet) -> None:
+    def _without_erased(self, scope: str, known: _Known, examples: ExampleSet) -> _Known | None:
+        """Return what is known without the examples that are not there any more."""
+        there = set(zip(examples.texts, examples.owners, strict=True))
+        kept = [pair for pair in known.examples if pair in there]
+        if len(kept) == len(known.examples):
+            return known
+        if not kept:
+            del self._scopes[scope]
+            return None
+        # Still of its own version, so that what is new is embedded.
+        known = _Known.of(known.version, known.fingerprint, kept, known.vectors)
+        self._scopes[scope] = known
+        return known
+
+    async def _embed(self, scope: str, examples: ExampleSet, embedder: Embedder) -> None:
         try:
-            embedder = self._embedder()
-            if embedder is None:
-                return
-            known = self._vectors.get(scope, {})
-            fresh = [text for text in dict.fromkeys(examples.texts) if text not in known]
-            made = await embedder.embed(fresh) if fresh else ()
-            vectors = {text: known[text] for text in examples.texts if text in known}
-            vectors.update(zip(fresh, made, strict=True))
-            stacked = np.stack([vectors[text] for text in examples.texts])
+            fingerprint, known = embedder.fingerprint, self._scopes.get(scope)
+            same = known is not None and known.fingerprint == fingerprint
+            vectors = dict(known.vectors) if known is not None and same else {}
+            fresh = [text for text in dict.fromkeys(examples.texts) if text not in vectors]
+            vectors.update(zip(fresh, await embedder.embed(fresh) if fresh else (), strict=True))
         except EmbeddingError:
             # The engine says what is wrong with the embedder; examples are a bonus.
             return
         finally:
             self._working.discard(scope)
-        self._vectors[scope] = vectors
-        self._scopes[scope] = (examples.version, Learned(examples.owners, stacked))
+        pairs = list(zip(examples.texts, examples.owners, strict=True))
+        self._scopes[scope] = _Known.of(examples.version, fingerprint, pairs, vectors)
+        self._scopes.move_to_end(scope)
         while len(self._scopes) > SCOPES:
-            oldest, _ = self._scopes.popitem(last=False)
-            self._vectors.pop(oldest, None)
+            self._scopes.popitem(last=False)

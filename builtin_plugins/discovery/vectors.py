@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ANN_VECTORS", "VectorStore"]
 
-ANN_VECTORS = 50_000
+ANN_VECTORS = 10_000
 """From so many vectors on, the search is approximate: an exact one would take milliseconds."""
 
 LINKS = 32
