@@ -2,6 +2,9 @@
 
 A figure that misses its goal is shown and does not fail the run, since a shared machine is
 noisy. A benchmark that does not run to its end does.
+
+``retrieval`` measures on sets of tools that are not part of this repository, and is skipped
+where the environment variable HOOKGATE_BENCH_DATA names no folder with them.
 """
 
 from __future__ import annotations

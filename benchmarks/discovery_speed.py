@@ -1,10 +1,12 @@
 """What a search costs, against the bare library doing the least that it needs.
 
-The bare side of a warm search is a flat faiss index with one 32-bit vector for each
-capability, searched for the ten nearest; its answer are numbers. The product's side is what
-a plugin calls: the search alone (``find``: words and meaning, relevance, rows), and the
-whole of it (``discover``: with what is related, and the three tiers as text). They take turns,
-on one thread and one processor, with vectors that need no model.
+A warm search is one of a message whose vector is known. Its bare side is a flat faiss index
+with one 32-bit vector for each capability, searched for the ten nearest; its answer are
+numbers. The product's side is what a plugin calls: the search alone (``find``: words and
+meaning, relevance, rows), and the whole of it (``discover``: with what is related, and the
+three tiers as text). ``again`` is the whole of it for a message that was asked just before, as
+within one turn. They take turns, on one thread and one processor, with vectors that need no
+model.
 
 A cold search is one of a new message, with the installed model, against the bare embedding
 of that message. A start with an unchanged index is held against the build of it.
@@ -50,6 +52,9 @@ from hookgate.core.host import QuarterTokens
 from hookgate.core.registry import CapabilityIndex
 
 NEAREST = 10
+MESSAGES, BLOCK = 600, 50
+"""Messages that are asked in turn. They are more than the engine keeps rankings of, so that
+each is searched for anew, and fewer than it keeps vectors of."""
 FIND_GOALS = {100: 5.0, 16_000: 1.3}
 """How many times a bare flat search a warm `discover` may take, by capabilities."""
 P99_GOAL = 10.0
@@ -74,18 +79,18 @@ class Times:
 Call = Callable[[str], Awaitable[object]]
 
 
-async def in_turns(calls: Sequence[Call], blocks: Sequence[Sequence[str]]) -> list[Times]:
-    """Time each call on each text: the calls take turns, block by block.
+async def in_turns(sides: Sequence[tuple[Call, Sequence[Sequence[str]]]]) -> list[Times]:
+    """Time each side on its own blocks of texts: the sides take turns, block by block.
 
-    Within a block a call has the caches of the processor for itself. The collector of
+    Within a block a side has the caches of the processor for itself. The collector of
     garbage waits.
     """
-    taken: list[list[float]] = [[] for _ in calls]
+    taken: list[list[float]] = [[] for _ in sides]
     gc.collect()
     gc.disable()
     try:
-        for texts in blocks:
-            for call, seconds in zip(calls, taken, strict=True):
+        for blocks in zip(*(blocks for _, blocks in sides), strict=True):
+            for (call, _), texts, seconds in zip(sides, blocks, taken, strict=True):
                 for text in texts:
                     begun = time.perf_counter()
                     await call(text)
@@ -93,6 +98,12 @@ async def in_turns(calls: Sequence[Call], blocks: Sequence[Sequence[str]]) -> li
     finally:
         gc.enable()
     return [Times(seconds) for seconds in taken]
+
+
+def blocks_of(texts: Sequence[str], size: int, *, shift: int = 0) -> list[Sequence[str]]:
+    """Cut `texts` into blocks, beginning with the block number `shift`."""
+    blocks = [texts[first : first + size] for first in range(0, len(texts), size)]
+    return blocks[shift:] + blocks[:shift]
 
 
 def index_of(rows: Sequence[Capability]) -> CapabilityIndex:
@@ -108,10 +119,10 @@ def discoverer_of(engine: Engine, index: CapabilityIndex) -> Discoverer:
 # -- warm ------------------------------------------------------------------------
 
 
-async def warm(count: int, *, queries: int, rounds: int) -> list[Figure]:
-    """Return what searches of known messages cost with `count` capabilities."""
+async def warm(count: int, *, rounds: int) -> list[Figure]:
+    """Return what searches of messages with known vectors cost with `count` capabilities."""
     rows, embedder = capabilities(count), WordEmbedder()
-    texts = messages(queries)
+    texts = messages(MESSAGES)
     flat = faiss.IndexFlatIP(embedder.dimension)
     for first in range(0, count, 10_000):
         part = [text_of(row) for row in rows[first : first + 10_000]]
@@ -132,29 +143,33 @@ async def warm(count: int, *, queries: int, rounds: int) -> list[Figure]:
     async def find(text: str) -> object:
         return await engine.find(index, text, limit=NEAREST)
 
-    calls = (bare, find, discoverer.discover)
-    await in_turns(calls, [texts])
-    times = await in_turns(calls, [texts] * rounds)
+    # What one side has asked, the other asks when it is no longer kept.
+    early, late = blocks_of(texts, BLOCK), blocks_of(texts, BLOCK, shift=MESSAGES // BLOCK // 3)
+    sides = ((bare, early), (find, early), (discoverer.discover, late), (discoverer.discover, late))
+    await in_turns(sides)
+    times = await in_turns([(call, blocks * rounds) for call, blocks in sides])
     await engine.close()
     return warm_figures(count, build, *times)
 
 
 def warm_figures(
-    count: int, build: float, bare: Times, find: Times, discover: Times
+    count: int, build: float, bare: Times, find: Times, discover: Times, again: Times
 ) -> list[Figure]:
     name, against = f"discovery.{count}", f"flat faiss search of {count:,}"
     figures = [Figure(name=f"{name}.build", value=build, unit="s, vectors at hand")]
-    for side, times in (("bare", bare), ("find", find), ("discover", discover)):
+    sides = {"bare": bare, "find": find, "discover": discover, "again": again}
+    for side, times in sides.items():
         for percent in (50, 99):
             goal = P99_GOAL if (side, percent, count) == ("discover", 99, 100_000) else None
             figures.append(
                 Figure(name=f"{name}.{side}.p{percent}", value=times.at(percent), unit="ms",
                        goal=goal)
             )  # fmt: skip
-    for side, times in (("find", find), ("discover", discover)):
+    for side in ("find", "discover", "again"):
         goal = FIND_GOALS.get(count) if side == "discover" else None
         figures.append(
-            Figure(name=f"{name}.{side}.ratio", value=times.at(50) / bare.at(50), unit="ratio",
+            Figure(name=f"{name}.{side}.ratio", unit="ratio",
+                   value=sides[side].at(50) / bare.at(50),
                    against=against, goal=goal)
         )  # fmt: skip
     return figures
@@ -237,8 +252,8 @@ async def cold_times(model: Any, discoverer: Discoverer, texts: Sequence[str]) -
         return model.run([model.prepare(text)])
 
     await discoverer.discover("a message before the others")
-    blocks = [texts[first : first + 10] for first in range(0, len(texts), 10)]
-    return await in_turns((bare, discoverer.discover), blocks)
+    blocks = blocks_of(texts, 10)
+    return await in_turns(((bare, blocks), (discoverer.discover, blocks)))
 
 
 # -- memory ------------------------------------------------------------------------
@@ -274,7 +289,7 @@ async def measure(*, quick: bool) -> list[Figure]:
     figures = []
     for count in (100, 1000) if quick else (100, 1000, 16_000, 100_000):
         print(f"-- {count:,} capabilities", flush=True)
-        figures += await warm(count, queries=50, rounds=4 if quick else 20)
+        figures += await warm(count, rounds=1 if quick else 2)
     figures += await cold_and_start(
         100 if quick else 1000, queries=50 if quick else 200, starts=3 if quick else 7
     )
