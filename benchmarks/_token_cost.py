@@ -1,4 +1,4 @@
-"""What a model reads of the capabilities: the three tiers, against all schemas at once."""
+"""What a model reads of the capabilities, against the declarations of all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from benchmarks._stages import index_of, queries_of
 from benchmarks._tool_sets import ToolSet
 from benchmarks._vectors import Vectors
 from hookgate.builtin_plugins.discovery.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.results import Entry, Found
+from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
 from hookgate.core.host import QuarterTokens
 from hookgate.core.ports import TokenCounter
@@ -38,88 +40,149 @@ class WordPieces:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Mean tokens of a query by one way of counting.
+    """Mean tokens of a query, by one way of counting.
 
     Attributes:
         counted: How they were counted.
         capabilities: How many capabilities there are.
-        tiers: Of the three tiers.
-        dump: Of the schemas of all capabilities.
+        tiers: Of the three tiers, whatever the floor says of what was found.
+        request: Of the tiers as the settings have them, and of the declarations of the tools
+            that are chosen for the turn, which go with the request.
+        dump: Of the declarations of all capabilities.
     """
 
     counted: str
     capabilities: int
     tiers: float
+    request: float
     dump: float
 
-    @property
-    def saved(self) -> float:
-        """What the tiers spare, in percent."""
-        return 100 * (1 - self.tiers / self.dump)
+    def saved(self, tokens: float) -> float:
+        """Return what `tokens` spare of the dump, in percent."""
+        return 100 * (1 - tokens / self.dump)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search found.
+
+    Attributes:
+        entries: The best, whatever their relevance.
+        chosen: The places of those that are chosen for a turn.
+    """
+
+    entries: Sequence[Entry]
+    chosen: Sequence[int]
+
+
+class Sample:
+    """Capabilities of a set, with their declarations."""
+
+    def __init__(self, tools: ToolSet) -> None:
+        """Take tools that queries ask for, in the order of the digests of their ids."""
+        gold = frozenset().union(*(question.gold for question in tools.questions))
+        order = sorted(
+            (place for place, row in enumerate(tools.rows) if row.id in gold),
+            key=lambda place: _digest(tools.rows[place].id),
+        )[:CAPABILITIES]
+        self.rows = [tools.rows[place] for place in order]
+        self.schemas = [tools.schemas[place] for place in order]
+
+    def declared(self, places: Sequence[int]) -> str:
+        """Return the declarations of tools as JSON, without white space."""
+        return json.dumps(
+            [
+                {
+                    "name": self.rows[place].name,
+                    "description": self.rows[place].description,
+                    "schema": self.schemas[place],
+                }
+                for place in places
+            ],
+            separators=(",", ":"),
+            ensure_ascii=False,
+        )
 
 
 def token_costs(tools: ToolSet, vectors: Vectors) -> list[Cost]:
-    """Return what the tiers cost over queries of a sample of capabilities.
+    """Return what is read over queries that ask for a sample's capabilities.
 
-    The sample holds tools that queries ask for, and the queries ask for tools of the sample;
-    both are taken in the order of the digests of their ids.
+    The queries are taken in the order of the digests of their ids.
     """
-    gold = frozenset().union(*(question.gold for question in tools.questions))
-    order = sorted(
-        (place for place, row in enumerate(tools.rows) if row.id in gold),
-        key=lambda place: _digest(tools.rows[place].id),
-    )[:CAPABILITIES]
-    rows = [tools.rows[place] for place in order]
-    held = {row.id for row in rows}
+    sample = Sample(tools)
+    held = {row.id for row in sample.rows}
     asked = sorted(
         (question for question in tools.questions if question.gold & held),
         key=lambda question: _digest(question.id),
     )[:QUERIES]
-    index = index_of(rows, vectors)
-    budgets = Budgets()
-    found = []
-    for query in queries_of([question.text for question in asked], vectors):
-        ranking = index.search(query)
-        found.append(
-            [
-                Entry(
-                    found=Found(row=rows[place], relevance=float(score)),
-                    description=rows[place].description,
-                    schema=tools.schemas[order[place]],
-                )
-                for place, score in zip(
-                    ranking.places[: budgets.top_summaries], ranking.scores, strict=False
-                )
-            ]
-        )
-    dump = json.dumps(
-        [
-            {"name": row.name, "description": row.description, "schema": tools.schemas[place]}
-            for row, place in zip(rows, order, strict=True)
-        ],
-        separators=(",", ":"),
-        ensure_ascii=False,
-    )
+    answers = _answers(sample, [question.text for question in asked], vectors)
+    dump = sample.declared(range(len(sample.rows)))
     counters: dict[str, TokenCounter] = {
         "a token for each four characters": QuarterTokens(),
         "MiniLM's tokenizer": WordPieces(),
     }
     return [
-        Cost(name, len(rows), _tier_tokens(rows, found, budgets, counter), counter.count(dump))
+        Cost(
+            name,
+            len(sample.rows),
+            _tier_tokens(sample, answers, counter),
+            _request_tokens(sample, answers, counter),
+            counter.count(dump),
+        )
         for name, counter in counters.items()
     ]
 
 
-def _tier_tokens(
-    rows: Sequence[Any], found: Sequence[Sequence[Entry]], budgets: Budgets, counter: TokenCounter
-) -> float:
-    """Return the mean tokens of the tiers, which keep to `budgets` as `counter` sees them."""
-    assembler = Assembler(budgets, counter)
-    texts = [
-        render([assembler.tier0(rows, 1), assembler.tier1(entries), assembler.tier2(entries)])
-        for entries in found
-    ]
-    return float(np.mean([counter.count(text) for text in texts]))
+def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Answer]:
+    index, settings = index_of(sample.rows, vectors), DiscoverySettings()
+    judge = Relevance(small_talk())
+    answers = []
+    for query in queries_of(texts, vectors):
+        ranking = index.search(query)
+        relevance = judge.of(ranking, query, index.background)
+        places = ranking.places.tolist()
+        entries = [
+            Entry(
+                found=Found(row=sample.rows[place], relevance=float(sure)),
+                description=sample.rows[place].description,
+                schema=sample.schemas[place],
+            )
+            for place, sure in zip(places, relevance, strict=True)
+        ]
+        chosen = min(settings.selected, int((relevance >= settings.floor).sum()))
+        answers.append(Answer(entries[: settings.selected], places[:chosen]))
+    return answers
+
+
+def _tier_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
+    """Return the mean tokens of the tiers, which keep to their budgets as `counter` sees them."""
+    assembler = Assembler(Budgets(), counter)
+    tiers = (
+        (
+            assembler.tier0(sample.rows, 1),
+            assembler.tier1(answer.entries),
+            assembler.tier2(answer.entries),
+        )
+        for answer in answers
+    )
+    return float(np.mean([counter.count(render(three)) for three in tiers]))
+
+
+def _request_tokens(sample: Sample, answers: Sequence[Answer], counter: TokenCounter) -> float:
+    assembler = Assembler(Budgets(), counter)
+    totals = []
+    for answer in answers:
+        entries = answer.entries[: len(answer.chosen)]
+        offered = {sample.rows[place].name for place in answer.chosen}
+        text = render(
+            [
+                assembler.tier0(sample.rows, 1),
+                assembler.tier1(entries),
+                assembler.tier2(entries, offered=offered),
+            ]
+        )
+        totals.append(counter.count(text) + counter.count(sample.declared(answer.chosen)))
+    return float(np.mean(totals))
 
 
 def _digest(name: str) -> bytes:

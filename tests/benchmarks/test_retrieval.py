@@ -298,7 +298,18 @@ def test_the_tiers_cost_less_than_all_schemas(vectors: Vectors) -> None:
     costs = _token_cost.token_costs(_tool_sets.read_set(retrieval.TINY), vectors)
 
     assert len(costs) == 2
-    assert all(0 < cost.tiers < cost.dump and 0 < cost.saved < 100 for cost in costs)
+    assert all(0 < cost.tiers < cost.dump for cost in costs)
+    assert all(0 < cost.request < 2 * cost.dump for cost in costs)
+    assert costs[0].saved(costs[0].dump / 4) == 75
+
+
+def test_the_dump_holds_every_declaration() -> None:
+    sample = _token_cost.Sample(_tool_sets.read_set(retrieval.TINY))
+
+    declared = json.loads(sample.declared(range(len(sample.rows))))
+
+    assert len(declared) == 24
+    assert all(one["schema"]["properties"] for one in declared)
 
 
 def test_the_installed_tokenizer_counts_word_pieces() -> None:
