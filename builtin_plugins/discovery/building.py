@@ -31,6 +31,10 @@ SLACK = 1000
 """Vectors that nobody points to, beside as many as are in use, before a store is made anew."""
 
 
+SLACK_WORDS = 10_000
+"""Words that no row holds any more, beside as many as are held, before a table is made anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """A version whose words are indexed.
@@ -41,6 +45,7 @@ class Draft:
         lexical: Their words.
         texts: The texts of each row that have a vector, as digests.
         missing: The texts whose vectors are not there yet, by digest.
+        fingerprint: The embedder's, whose vectors are meant; "" where any will do.
     """
 
     version: int
@@ -48,6 +53,7 @@ class Draft:
     lexical: LexicalIndex
     texts: Sequence[Sequence[bytes]]
     missing: Mapping[bytes, str]
+    fingerprint: str = ""
 
 
 @dataclass(slots=True)
@@ -66,11 +72,20 @@ class Material:
     fingerprint: str = ""
     background: tuple[str, ...] = ()
 
-    def draft(self, version: int, rows: Sequence[Capability]) -> Draft:
-        """Index the words of `rows`, and see which vectors are missing."""
+    def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> Draft:
+        """Index the words of `rows`, and see which vectors are missing.
+
+        Args:
+            version: The version of the rows.
+            rows: The rows.
+            fingerprint: The embedder's, whose vectors are meant; "" where any will do.
+        """
         digests = [digest_of(row) for row in rows]
-        self.table = WordTable.of(rows, digests, self.table)
-        store = self.store
+        before = self.table
+        if before is not None and len(before.words) > 2 * len(before.numbers) + SLACK_WORDS:
+            before = None
+        self.table = WordTable.of(rows, digests, before)
+        store = self.store if self._is_from(fingerprint) else None
         known: Mapping[bytes, int] = {} if store is None else store.slots
         missing: dict[bytes, str] = {}
         keys: list[list[bytes]] = []
@@ -86,19 +101,23 @@ class Material:
                 if key not in known:
                     missing[key] = text
             keys.append(of_row)
-        return Draft(version, rows, LexicalIndex(self.table), keys, missing)
+        return Draft(version, rows, LexicalIndex(self.table), keys, missing, fingerprint)
 
     def index(self, draft: Draft) -> Index:
         """Return the index of a draft, with meaning where enough vectors are there."""
         dense, background = None, None
         texts = sum(len(keys) for keys in draft.texts)
-        if self.store is not None and texts:
+        if self.store is not None and texts and self._is_from(draft.fingerprint):
             missing = sum(1 for key in draft.missing if key not in self.store.slots)
             if missing <= (1 - ENOUGH) * texts:
                 self._settle(draft)
-                dense = Dense.of(self.store, draft.texts)
+                dense = Dense.of(self.store, draft.texts, self.fingerprint)
                 background = self._background()
         return Index(draft.version, draft.rows, draft.lexical, dense, background)
+
+    def _is_from(self, fingerprint: str) -> bool:
+        """Whether the vectors are from the embedder of this fingerprint."""
+        return fingerprint in ("", self.fingerprint)
 
     def _background(self) -> npt.NDArray[np.float32] | None:
         if self.store is None:
@@ -135,11 +154,13 @@ class Material:
             return None
         return Saved(self.table, self.store, self.fingerprint)
 
-    def restore(self, saved: Saved, fingerprint: str) -> None:
-        """Begin with what was kept; vectors of another embedder do not count."""
-        self.table = saved.table
-        if saved.store is not None and saved.fingerprint == fingerprint:
-            self.store, self.fingerprint = saved.store, fingerprint
+    def restore(self, saved: Saved) -> None:
+        """Begin with what was kept.
+
+        Vectors of another embedder stay until that embedder's come: while no model can be
+        loaded, nothing is lost.
+        """
+        self.table, self.store, self.fingerprint = saved.table, saved.store, saved.fingerprint
 
 
 def text_key(text: str) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,21 @@ from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.results import Found
 from hookgate.builtin_plugins.discovery.saved import Saved, SavedError
 from hookgate.core.errors import EmbeddingError
+from hookgate.core.shielding import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.building import Draft
     from hookgate.builtin_plugins.discovery.index import Index, Ranking
-    from hookgate.builtin_plugins.discovery.learned import Learned
+    from hookgate.builtin_plugins.discovery.learned import Boost, Learned
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.ports import Embedder
+
+    Floats = npt.NDArray[np.float32]
 
 __all__ = ["Engine", "Finding", "Surroundings"]
 
@@ -35,6 +40,12 @@ INLINE_VECTORS = 4000
 
 VERSIONS = 2
 """Indexes that are kept: a running turn may still search the version before the newest."""
+
+RANKINGS = 256
+"""Rankings that are kept, since a turn, its searches and its retries ask the same."""
+
+QUERY_CHARS = 20_000
+"""So much of a message is searched for at most: its beginning and its end."""
 
 QUERIES = 1024
 """Messages whose words and vectors are kept, the latest used."""
@@ -99,8 +110,11 @@ class Engine:
         self._relevance = Relevance(lines)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._drafts: OrderedDict[int, Draft] = OrderedDict()
-        self._queries: OrderedDict[str, Query] = OrderedDict()
+        # By text, with the fingerprint of the embedder that the vectors are from.
+        self._queries: OrderedDict[str, tuple[str, Query]] = OrderedDict()
+        self._rankings: dict[tuple[Index, Query, int], tuple[Ranking, Floats]] = {}
         self._building = asyncio.Lock()
+        self._builds: set[asyncio.Task[Index]] = set()
         self._filling: asyncio.Task[None] | None = None
         self._restored = False
         self._dirty = False
@@ -142,14 +156,15 @@ class Engine:
         def search() -> tuple[Found, ...]:
             count = max(CANDIDATES, 2 * limit)
             while True:
-                ranking = index.search(query, count=count, learned=boost)
-                found = self._found(index, query, ranking, shown, limit, floor)
-                if len(found) >= limit or ranking.complete or self._is_done(index, ranking, floor):
+                ranking, relevance = self._ranked(index, query, count, boost)
+                found = self._found(index, query, ranking, relevance, shown, limit, floor)
+                done = ranking.complete or len(ranking.places) >= len(index)
+                # Below the last candidate there is nothing that could pass the floor.
+                last = float(relevance[-1]) if len(relevance) else 0.0
+                if len(found) >= limit or done or last < floor or last <= 0:
                     return found
                 # What may be shown lies behind what may not: look further.
-                count *= 8
-                if count >= len(index):
-                    count = len(index)
+                count = min(8 * count, len(index))
 
         if len(index) <= INLINE_VECTORS:
             found = search()
@@ -163,64 +178,80 @@ class Engine:
         dense = index.dense is not None and query.matrix is not None
         return Finding(found=found, version=index.version, dense=dense, milliseconds=times)
 
+    def _ranked(
+        self, index: Index, query: Query, count: int, boost: Boost
+    ) -> tuple[Ranking, Floats]:
+        """Return the rows that fit and their relevance; a query is ranked once."""
+        key = (index, query, count)
+        known = self._rankings.get(key) if boost is None else None
+        if known is None:
+            ranking = index.search(query, count=count, learned=boost)
+            known = ranking, self._relevance.of(ranking, query, index.background)
+            if boost is None:
+                self._rankings[key] = known
+                while len(self._rankings) > RANKINGS:
+                    # Another thread may have taken the same one.
+                    with suppress(KeyError, RuntimeError):
+                        del self._rankings[next(iter(self._rankings))]
+        return known
+
+    @staticmethod
     def _found(
-        self,
         index: Index,
         query: Query,
         ranking: Ranking,
+        relevance: Floats,
         shown: Callable[[Capability], bool],
         limit: int,
         floor: float,
     ) -> tuple[Found, ...]:
-        relevance = self._relevance.of(ranking, query, index.background)
-
-        def fitting() -> Iterator[Found]:
-            for at, place in enumerate(ranking.places.tolist()):
-                if relevance[at] < floor or relevance[at] <= 0:
-                    return
-                row = index.rows[place]
-                if shown(row):
-                    yield Found(
+        found: list[Found] = []
+        for at, place in enumerate(ranking.places.tolist()):
+            sure = float(relevance[at])
+            if sure < floor or sure <= 0 or len(found) >= limit:
+                break
+            row = index.rows[place]
+            if shown(row):
+                found.append(
+                    Found(
                         row=row,
-                        relevance=float(relevance[at]),
+                        relevance=sure,
                         dense=float(ranking.cosines[at]),
                         lexical=float(ranking.shares[at]),
                         words=index.lexical.held(query.parts[0].words, place),
                     )
-
-        return tuple(islice(fitting(), limit))
-
-    @staticmethod
-    def _is_done(index: Index, ranking: Ranking, floor: float) -> bool:
-        """Whether the candidates reach below the floor, so that no further row can pass it."""
-        if len(ranking.places) >= len(index):
-            return True
-        return not len(ranking.scores) or float(ranking.scores[-1]) < floor
+                )
+        return tuple(found)
 
     async def _query(self, text: str, index: Index) -> Query:
-        known = self._queries.get(text)
-        if known is None:
-            known = Query.of(text)
-        else:
-            self._queries.move_to_end(text)
-        if known.matrix is None and index.dense is not None:
-            known = await self._with_vectors(text, known)
-        self._queries[text] = known
+        """Return `text` as it is searched for in `index`."""
+        if len(text) > QUERY_CHARS:
+            text = f"{text[: QUERY_CHARS // 2]}\n{text[-QUERY_CHARS // 2 :]}"
+        made_with, query = self._queries.get(text) or ("", Query.of(text))
+        if index.dense is not None:
+            wanted, embedder = index.dense.fingerprint, self._around.embedder()
+            if query.matrix is None or made_with != wanted:
+                # Vectors of two embedders do not compare: words alone are left.
+                query = query.without_vectors()
+                if embedder is not None and embedder.fingerprint == wanted:
+                    query = await self._with_vectors(text, query, embedder)
+            made_with = wanted
+        self._queries[text] = (made_with, query)
+        self._queries.move_to_end(text)
         if len(self._queries) > QUERIES:
             self._queries.popitem(last=False)
-        return known
+        return query
 
-    async def _with_vectors(self, text: str, query: Query) -> Query:
-        embedder = self._around.embedder()
-        if embedder is None:
-            return query
+    async def _with_vectors(self, text: str, query: Query, embedder: Embedder) -> Query:
         try:
             vectors = [await embedder.embed_query(text)]
             if len(query.parts) > 1:
                 vectors += list(await embedder.embed([part.text for part in query.parts[1:]]))
-        except EmbeddingError as error:
-            self._fail(str(error))
+        except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
+            self._fail(error)
             return query
+        if not self._drafts[max(self._drafts)].missing:
+            self._recover()
         return query.with_vectors(vectors)
 
     # -- the index of a version ----------------------------------------------
@@ -228,18 +259,32 @@ class Engine:
     async def index_of(self, capabilities: Capabilities) -> Index:
         """Return the index of a snapshot's version; its words are indexed where they are not."""
         index = self._indexes.get(capabilities.version)
-        if index is not None:
-            return index
+        if index is None:
+            # Whoever asked may be cancelled; the work on its thread goes on, and nobody else
+            # may begin before it is done.
+            task = asyncio.create_task(self._build(capabilities), name="discovery.index")
+            self._builds.add(task)
+            task.add_done_callback(self._builds.discard)
+            index = await asyncio.shield(task)
+        self._fill_later()
+        return index
+
+    async def _build(self, capabilities: Capabilities) -> Index:
         async with self._building:
-            index = self._indexes.get(capabilities.version)
-            if index is not None:
-                return index
+            known = self._indexes.get(capabilities.version)
+            if known is not None:
+                return known
             await self._restore()
             rows = [row for row in capabilities if row.kind != "card"]
-            draft, made = await asyncio.to_thread(self._make, capabilities.version, rows)
-            self._keep(draft, made)
-        self._fill_later()
-        return made
+            draft, index = await asyncio.to_thread(
+                self._make, capabilities.version, rows, self._fingerprint()
+            )
+            self._keep(draft, index)
+            return index
+
+    def _fingerprint(self) -> str:
+        embedder = self._around.embedder()
+        return "" if embedder is None else embedder.fingerprint
 
     async def ready(self, capabilities: Capabilities) -> Index:
         """Return the index of a version once its vectors are there, or cannot be had."""
@@ -248,8 +293,15 @@ class Engine:
             await asyncio.shield(task)
         return await self.index_of(capabilities)
 
-    def _make(self, version: int, rows: Sequence[Capability]) -> tuple[Draft, Index]:
-        draft = self._material.draft(version, rows)
+    @property
+    def filling(self) -> bool:
+        """Whether vectors are being made now."""
+        return self._filling is not None and not self._filling.done()
+
+    def _make(
+        self, version: int, rows: Sequence[Capability], fingerprint: str
+    ) -> tuple[Draft, Index]:
+        draft = self._material.draft(version, rows, fingerprint)
         return draft, self._material.index(draft)
 
     def _keep(self, draft: Draft, index: Index) -> None:
@@ -258,6 +310,8 @@ class Engine:
         while len(self._indexes) > VERSIONS:
             oldest = min(self._indexes)
             del self._indexes[oldest], self._drafts[oldest]
+        # Rankings would hold the indexes that they are of.
+        self._rankings.clear()
 
     # -- vectors -------------------------------------------------------------
 
@@ -265,7 +319,8 @@ class Engine:
         if self._filling is not None and not self._filling.done():
             return
         newest = self._drafts[max(self._drafts)]
-        if not newest.missing or self._around.embedder() is None:
+        embedder = self._around.embedder()
+        if embedder is None or not (newest.missing or newest.fingerprint != embedder.fingerprint):
             return
         if self._around.clock() - self._failed_at < RETRY_SECONDS:
             return
@@ -281,22 +336,31 @@ class Engine:
             if embedder is None:
                 return
             try:
+                if draft.fingerprint != embedder.fingerprint:
+                    draft = await self._redrafted(draft, embedder.fingerprint)
                 whole = await self._embed(embedder, draft)
-            except EmbeddingError as error:
-                self._fail(str(error))
+            except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
+                self._fail(error)
                 return
             if whole:
                 async with self._building:
                     if version in self._drafts:
-                        index = await asyncio.to_thread(self._material.index, draft)
-                        self._keep(draft, index)
-                        self._drafts[version] = replace(draft, missing={})
-                if self.problem:
-                    self.problem = ""
-                    self._around.recover("discovery: vectors")
+                        index = await finish(asyncio.to_thread(self._material.index, draft))
+                        self._keep(replace(draft, missing={}), index)
+                self._recover()
                 await self.save()
                 if max(self._drafts) == version:
                     return
+
+    async def _redrafted(self, draft: Draft, fingerprint: str) -> Draft:
+        """Return a version's draft for another embedder."""
+        async with self._building:
+            made = await finish(
+                asyncio.to_thread(self._material.draft, draft.version, draft.rows, fingerprint)
+            )
+            if draft.version in self._drafts:
+                self._drafts[draft.version] = made
+            return made
 
     async def _embed(self, embedder: Embedder, draft: Draft) -> bool:
         """Embed what is missing; return False where a newer version has come meanwhile."""
@@ -309,12 +373,21 @@ class Engine:
             keys = [key for key, _ in batch]
             self._dirty = True
             async with self._building:
-                await asyncio.to_thread(
-                    self._material.take, embedder.fingerprint, keys, np.asarray(vectors)
+                await finish(
+                    asyncio.to_thread(
+                        self._material.take, draft.fingerprint, keys, np.asarray(vectors)
+                    )
                 )
         return True
 
-    def _fail(self, why: str) -> None:
+    def _recover(self) -> None:
+        if self.problem:
+            self.problem = ""
+            self._around.recover("discovery: vectors")
+
+    def _fail(self, error: Exception) -> None:
+        known = isinstance(error, EmbeddingError)
+        why = str(error) if known else f"the embedder failed: {type(error).__name__}: {error}"
         self._failed_at = self._around.clock()
         if why != self.problem:
             self.problem = why
@@ -323,7 +396,7 @@ class Engine:
     # -- kept on disk --------------------------------------------------------
 
     async def _restore(self) -> None:
-        path, embedder = self._around.path, self._around.embedder()
+        path = self._around.path
         if self._restored or path is None:
             return
         self._restored = True
@@ -333,8 +406,7 @@ class Engine:
             self._around.degrade("discovery: index", f"{error}; it is made anew")
             return
         if saved is not None:
-            fingerprint = "" if embedder is None else embedder.fingerprint
-            self._material.restore(saved, fingerprint)
+            self._material.restore(saved)
             self._written = saved.table.digests
 
     async def save(self, *, now: bool = False) -> None:
@@ -355,14 +427,16 @@ class Engine:
             self._written = saved.table.digests
             self._saved_at = clock()
             try:
-                await asyncio.to_thread(saved.write, path)
+                await finish(asyncio.to_thread(saved.write, path))
             except OSError as error:
+                self._dirty = True
                 self._around.degrade("discovery: index", f"{path} cannot be written: {error}")
             else:
                 self._around.recover("discovery: index")
 
     async def close(self) -> None:
         """Stop what runs beside the turns, and write the index a last time."""
+        await asyncio.gather(*self._builds, return_exceptions=True)
         if self._filling is not None and not self._filling.done():
             self._filling.cancel()
             await asyncio.gather(self._filling, return_exceptions=True)

@@ -331,7 +331,8 @@ def _spread(first: Places, counts: Places) -> Places:
     """Return the places of spans that begin at `first` and have `counts` places, in order."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(first - (ends - counts), counts)
+    places: Places = np.arange(total) + np.repeat(first - (ends - counts), counts)
+    return places
 
 
 def _fused(words: Floats, cosines: Floats, share: Floats, mode: str) -> Floats:

@@ -87,15 +87,12 @@ class LexicalIndex:
         """Turn the table around: from rows with words to words with rows."""
         self.table = table
         rows = len(table.digests)
-        lengths = np.add.reduceat(table.weights, table.starts[:-1]) if len(table.weights) else None
-        if lengths is None:
-            lengths = np.zeros(rows, np.float32)
-        # Of an empty row, reduceat returns the next row's first weight.
-        lengths = np.where(np.diff(table.starts) > 0, lengths, 0).astype(np.float32)
+        owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(table.starts))
+        lengths = np.bincount(owners, table.weights, rows).astype(np.float32)
         mean = float(lengths.mean()) or 1.0 if rows else 1.0
         norms = (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
         order = np.argsort(table.numbers, kind="stable")
-        owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(table.starts))[order]
+        owners = owners[order]
         weights = table.weights[order]
         held = np.bincount(table.numbers, minlength=len(table.words))
         # BM25's idf with one added within the logarithm, which keeps it above zero.

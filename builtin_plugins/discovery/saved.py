@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import struct
+import tempfile
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +21,25 @@ from hookgate.builtin_plugins.discovery.vectors import VectorStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     import numpy.typing as npt
 
 __all__ = ["Saved", "SavedError"]
+
+
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    EOFError,
+    MemoryError,
+    OverflowError,
+    RuntimeError,
+    struct.error,
+    zipfile.BadZipFile,
+)
+"""What reading a damaged archive raises."""
 
 
 class SavedError(ValueError):
@@ -61,9 +79,11 @@ class Saved:
         }
         if self.store is not None:
             arrays.update(self.store.arrays())
-        half = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        # A name of its own for each writer, and nobody else may read it.
+        handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
+        half = Path(name)
         try:
-            with open(half, "wb", opener=_private) as file:
+            with open(handle, "wb") as file:
                 np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub knows one keyword
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,13 +100,10 @@ class Saved:
             SavedError: It is damaged, or of another version.
         """
         try:
-            # The archive holds a checksum of each array, which reading compares.
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            return cls._of(arrays)
+            return cls._of(_arrays(path))
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, RuntimeError) as error:
+        except _DAMAGE as error:
             raise SavedError(f"{path} cannot be used: {error}") from error
 
     @classmethod
@@ -123,5 +140,18 @@ def _check(table: WordTable, words: int) -> None:
         raise ValueError("the words and the rows do not belong together")
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """Read what `numpy.savez` wrote.
+
+    The archive holds a checksum of each array. It is compared once a member has been read to
+    its end, so that each is read whole before anything is made of it: `numpy.load` stops
+    where a damaged head says that the array ends.
+    """
+    arrays = {}
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED:
+                raise ValueError(f"{member.filename} is compressed")
+            data = io.BytesIO(archive.read(member))
+            arrays[member.filename.removesuffix(".npy")] = np.lib.format.read_array(data)
+    return arrays

@@ -123,7 +123,7 @@ class VectorStore:
         matrix = arrays["vectors"]
         joined = arrays["slot_digests"].tobytes()
         digests = [joined[at : at + 16] for at in range(0, len(joined), 16)]
-        if matrix.ndim != 2 or matrix.dtype != np.float16 or len(digests) != len(matrix):
+        if matrix.ndim != 2 or matrix.dtype != np.float16 or len(joined) != 16 * len(matrix):
             raise ValueError("the vectors and their names do not belong together")
         store = cls(matrix.shape[1], approximate="graph" in arrays)
         if not store.approximate:

@@ -16,11 +16,16 @@ CLAUSES = 8
 CLAUSE_WORDS = 3
 """A shorter piece of a message does not ask for anything by itself."""
 
+STEM_CHARS = 40
+"""A longer word is compared as it is: the stemmer's time grows with the square of the length."""
+
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CLAUSE = re.compile(
     r"(?<=[.!?;])\s+|\n+|,\s+and\s+"
-    r"|,?\s+(?:and then|then|and also|also|as well as|additionally|finally|furthermore"
+    # A run of spaces is entered at its start alone: from each of them it would take the square
+    # of its length.
+    r"|(?<!\s),?\s+(?:and then|then|and also|also|as well as|additionally|finally|furthermore"
     r"|moreover|next|after that|lastly|secondly|first)\b,?\s*",
     re.IGNORECASE,
 )
@@ -53,7 +58,11 @@ def words_of(text: str, *, common: bool = False) -> list[str]:
             sentence, and something in a name.
     """
     spread = unicodedata.normalize("NFKC", _HUMP.sub(" ", text)).casefold()
-    return [_stem(word) for word in _WORD.findall(spread) if common or word not in _COMMON]
+    return [
+        _stem(word) if len(word) <= STEM_CHARS else word
+        for word in _WORD.findall(spread)
+        if common or word not in _COMMON
+    ]
 
 
 def human_name(name: str) -> str:

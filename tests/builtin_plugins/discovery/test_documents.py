@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.builtin_plugins.discovery.searching import row
+
+from hookgate.builtin_plugins.discovery.documents import (
+    CATEGORY,
+    DESCRIPTION,
+    NAME,
+    PARAMETER,
+    PARAMETER_TEXT,
+    TAG,
+    digest_of,
+    sentences_of,
+    text_of,
+    weights_of,
+)
+from hookgate.core.descriptors import Capability, CapabilityDetail, Flags
+
+TEXTS = ("name", "display_name", "description", "category")
+LISTS = ("tags", "parameters", "parameter_texts", "required_tools")
+SEARCHED = (*TEXTS, *LISTS)
+
+text = st.text(max_size=30)
+texts = st.lists(text, max_size=4).map(tuple)
+searched = st.fixed_dictionaries(dict.fromkeys(TEXTS, text) | dict.fromkeys(LISTS, texts))
+others = st.fixed_dictionaries(
+    {
+        "id": text,
+        "kind": st.sampled_from(["tool", "skill"]),
+        "required_secrets": texts,
+        "available": st.booleans(),
+        "has_side_effects": st.booleans(),
+        "flags": st.sampled_from([Flags(), Flags.none()]),
+        "source_ref": text,
+    }
+)
+
+
+def secretive() -> Capability:
+    def load() -> CapabilityDetail:
+        raise AssertionError("nobody may load it")
+
+    return row(
+        "postIssue",
+        "Open an issue.",
+        display_name="GitHub Issues",
+        category="developer tools",
+        tags=("tracker", "bugs"),
+        parameters=("repoName", "title"),
+        required_secrets=("GITHUB_TOKEN",),
+        required_tools=("cli_executor",),
+        source_ref="/home/ada/CAPABILITY.yaml",
+        load=load,
+    )
+
+
+def test_text_holds_what_a_person_would_say() -> None:
+    assert text_of(secretive()) == (
+        "post Issue (Git Hub Issues). Open an issue.. Category: developer tools. "
+        "Use cases: tracker, bugs. Parameters: repo Name, title. Requires: cli executor"
+    )
+
+
+def test_names_of_secrets_places_and_content_are_not_searched() -> None:
+    said = " ".join([text_of(secretive()), *sentences_of(secretive()), *weights_of(secretive())])
+    for hidden in ("token", "home", "ada", "yaml"):
+        assert hidden not in said.casefold()
+
+
+def test_name_for_people_is_said_once_where_it_is_the_name() -> None:
+    assert text_of(row("send_mail", "Send.", display_name="Send Mail")) == "send mail. Send."
+
+
+def test_text_of_nothing_is_short_and_no_error() -> None:
+    assert text_of(row("", "")) == "."
+    assert sentences_of(row("", "")) == []
+    assert not weights_of(row("!!", "?"))
+
+
+@given(searched, others)
+def test_text_is_bounded_and_depends_on_what_is_searched_alone(
+    said: dict[str, Any], more: dict[str, Any]
+) -> None:
+    one = replace(row("a"), **said)
+    other = replace(row("b"), **(more | said))
+    assert len(text_of(one)) <= 1200
+    assert text_of(one) == text_of(other)
+    assert sentences_of(one) == sentences_of(other)
+    assert weights_of(one) == weights_of(other)
+    assert digest_of(one) == digest_of(other)
+
+
+def test_huge_rows_have_bounded_texts() -> None:
+    huge = row(
+        "n" * 5000,
+        "word number four. " * 5000,
+        tags=("t" * 50,) * 500,
+        parameters=tuple(f"parameter_{number}" for number in range(2000)),
+    )
+    assert len(text_of(huge)) == 1200
+    assert [len(sentence) <= 1200 for sentence in sentences_of(huge)] == [True] * 6
+
+
+@given(searched, searched)
+def test_digest_changes_with_anything_that_is_searched(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    same = digest_of(replace(row("a"), **one)) == digest_of(replace(row("a"), **other))
+    assert same == (one == other)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_digest_changes_with_each_searched_field(name: str) -> None:
+    value: Any = "x" if name in TEXTS else ("x",)
+    assert digest_of(replace(row("a"), **{name: value})) != digest_of(row("a"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"name": "a\0b", "display_name": "c"}, {"name": "a", "display_name": "b\0c"}),
+        ({"tags": ("a\x1fb",)}, {"tags": ("a", "b")}),
+        ({"tags": ()}, {"tags": ("",)}),
+        ({"tags": ("a",)}, {"parameters": ("a",)}),
+        ({"description": "\ud800"}, {"description": "\\ud800"}),
+    ],
+)
+def test_digest_tells_fields_apart_whatever_stands_in_them(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    assert digest_of(replace(row("n"), **one)) != digest_of(replace(row("n"), **other))
+
+
+def test_words_weigh_by_where_they_stand() -> None:
+    weights = weights_of(
+        row(
+            "mailer",
+            "postman",
+            display_name="Mailer Deluxe",
+            category="office",
+            tags=("letters",),
+            parameters=("recipient",),
+            parameter_texts=("whoever",),
+        )
+    )
+    assert weights == {
+        "mailer": NAME,
+        "delux": NAME,
+        "postman": DESCRIPTION,
+        "offic": CATEGORY,
+        "letter": TAG,
+        "recipi": PARAMETER,
+        "whoever": PARAMETER_TEXT,
+    }
+
+
+def test_words_that_come_again_weigh_more() -> None:
+    assert weights_of(row("mail", "mail, mails", tags=("mail",)))["mail"] == NAME + 2 + TAG
+
+
+def test_each_sentence_of_a_description_stands_behind_the_name() -> None:
+    said = sentences_of(row("webPage", "Reads a page. Cuts it short; keeps its links.\nNo. Done."))
+    assert said == [
+        "web Page: Reads a page.",
+        "web Page: Cuts it short",
+        "web Page: keeps its links.",
+    ]
+    assert sentences_of(row("webPage", "Reads a page and cuts it short.")) == []
