@@ -131,7 +131,7 @@ class Discoverer:
             "missing": {who: list(ids) for who, ids in graph.missing.items()},
             "indexVersion": index.version,
             "vectors": index.dense is not None,
-            "problem": self.engine.problem,
+            "problem": self.engine.problem or ("being made" if self.engine.filling else ""),
         }
 
     # -- one search ----------------------------------------------------------

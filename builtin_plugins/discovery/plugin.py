@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
@@ -21,6 +23,7 @@ from hookgate.core.catalogue import capability_rows, capability_version
 from hookgate.core.context import Block
 from hookgate.core.descriptors import Flags, Selection
 from hookgate.core.errors import HookgateError
+from hookgate.core.events import Event
 from hookgate.core.ports import EMBEDDER
 from hookgate.core.registry import CapabilityIndex
 from hookgate.core.strict_json import canonical
@@ -48,6 +51,18 @@ DESCRIPTION_CHARS = 300
 SEARCH_FLOOR = 0.25
 """The least relevance of what `discover_capabilities` returns. A model that searches wants
 something; below this it would be anything."""
+
+SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string", "minLength": 1, "maxLength": 500},
+        "kind": {"enum": ["tool", "skill", "extension", "channel"]},
+        "category": {"type": "string"},
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+"""What the meta-tool takes. It goes with every request, so that it says no word too many."""
 
 DISCOVERED: TurnKey[Discovery] = TurnKey("discovery.discovered")
 
@@ -98,7 +113,13 @@ class Plugin:
         while True:
             await changed.wait()
             changed.clear()
-            await engine.index_of(self._capabilities(host))
+            index = await engine.index_of(self._capabilities(host))
+            data = {
+                "version": index.version,
+                "capabilities": len(index),
+                "vectors": index.dense is not None,
+            }
+            host.events.publish(Event("capabilities_indexed", data, scope="read"))
 
     def _discoverer(self, host: Host) -> Discoverer:
         if self._made is None or self._made[0] is not host:
@@ -151,15 +172,14 @@ class Plugin:
     def list_tools(self, host: Host) -> Sequence[Tool]:
         """Bring the meta-tool, which is offered on every turn."""
         del host
-        return [
-            tool(
-                self.discover_capabilities,
-                flags=Flags.none(),
-                always_on=True,
-                category="discovery",
-                tags=("search", "tools", "skills"),
-            )
-        ]
+        made = tool(
+            self.discover_capabilities,
+            flags=Flags.none(),
+            always_on=True,
+            category="discovery",
+            tags=("search", "tools", "skills"),
+        )
+        return [replace(made, schema=SCHEMA)]
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
@@ -239,7 +259,7 @@ class Plugin:
         kind: Literal["tool", "skill", "extension", "channel"] | None = None,
         category: Annotated[str, Field(max_length=80)] = "",
     ) -> ToolResult:
-        """Search for tools, skills, extensions and channels. Tools that are found can be called.
+        """Find tools, skills and channels by what they do; found tools can be called.
 
         Args:
             turn: The turn; not part of the arguments.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -32,6 +33,13 @@ metadata:
 # GitHub
 
 Use `gh issue list` for issues, and `gh pr list` for pull requests.
+"""
+
+SOURDOUGH = """---
+name: sourdough
+description: Bake sourdough bread. Use it for starters, hydration, proofing and baking times.
+---
+Feed the starter twice.
 """
 
 
@@ -188,6 +196,32 @@ async def test_a_second_start_embeds_nothing(home: Path) -> None:
         assert not any(part.startswith("discovery") for part in gate.host.degraded)
     # Nothing was made, and nothing had to be written.
     assert saved.stat().st_mtime_ns == before
+
+
+async def test_a_skill_that_appears_is_found_and_one_that_goes_is_not(home: Path) -> None:
+    script = Script(say("ok"))
+    question = "How wet should my sourdough dough be?"
+    folder = home / "skills" / "sourdough"
+    async with running(home, script, watch=True, debounce_ms=50) as gate:
+        with gate.host.events.subscribe(
+            scopes=frozenset({"read"}), where=lambda event: event.type == "capabilities_indexed"
+        ) as events:
+
+            async def indexed(there: bool) -> None:
+                async with asyncio.timeout(30):
+                    async for _ in events:
+                        if ("skill:sourdough" in gate.host.capabilities.view()) == there:
+                            return
+
+            folder.mkdir()
+            (folder / "SKILL.md").write_text(SOURDOUGH)
+            await indexed(True)
+            await gate.chat(question)
+            shutil.rmtree(folder)
+            await indexed(False)
+            await gate.chat(question)
+    assert "sourdough (skill). Bake sourdough" in context(script.requests[0])
+    assert "sourdough (skill)" not in context(script.requests[1])
 
 
 async def test_without_an_embedder_words_alone_find(home: Path) -> None:
