@@ -12,6 +12,7 @@ import pytest
 from benchmarks import _synthetic, discovery_speed
 
 from hookgate.builtin_plugins.discovery.documents import text_of
+from hookgate.builtin_plugins.discovery.engine import QUERIES, RANKINGS
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -49,6 +50,21 @@ async def test_warm_figures_hold_both_sides_and_their_ratio() -> None:
     ratio = figures["discovery.100.discover.ratio"]
     assert ratio.value == pytest.approx(whole.value / bare.value)
     assert ratio.goal == discovery_speed.FIND_GOALS[100]
+
+
+def test_no_side_asks_what_another_has_just_asked() -> None:
+    texts = _synthetic.messages(discovery_speed.MESSAGES)
+    size = discovery_speed.BLOCK
+    early = discovery_speed.blocks_of(texts, size)
+    late = discovery_speed.blocks_of(texts, size, shift=len(early) // 3)
+
+    asked = [text for pair in zip(early, late, strict=True) for block in pair for text in block]
+
+    last = {text: place for place, text in enumerate(asked)}
+    first = {text: place for place, text in reversed(list(enumerate(asked)))}
+    assert len(first) == len(texts)
+    assert all(last[text] - first[text] > RANKINGS for text in texts)
+    assert len(texts) < QUERIES
 
 
 async def test_a_start_with_an_unchanged_index_embeds_nothing() -> None:
