@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import faiss
 import numpy as np
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class VectorStore:
         }
         if self.approximate:
             with self._lock:
-                arrays["graph"] = faiss.serialize_index(self._index)
+                arrays["graph"] = _faiss().serialize_index(self._index)
         return arrays
 
     @classmethod
@@ -129,7 +128,7 @@ class VectorStore:
         if not store.approximate:
             store.add(digests, matrix.astype(np.float32))
         else:
-            store._index = faiss.deserialize_index(arrays["graph"])
+            store._index = _faiss().deserialize_index(arrays["graph"])
             store._matrix, store._used = matrix, len(matrix)
             store.slots = {digest: slot for slot, digest in enumerate(digests)}
             if store._index.ntotal != len(matrix) or store._index.d != matrix.shape[1]:
@@ -139,11 +138,21 @@ class VectorStore:
         return store
 
 
+def _faiss() -> Any:
+    # It takes a tenth of a second to load, which a start without vectors need not spend.
+    import faiss
+
+    # Beside turns one thread is quicker than many that wait for one another.
+    faiss.omp_set_num_threads(1)
+    return faiss
+
+
 def _empty_index(dimension: int, *, approximate: bool) -> Any:
+    faiss = _faiss()
     kind = faiss.ScalarQuantizer.QT_fp16
     if not approximate:
         return faiss.IndexScalarQuantizer(dimension, kind, faiss.METRIC_INNER_PRODUCT)
-    index = faiss.IndexHNSWSQ(dimension, kind, LINKS, faiss.METRIC_INNER_PRODUCT)  # type: ignore[arg-type]  # its stub takes this number for the class
+    index = faiss.IndexHNSWSQ(dimension, kind, LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = BUILD_EFFORT
     # 16-bit floats need no training, and the class asks for it all the same.
     index.train(np.zeros((1, dimension), np.float32))
