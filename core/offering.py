@@ -47,10 +47,28 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     turn.withheld = frozenset(withheld)
     failed = await _select(host, turn)
     usable = [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
-    if turn.plan.tool_selection == "discovered" and turn.plan.discovery:
+    if _is_chosen(host, turn, usable):
         usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
     usable.sort(key=lambda tool: tool.name)
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
+
+
+def _is_chosen(host: Host, turn: Turn, usable: Sequence[Tool]) -> bool:
+    """Whether the turn offers what was discovered, and not everything."""
+    plan = turn.plan
+    if not plan.discovery or plan.tool_selection == "all":
+        return False
+    if plan.tool_selection == "discovered":
+        return True
+    if not host.hooks.implemented(hookspecs.select_capabilities):
+        return False
+    # All tools are better for a provider's prompt cache, and for a model: while they are few.
+    room = plan.whole_tool_tokens
+    for tool in usable:
+        room -= schema_tokens(tool, host.tokens)
+        if room < 0:
+            return True
+    return False
 
 
 async def _select(host: Host, turn: Turn) -> Sequence[HookFailure]:

@@ -213,8 +213,11 @@ class TurnSettings(Section):
     """`required` refuses every tool and channel that does not run in WASM."""
     tool_concurrency: int = Field(default=8, ge=1, le=256)
     """Tool calls of one message that run side by side."""
-    tool_selection: Literal["all", "discovered"] = "all"
-    """Whether a model is offered all tools or those that discovery chose."""
+    tool_selection: Literal["auto", "all", "discovered"] = "auto"
+    """Whether a model is offered all tools, or those that discovery chose; `auto` offers all
+    while their schemas take at most `whole_tool_tokens`, and chosen ones beyond."""
+    whole_tool_tokens: int = Field(default=2000, ge=0, le=1_000_000)
+    """Tokens of all tools' schemas up to which `auto` offers every tool."""
     failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
     """Whether a turn runs on when discovery fails."""
 

@@ -208,7 +208,8 @@ class TurnPlan:
         models: The models to try, in order.
         failure_mode: ``fail_open`` runs on when discovery fails, ``fail_closed`` ends the turn.
         tool_selection: ``all`` offers every tool that is not withheld; ``discovered`` those
-            that a selector chose, and the always-on ones.
+            that a selector chose, and the always-on ones; ``auto`` all of them while their
+            schemas take at most `whole_tool_tokens`, and the discovered ones beyond.
         history: ``server`` adds the stored conversation; ``client`` takes the request's own.
         history_turns: How many turns of history at most.
         discovery: Whether selectors run.
@@ -223,13 +224,14 @@ class TurnPlan:
         retry_delay: Seconds before the first further attempt, doubled for each one after
             it; a provider's own ``Retry-After`` comes before, up to `retry_limit`.
         retry_limit: The longest wait before a further attempt, in seconds.
+        whole_tool_tokens: Tokens of all schemas up to which ``auto`` offers every tool.
         fallback_tool_tokens: The cap on tool schemas when a failed discovery falls back to all.
         deadline: Seconds that the whole turn may take.
     """
 
     models: tuple[ModelRef, ...] = ()
     failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
-    tool_selection: Literal["all", "discovered"] = "all"
+    tool_selection: Literal["auto", "all", "discovered"] = "auto"
     history: Literal["server", "client"] = "server"
     history_turns: int = 5
     discovery: bool = True
@@ -242,6 +244,7 @@ class TurnPlan:
     retries: int = 1
     retry_delay: float = 0.15
     retry_limit: float = 10.0
+    whole_tool_tokens: int = 2000
     fallback_tool_tokens: int = 4000
     deadline: float = 600.0
 

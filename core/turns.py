@@ -223,6 +223,7 @@ class Turns:
                 models=agent.models,
                 failure_mode=settings.turn.failure_mode,
                 tool_selection=settings.turn.tool_selection,
+                whole_tool_tokens=settings.turn.whole_tool_tokens,
                 history="client" if request.client_history is not None else "server",
                 history_turns=settings.context.history_turns,
                 max_iterations=settings.turn.max_iterations,

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from hookgate.builtin_plugins.discovery.assembler import render
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
+from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
 from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
 from hookgate.builtin_plugins.discovery.examples import Examples
 from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
@@ -82,6 +83,7 @@ class Plugin:
             debounce_ms=settings.debounce_ms,
         )
         self._examples = Examples(**settings.learning.model_dump())
+        self._elsewhere = Elsewhere()
         self._learned: LearnedCache | None = None
         self._made: tuple[Host, Discoverer] | None = None
         self._newest: CapabilityIndex | None = None
@@ -92,10 +94,13 @@ class Plugin:
         """Open what was learned, follow the folders, and keep the index ready."""
         discoverer = self._discoverer(host)
         await self._examples.open(host)
+        if self._settings.vectors == "postgres":
+            await self._elsewhere.open(host, self._settings.collection_name)
         changed = asyncio.Event()
         for registry in (host.tools, host.capabilities, host.descriptions):
             registry.watch(changed.set)
         tasks = [host.spawn(self._index_ahead(host, changed), name="discovery.index")]
+        tasks.append(host.spawn(self._elsewhere.keep(host), name="discovery.keep"))
         if self._settings.watch:
             tasks.append(host.spawn(self._sources.watch(host), name="discovery.watch"))
         try:
@@ -130,6 +135,7 @@ class Plugin:
                 recover=host.recover,
                 path=folder / f"{self._settings.collection_name}.npz",
                 clock=host.clock.monotonic,
+                elsewhere=self._elsewhere.of,
             )
             discoverer = Discoverer(
                 Engine(surroundings),
@@ -207,7 +213,8 @@ class Plugin:
     @hookimpl
     async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
         """Show the map of categories, summaries of what fits, and the first ones in full."""
-        if not self._settings.prompt_context or not turn.plan.discovery:
+        plan = turn.plan
+        if not (self._settings.prompt_context and plan.prompt_context and plan.discovery):
             return
         discovery = await self._discovered(turn)
         capabilities = turn.snapshot.capabilities

@@ -22,7 +22,7 @@ from tests.support.script import (
     until,
 )
 
-from hookgate.core.descriptors import Capability, Flags
+from hookgate.core.descriptors import Capability, Flags, Selection
 from hookgate.core.errors import (
     LaneFullError,
     LaneHeldError,
@@ -193,6 +193,40 @@ async def test_a_tool_that_another_tool_reveals_is_called_in_the_same_turn() -> 
     assert [tool.name for tool in script.requests[0].tools] == ["finder"]
     assert [tool.name for tool in script.requests[1].tools] == ["finder", "hidden"]
     assert turn.calls[1].result.content == "here"
+
+
+@pytest.mark.parametrize(
+    ("turn", "offered"),
+    [
+        ({}, ["echo", "other"]),
+        ({"whole_tool_tokens": 20}, ["echo"]),
+        ({"whole_tool_tokens": 20, "tool_selection": "all"}, ["echo", "other"]),
+        ({"tool_selection": "discovered"}, ["echo"]),
+    ],
+)
+async def test_all_tools_are_offered_while_they_are_few(
+    turn: dict[str, Any], offered: list[str]
+) -> None:
+    class SelectEcho:
+        name = "select_echo"
+
+        @hookimpl
+        def select_capabilities(self, turn: Turn) -> list[Selection]:
+            return [Selection(id="tool:echo", score=1.0)]
+
+    script = Script(say("ok"))
+    parts = (Scripted(script), Allow(), Tools(echo_tool(), echo_tool("other")), SelectEcho())
+    async with gateway(*parts, turn=turn) as gate:
+        await gate.chat("go")
+    assert [tool.name for tool in script.requests[0].tools] == offered
+
+
+async def test_without_a_selector_many_tools_are_offered_too() -> None:
+    script = Script(say("ok"))
+    parts = (Scripted(script), Allow(), Tools(echo_tool(), echo_tool("other")))
+    async with gateway(*parts, turn={"whole_tool_tokens": 20}) as gate:
+        await gate.chat("go")
+    assert [tool.name for tool in script.requests[0].tools] == ["echo", "other"]
 
 
 async def test_an_agent_calls_only_the_tools_that_its_settings_name() -> None:
