@@ -68,9 +68,7 @@ class Saved:
         """
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         words = "\n".join(self.table.words).encode("utf-8", "surrogatepass")
-        meta = {"format": FORMAT, "fingerprint": self.fingerprint}
         arrays: dict[str, npt.NDArray[Any]] = {
-            "meta": np.frombuffer(json.dumps(meta).encode(), np.uint8),
             "words": np.frombuffer(words, np.uint8),
             "row_digests": np.frombuffer(b"".join(self.table.digests), np.uint8),
             "starts": self.table.starts,
@@ -79,6 +77,8 @@ class Saved:
         }
         if self.store is not None:
             arrays.update(self.store.arrays())
+        meta = {"format": FORMAT, "fingerprint": self.fingerprint, "arrays": sorted(arrays)}
+        arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
         # A name of its own for each writer, and nobody else may read it.
         handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
         half = Path(name)
@@ -111,6 +111,8 @@ class Saved:
         meta = json.loads(arrays["meta"].tobytes())
         if meta["format"] != FORMAT:
             raise ValueError(f"found format {meta['format']}, expected {FORMAT}")
+        if meta["arrays"] != sorted(arrays.keys() - {"meta"}):
+            raise ValueError("an array is missing, or there is one too many")
         text = arrays["words"].tobytes().decode("utf-8", "surrogatepass")
         words = text.split("\n") if text else []
         joined = arrays["row_digests"].tobytes()

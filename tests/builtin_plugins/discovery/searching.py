@@ -59,9 +59,15 @@ class FakeEmbedder:
         self.failing: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.most = 1_000_000
+        """After so many texts it answers no more."""
+        self.hung = asyncio.Event()
 
     async def embed(self, texts: Sequence[str]) -> Floats:
         self.texts += texts
+        if len(self.texts) > self.most:
+            self.gate.clear()
+            self.hung.set()
         await self.gate.wait()
         if self.failing is not None:
             raise self.failing
