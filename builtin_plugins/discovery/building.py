@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,13 +15,14 @@ from hookgate.builtin_plugins.discovery.saved import Saved
 from hookgate.builtin_plugins.discovery.vectors import ANN_VECTORS, VectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy.typing as npt
 
+    from hookgate.builtin_plugins.discovery.vectors import Vectors
     from hookgate.core.descriptors import Capability
 
-__all__ = ["Draft", "Material"]
+__all__ = ["NOBODY", "Draft", "Material"]
 
 ENOUGH = 0.95
 """The share of the texts that must have vectors, so that meaning takes part: of fewer, the
@@ -33,6 +34,10 @@ SLACK = 1000
 
 SLACK_WORDS = 10_000
 """Words that no row holds any more, beside as many as are held, before a table is made anew."""
+
+
+NOBODY = "?"
+"""The fingerprint of no embedder: for a draft that goes by words alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +70,15 @@ class Material:
         store: The vectors.
         fingerprint: The embedder's, that the vectors are from.
         background: Messages that need no capability; see `relevance`.
+        elsewhere: Returns the vectors of an embedder by its fingerprint, where they are kept
+            in a database; None where they are kept in memory.
     """
 
     table: WordTable | None = None
-    store: VectorStore | None = None
+    store: Vectors | None = None
     fingerprint: str = ""
     background: tuple[str, ...] = ()
+    elsewhere: Callable[[str], Vectors | None] = lambda _: None
 
     def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> Draft:
         """Index the words of `rows`, and see which vectors are missing.
@@ -85,6 +93,7 @@ class Material:
         if before is not None and len(before.words) > 2 * len(before.numbers) + SLACK_WORDS:
             before = None
         self.table = WordTable.of(rows, digests, before)
+        self._reach(fingerprint)
         store = self.store if self._is_from(fingerprint) else None
         known: Mapping[bytes, int] = {} if store is None else store.slots
         missing: dict[bytes, str] = {}
@@ -115,6 +124,36 @@ class Material:
                 background = self._background()
         return Index(draft.version, draft.rows, draft.lexical, dense, background)
 
+    def _reach(self, fingerprint: str) -> None:
+        """Turn to the vectors of an embedder that a database keeps; nothing is looked up."""
+        store = self.store
+        there = store is not None and store.blocking and self._is_from(fingerprint)
+        if there or fingerprint in ("", NOBODY):
+            return
+        kept = self.elsewhere(fingerprint)
+        if kept is not None:
+            self.store, self.fingerprint = kept, fingerprint
+
+    def look_up(self, draft: Draft) -> Draft:
+        """Return `draft` without what a database keeps already.
+
+        Raises:
+            VectorsError: The database did not answer.
+        """
+        store = self.store
+        if store is None or not store.blocking or not self._is_from(draft.fingerprint):
+            return draft
+        store.know([text_key(text) for text in self.background])
+        store.know([key for keys in draft.texts for key in keys])
+        known = store.slots
+        missing = {key: text for key, text in draft.missing.items() if key not in known}
+        return replace(draft, missing=missing)
+
+    def let_go(self) -> None:
+        """Forget which vectors a database keeps, so that they are looked up anew."""
+        if self.store is not None and self.store.blocking:
+            self.store, self.fingerprint = None, ""
+
     def _is_from(self, fingerprint: str) -> bool:
         """Whether the vectors are from the embedder of this fingerprint."""
         return fingerprint in ("", self.fingerprint)
@@ -130,6 +169,7 @@ class Material:
         self, fingerprint: str, keys: Sequence[bytes], vectors: npt.NDArray[np.float32]
     ) -> None:
         """Take vectors of an embedder; those of another one are thrown away."""
+        self._reach(fingerprint)
         if self.store is None or self.fingerprint != fingerprint:
             self.store = VectorStore(vectors.shape[1])
             self.fingerprint = fingerprint
@@ -152,7 +192,9 @@ class Material:
         """Return what is to be kept; None where nothing has been made yet."""
         if self.table is None:
             return None
-        return Saved(self.table, self.store, self.fingerprint)
+        # What a database keeps is not kept twice.
+        store = self.store if isinstance(self.store, VectorStore) else None
+        return Saved(self.table, store, self.fingerprint)
 
     def restore(self, saved: Saved) -> None:
         """Begin with what was kept.

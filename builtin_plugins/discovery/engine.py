@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hookgate.builtin_plugins.discovery.building import Material
+from hookgate.builtin_plugins.discovery.building import NOBODY, Material
 from hookgate.builtin_plugins.discovery.index import CANDIDATES, Query
 from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.results import Found
 from hookgate.builtin_plugins.discovery.saved import Saved, SavedError
+from hookgate.builtin_plugins.discovery.vectors import VectorsError
 from hookgate.core.errors import EmbeddingError
 from hookgate.core.shielding import finish
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.building import Draft
     from hookgate.builtin_plugins.discovery.index import Index, Ranking
     from hookgate.builtin_plugins.discovery.learned import Boost, Learned
+    from hookgate.builtin_plugins.discovery.vectors import Vectors
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.ports import Embedder
 
@@ -70,6 +72,8 @@ class Surroundings:
         recover: Says that it does again.
         path: Where the index is kept; None keeps it in memory alone.
         clock: Seconds that never go backwards.
+        elsewhere: Returns the vectors of an embedder, by its fingerprint, where they are kept
+            in a database; None where they are kept in memory.
     """
 
     embedder: Callable[[], Embedder | None] = lambda: None
@@ -77,6 +81,7 @@ class Surroundings:
     recover: Callable[[str], None] = lambda _part: None
     path: Path | None = None
     clock: Callable[[], float] = perf_counter
+    elsewhere: Callable[[str], Vectors | None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +111,7 @@ class Engine:
     def __init__(self, surroundings: Surroundings | None = None) -> None:
         self._around = surroundings or Surroundings()
         lines = small_talk()
-        self._material = Material(background=lines)
+        self._material = Material(background=lines, elsewhere=self._around.elsewhere)
         self._relevance = Relevance(lines)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._drafts: OrderedDict[int, Draft] = OrderedDict()
@@ -166,10 +171,15 @@ class Engine:
                 # What may be shown lies behind what may not: look further.
                 count = min(8 * count, len(index))
 
-        if len(index) <= INLINE_VECTORS:
-            found = search()
+        if index.blocking or len(index) > INLINE_VECTORS:
+            try:
+                found = await asyncio.to_thread(search)
+            except VectorsError as error:
+                self._lose(error)
+                index, query = index.without_vectors(), query.without_vectors()
+                found = await asyncio.to_thread(search)
         else:
-            found = await asyncio.to_thread(search)
+            found = search()
         times = {
             "index": (indexed - begun) * 1000,
             "embed": (embedded - indexed) * 1000,
@@ -250,7 +260,8 @@ class Engine:
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
             self._fail(error)
             return query
-        if not self._drafts[max(self._drafts)].missing:
+        newest = self._drafts[max(self._drafts)]
+        if not newest.missing and newest.fingerprint != NOBODY:
             self._recover()
         return query.with_vectors(vectors)
 
@@ -276,11 +287,15 @@ class Engine:
                 return known
             await self._restore()
             rows = [row for row in capabilities if row.kind != "card"]
-            draft, index = await asyncio.to_thread(
-                self._make, capabilities.version, rows, self._fingerprint()
-            )
-            self._keep(draft, index)
-            return index
+            version = capabilities.version
+            try:
+                made = await asyncio.to_thread(self._make, version, rows, self._fingerprint())
+                self._keep(*made)
+            except VectorsError as error:
+                made = await asyncio.to_thread(self._make, version, rows, NOBODY)
+                self._keep(*made)
+                self._lose(error)
+            return made[1]
 
     def _fingerprint(self) -> str:
         embedder = self._around.embedder()
@@ -338,23 +353,35 @@ class Engine:
             try:
                 if draft.fingerprint != embedder.fingerprint:
                     draft = await self._redrafted(draft, embedder.fingerprint)
+                async with self._building:
+                    draft = await finish(asyncio.to_thread(self._material.look_up, draft))
                 whole = await self._embed(embedder, draft)
+                if whole:
+                    await self._renew(draft)
+            except VectorsError as error:
+                self._lose(error)
+                return
             except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
                 self._fail(error)
                 return
             if whole:
-                async with self._building:
-                    if version in self._drafts:
-                        index = await finish(asyncio.to_thread(self._material.index, draft))
-                        self._keep(replace(draft, missing={}), index)
                 self._recover()
                 await self.save()
                 if max(self._drafts) == version:
                     return
 
+    async def _renew(self, draft: Draft) -> None:
+        """Make the index of a version anew, once its vectors are there."""
+        async with self._building:
+            if draft.version in self._drafts:
+                index = await finish(asyncio.to_thread(self._material.index, draft))
+                self._keep(replace(draft, missing={}), index)
+
     async def _redrafted(self, draft: Draft, fingerprint: str) -> Draft:
         """Return a version's draft for another embedder."""
         async with self._building:
+            if draft.fingerprint == NOBODY:
+                self._material.let_go()
             made = await finish(
                 asyncio.to_thread(self._material.draft, draft.version, draft.rows, fingerprint)
             )
@@ -385,8 +412,18 @@ class Engine:
             self.problem = ""
             self._around.recover("discovery: vectors")
 
+    def _lose(self, error: VectorsError) -> None:
+        """Go on by words alone, until the vectors of the newest version are looked up anew."""
+        self._fail(error)
+        for version, index in list(self._indexes.items()):
+            if index.blocking:
+                self._indexes[version] = index.without_vectors()
+        newest = max(self._drafts)
+        self._drafts[newest] = replace(self._drafts[newest], fingerprint=NOBODY)
+        self._rankings.clear()
+
     def _fail(self, error: Exception) -> None:
-        known = isinstance(error, EmbeddingError)
+        known = isinstance(error, EmbeddingError | VectorsError)
         why = str(error) if known else f"the embedder failed: {type(error).__name__}: {error}"
         self._failed_at = self._around.clock()
         if why != self.problem:

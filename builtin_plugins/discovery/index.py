@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.lexical import LexicalIndex
-    from hookgate.builtin_plugins.discovery.vectors import VectorStore
+    from hookgate.builtin_plugins.discovery.vectors import Vectors
     from hookgate.core.descriptors import Capability
 
     Floats: TypeAlias = npt.NDArray[np.float32]
@@ -123,7 +123,7 @@ class Dense:
         fingerprint: The embedder's, that the vectors are from.
     """
 
-    store: VectorStore
+    store: Vectors
     slots: Places
     starts: Places
     owners: Places
@@ -134,9 +134,7 @@ class Dense:
     fingerprint: str = ""
 
     @classmethod
-    def of(
-        cls, store: VectorStore, digests: Sequence[Sequence[bytes]], fingerprint: str = ""
-    ) -> Dense:
+    def of(cls, store: Vectors, digests: Sequence[Sequence[bytes]], fingerprint: str = "") -> Dense:
         """Point the rows to their vectors in `store`.
 
         Args:
@@ -240,6 +238,15 @@ class Index:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a search may take long, and must not be made on the event loop."""
+        return self.dense is not None and self.dense.store.blocking
+
+    def without_vectors(self) -> Index:
+        """Return the index as it is searched by words alone."""
+        return Index(self.version, self.rows, self.lexical, None)
 
     def search(
         self,

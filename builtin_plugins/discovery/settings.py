@@ -76,6 +76,9 @@ class DiscoverySettings(Section):
     debounce_ms: int = Field(default=500, ge=10, le=60_000)
     """The longest time for which a burst of changes is gathered, in milliseconds."""
     collection_name: str = Field(default="capability_index", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    """The name of the index's file, in the folder `discovery` of `home`."""
+    """The name of the index's file, in the folder `discovery` of `home`, and of its tables."""
+    vectors: Literal["memory", "postgres"] = "memory"
+    """Where vectors are searched: in this process, or in the store, which then has to be
+    PostgreSQL with pgvector. Gateways that share the store share the vectors."""
     learning: LearningSettings = Field(default_factory=LearningSettings)
     """Example queries, learned from use."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+
+from hookgate.core.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Slots: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["ANN_VECTORS", "VectorStore"]
+__all__ = ["ANN_VECTORS", "VectorStore", "Vectors", "VectorsError"]
 
 ANN_VECTORS = 10_000
 """From so many vectors on, the search is approximate: an exact one would take milliseconds."""
@@ -24,6 +26,50 @@ LINKS = 32
 BUILD_EFFORT = 80
 SEARCH_EFFORT = 128
 """The parameters of HNSW (Malkov and Yashunin, 2018): M, efConstruction and efSearch."""
+
+
+class VectorsError(HookgateError):
+    """The vectors are elsewhere, and cannot be had now."""
+
+
+class Vectors(Protocol):
+    """Vectors of one embedder at numbered slots; in memory, or elsewhere.
+
+    Where `blocking` holds they are elsewhere, and each call may raise `VectorsError`.
+    """
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a call may take long, and must not be made on the event loop."""
+
+    @property
+    def approximate(self) -> bool:
+        """Whether so many are in use that a search need not be exact."""
+
+    @property
+    def slots(self) -> Mapping[bytes, int]:
+        """The slot of each digest that is known to be there."""
+
+    def __len__(self) -> int:
+        """Return how many are known to be there."""
+
+    def know(self, digests: Sequence[bytes]) -> None:
+        """Look up which of `digests` are there."""
+
+    def add(self, digests: Sequence[bytes], vectors: Floats) -> None:
+        """Add the vectors of digests that are not there yet."""
+
+    def vectors(self, slots: Slots) -> Floats:
+        """Return the vectors at `slots`."""
+
+    def search(self, queries: Floats, count: int) -> tuple[Floats, Slots]:
+        """Return the best cosines and slots of each query, up to `count`."""
+
+    def without(self, used: Sequence[bytes], *, approximate: bool) -> Vectors:
+        """Return the vectors of `used` alone."""
+
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """Return what is to be kept in a file."""
 
 
 class VectorStore:
@@ -37,6 +83,8 @@ class VectorStore:
     error of a cosine below 0.001.
     """
 
+    blocking = False
+
     def __init__(self, dimension: int, *, approximate: bool = False) -> None:
         self.dimension = dimension
         self.approximate = approximate
@@ -49,6 +97,9 @@ class VectorStore:
 
     def __len__(self) -> int:
         return self._used
+
+    def know(self, digests: Sequence[bytes]) -> None:
+        """Look up which of `digests` are there. Here that is always known."""
 
     def add(self, digests: Sequence[bytes], vectors: Floats) -> None:
         """Add the vectors of digests that are not there yet."""
