@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.discovery.fields import (
+from hookgate.builtin_plugins.discovery.manifests import Declared, Reading, display_name
+from hookgate.core.content.fields import (
     DESCRIPTION_CHARS,
     DISPLAY_CHARS,
     LABEL,
@@ -16,10 +17,9 @@ from hookgate.builtin_plugins.discovery.fields import (
     TOOL,
     Fields,
 )
-from hookgate.builtin_plugins.discovery.manifests import Declared, Reading, display_name
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem, shortened
-from hookgate.builtin_plugins.discovery.reading import CONTENT_BYTES, read_text
-from hookgate.builtin_plugins.discovery.yaml_reader import Document, Place, read_yaml
+from hookgate.core.content.problems import ContentError, Problem, shortened
+from hookgate.core.content.reading import CONTENT_BYTES, read_text
+from hookgate.core.content.yaml_reader import Document, Place, read_yaml
 from hookgate.core.descriptors import Capability
 from hookgate.core.toml_lines import locate
 from hookgate.hookspecs import PROJECT
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
     from pathlib import Path
 
-    from hookgate.builtin_plugins.discovery.reading import Stamp
+    from hookgate.core.content.reading import Stamp
     from hookgate.core.host import PluginInfo
 
 __all__ = ["Extension", "installed_extensions", "read_catalogue"]

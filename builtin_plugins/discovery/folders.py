@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.discovery.manifests import MANIFEST
-from hookgate.builtin_plugins.discovery.problems import Problem
 from hookgate.builtin_plugins.discovery.skills import SKILL
+from hookgate.core.content.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hookgate.builtin_plugins.discovery.fields import (
+from hookgate.core.content.fields import (
     DESCRIPTION_CHARS,
     DISPLAY_CHARS,
     ID,
@@ -16,9 +16,9 @@ from hookgate.builtin_plugins.discovery.fields import (
     TOOL,
     Fields,
 )
-from hookgate.builtin_plugins.discovery.frontmatter import body_of
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem, shortened
-from hookgate.builtin_plugins.discovery.reading import (
+from hookgate.core.content.frontmatter import body_of
+from hookgate.core.content.problems import ContentError, Problem, shortened
+from hookgate.core.content.reading import (
     CONTENT_BYTES,
     MANIFEST_BYTES,
     Stamp,
@@ -26,7 +26,7 @@ from hookgate.builtin_plugins.discovery.reading import (
     read_text,
     stamp_of,
 )
-from hookgate.builtin_plugins.discovery.yaml_reader import read_yaml
+from hookgate.core.content.yaml_reader import read_yaml
 from hookgate.core.descriptors import Capability, CapabilityDetail, parameters_of
 from hookgate.core.errors import ToolDefinitionError
 from hookgate.core.strict_json import StrictJSONError, loads

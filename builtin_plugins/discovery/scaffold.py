@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate.builtin_plugins.discovery.extensions import read_catalogue
-from hookgate.builtin_plugins.discovery.fields import NAME
 from hookgate.builtin_plugins.discovery.folders import Root
 from hookgate.builtin_plugins.discovery.manifests import MANIFEST, display_name, read_manifest
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem, shortened
 from hookgate.builtin_plugins.discovery.scanner import Scan, scan
 from hookgate.builtin_plugins.discovery.skills import SKILL, is_skill_name, read_skill
+from hookgate.core.content.fields import NAME
+from hookgate.core.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,9 +19,9 @@ from hookgate.builtin_plugins.discovery.manifests import (
     Reading,
     read_manifest,
 )
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem
-from hookgate.builtin_plugins.discovery.reading import stamp_of
 from hookgate.builtin_plugins.discovery.skills import read_skill
+from hookgate.core.content.problems import ContentError, Problem
+from hookgate.core.content.reading import stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -6,22 +6,22 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.discovery.fields import (
+from hookgate.builtin_plugins.discovery.manifests import Declared, Reading, display_name
+from hookgate.core.content.fields import (
     DESCRIPTION_CHARS,
     LABEL,
     SECRET,
     TOOL,
     Fields,
 )
-from hookgate.builtin_plugins.discovery.frontmatter import body_of, split
-from hookgate.builtin_plugins.discovery.manifests import Declared, Reading, display_name
-from hookgate.builtin_plugins.discovery.problems import ContentError, shortened
-from hookgate.builtin_plugins.discovery.reading import CONTENT_BYTES, inside, read_text
-from hookgate.builtin_plugins.discovery.yaml_reader import read_yaml
+from hookgate.core.content.frontmatter import body_of, split
+from hookgate.core.content.problems import ContentError, shortened
+from hookgate.core.content.reading import CONTENT_BYTES, inside, read_text
+from hookgate.core.content.yaml_reader import read_yaml
 from hookgate.core.descriptors import Capability, CapabilityDetail, Flags
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.yaml_reader import Document
+    from hookgate.core.content.yaml_reader import Document
 
 __all__ = ["SKILL", "is_skill_name", "read_skill"]
 

@@ -14,9 +14,9 @@ from hookgate.builtin_plugins.discovery.availability import Availability
 from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
 from hookgate.builtin_plugins.discovery.extensions import installed_extensions, read_catalogue
 from hookgate.builtin_plugins.discovery.folders import roots_of
-from hookgate.builtin_plugins.discovery.problems import Problem
 from hookgate.builtin_plugins.discovery.scanner import Scan, changes, scan
 from hookgate.core.catalogue import described
+from hookgate.core.content.problems import Problem
 from hookgate.core.descriptors import Capability
 from hookgate.hookspecs import PROJECT
 

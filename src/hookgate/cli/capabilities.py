@@ -18,8 +18,8 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.builtin_plugins.discovery.problems import Problem
     from hookgate.builtin_plugins.discovery.scanner import Scan
+    from hookgate.core.content.problems import Problem
 
 __all__ = ["app"]
 

@@ -7,8 +7,8 @@ import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, write
 
 from hookgate.builtin_plugins.discovery.manifests import Declared, read_manifest
-from hookgate.builtin_plugins.discovery.problems import ContentError
-from hookgate.builtin_plugins.discovery.reading import CONTENT_BYTES
+from hookgate.core.content.problems import ContentError
+from hookgate.core.content.reading import CONTENT_BYTES
 from hookgate.core.descriptors import CapabilityDetail, Flags
 
 

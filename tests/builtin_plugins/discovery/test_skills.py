@@ -7,9 +7,9 @@ import pytest
 from tests.builtin_plugins.discovery.folders import problems, skill, write
 
 from hookgate.builtin_plugins.discovery.manifests import Declared
-from hookgate.builtin_plugins.discovery.problems import ContentError
-from hookgate.builtin_plugins.discovery.reading import CONTENT_BYTES
 from hookgate.builtin_plugins.discovery.skills import read_skill
+from hookgate.core.content.problems import ContentError
+from hookgate.core.content.reading import CONTENT_BYTES
 
 
 def read(path: Path) -> Declared:

@@ -6,14 +6,14 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.builtin_plugins.discovery.problems import shortened
+from hookgate.core.content.problems import shortened
 from hookgate.core.descriptors import Flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hookgate.builtin_plugins.discovery.problems import Problem
-    from hookgate.builtin_plugins.discovery.yaml_reader import Document, KeyPath
+    from hookgate.core.content.problems import Problem
+    from hookgate.core.content.yaml_reader import Document, KeyPath
 
 __all__ = ["DESCRIPTION_CHARS", "ID", "LABEL", "NAME", "SECRET", "TOOL", "Fields", "camel"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem
+from hookgate.core.content.problems import ContentError, Problem
 
 __all__ = ["body_of", "split"]
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import yaml
 
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem, shortened
-from hookgate.builtin_plugins.discovery.reading import BOM, MANIFEST_BYTES
+from hookgate.core.content.problems import ContentError, Problem, shortened
+from hookgate.core.content.reading import BOM, MANIFEST_BYTES
 from hookgate.core.strict_json import MAX_INTEGER
 
 if TYPE_CHECKING:

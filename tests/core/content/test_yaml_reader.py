@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.problems import ContentError
-from hookgate.builtin_plugins.discovery.yaml_reader import MAX_DEPTH, Place, read_yaml
+from hookgate.core.content.problems import ContentError
+from hookgate.core.content.yaml_reader import MAX_DEPTH, Place, read_yaml
 from hookgate.core.strict_json import MAX_INTEGER
 
 

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
-from hookgate.builtin_plugins.discovery.problems import ContentError, Problem, shortened
+from hookgate.core.content.problems import ContentError, Problem, shortened
 
 __all__ = ["CONTENT_BYTES", "MANIFEST_BYTES", "Stamp", "inside", "read_text", "stamp_of"]
 
