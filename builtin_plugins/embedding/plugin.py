@@ -95,7 +95,7 @@ class Plugin:
         except EmbeddingError as error:
             self._missing(host, str(error))
             return NoEngine(str(error))
-        return ThreadEngine(model, failed=failed)
+        return ThreadEngine(model, failed=failed, bulk_waits=True)
 
     def _find(self) -> LocalModel:
         """Look for the model's files. Runs on a thread.

@@ -79,11 +79,18 @@ class ThreadEngine:
     Args:
         model: The model. It is loaded by the first call, or by `load`.
         failed: Called on the event loop, once, when the model cannot be loaded.
+        bulk_waits: Leave the loading to `load` and to queries. What is embedded in bulk is
+            seldom needed at once; a process that ends soon then never loads the model.
     """
 
-    def __init__(self, model: LocalModel, *, failed: Callable[[str], None]) -> None:
+    def __init__(
+        self, model: LocalModel, *, failed: Callable[[str], None], bulk_waits: bool = False
+    ) -> None:
         self._model = model
         self._failed = failed
+        self._wanted = asyncio.Event()
+        if not bulk_waits:
+            self._wanted.set()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="hookgate-embedding")
         self._bulk = asyncio.Lock()
         self._loaded = self._told = self._closed = False
@@ -123,6 +130,7 @@ class ThreadEngine:
         Raises:
             EmbeddingError: The model is missing or damaged, or the gateway is stopping.
         """
+        await self._wanted.wait()
         made = await self._step(partial(_empty, len(texts), self._model.dimension))
         for start in range(0, len(texts), WINDOW):
             window = texts[start : start + WINDOW]
@@ -147,6 +155,7 @@ class ThreadEngine:
     async def close(self) -> None:
         """Take no more work. What the thread is at is not waited for."""
         self._closed = True
+        self._wanted.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     # -- on the event loop -------------------------------------------------
@@ -159,6 +168,7 @@ class ThreadEngine:
     async def _run(self, work: Callable[[], T]) -> T:
         if self._closed:
             raise _stopping()
+        self._wanted.set()
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._pool, self._loaded_then, work)

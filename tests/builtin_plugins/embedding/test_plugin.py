@@ -130,7 +130,8 @@ async def test_a_missing_model_starts_and_is_said_in_status(tmp_path: Path) -> N
 
 
 async def test_a_missing_model_stops_the_start_where_that_was_asked_for(tmp_path: Path) -> None:
-    gate = gateway(tmp_path, model_path=tmp_path / "nowhere", on_missing="refuse")
+    # A short path: long messages are cut.
+    gate = gateway(tmp_path, model_path=Path("/nowhere"), on_missing="refuse")
     with pytest.raises(StartError, match=r"cannot be read.*on_missing"):
         await opened(gate)
 

@@ -58,6 +58,35 @@ async def test_the_model_is_loaded_once_and_by_the_first_who_asks(
     assert fake.loads == 1
 
 
+async def embedding_in_bulk(engine: ThreadEngine) -> asyncio.Task[object]:
+    bulk: asyncio.Task[object] = asyncio.create_task(engine.embed(["document"]))
+    await handed_over()
+    return bulk
+
+
+async def test_bulk_that_waits_has_no_model_loaded_and_is_woken_by_the_end(fake: FakeModel) -> None:
+    engine = ThreadEngine(fake, failed=lambda _: None, bulk_waits=True)
+    bulk = await embedding_in_bulk(engine)
+    await engine.close()
+    with pytest.raises(EmbeddingError, match="the gateway is stopping"):
+        await bulk
+
+    assert fake.loads == 0
+
+
+@pytest.mark.parametrize("how", ["load", "query"])
+async def test_bulk_that_waits_goes_on_once_the_model_is_wanted(how: str, fake: FakeModel) -> None:
+    engine = ThreadEngine(fake, failed=lambda _: None, bulk_waits=True)
+    bulk = await embedding_in_bulk(engine)
+    assert not engine.loaded
+    await (engine.load() if how == "load" else engine.embed_one("query"))
+    await bulk
+    await engine.close()
+
+    assert ["document"] in fake.batches
+    assert fake.loads == 1
+
+
 async def test_the_model_works_on_one_thread_that_is_not_the_event_loops(
     fake: FakeModel, engine: ThreadEngine
 ) -> None:
