@@ -70,14 +70,15 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 # -- tests --------------------------------------------------------------------------
 
 .PHONY: test test-slow test-models check
-# One worker for each core. Tests of one group share what is costly to make.
-PYTEST := $(PY) -m pytest -q -n auto --dist loadgroup
+# One worker for each core. Tests of one file share what is costly to make.
+PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 
 test: $(DEV)  ## the unit tests
 	@$(PYTEST) -m "not slow and not models" $(PYTEST_ARGS)
 
-test-slow: $(DEV)  ## the tests that take more than a few seconds each
-	@$(PYTEST) -m "slow and not models" $(PYTEST_ARGS)
+# Properties are tried here with more examples than in the unit tests.
+test-slow: $(DEV)  ## the tests that take more than a few seconds each, and all examples
+	@$(PYTEST) -m "(slow or hypothesis) and not models" --hypothesis-profile=full $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.

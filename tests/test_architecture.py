@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -54,6 +54,20 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a file. It is walked once: most rules look at all of them."""
+    return tuple(ast.walk(tree(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """Let go of the trees at the end: whatever a process keeps, its collector walks."""
+    yield
+    tree.cache_clear()
+    nodes.cache_clear()
+
+
 def shown(path: Path, node: ast.AST | int) -> str:
     line = node if isinstance(node, int) else getattr(node, "lineno", 0)
     return f"{path.relative_to(ROOT)}:{line}"
@@ -99,8 +113,8 @@ def run_time(node: ast.AST) -> Iterator[ast.AST]:
         yield from run_time(child)
 
 
-def imports(nodes: Iterator[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
-    for node in nodes:
+def imports(found: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    for node in found:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -144,7 +158,7 @@ def test_the_core_imports_no_plugin_and_no_command_line() -> None:
     wrong = [
         f"{shown(path, node)} imports {name}"
         for path in CORE
-        for name, node in imports(ast.walk(tree(path)))
+        for name, node in imports(nodes(path))
         if lies_in(name, "hookgate") and not any(lies_in(name, one) for one in known)
     ]
 
@@ -160,7 +174,7 @@ def test_a_plugin_imports_the_core_the_hooks_and_itself() -> None:
         known = ("hookgate.core", "hookgate.hookspecs", f"hookgate.builtin_plugins.{parts[0]}")
         wrong += [
             f"{shown(path, node)} imports {name}"
-            for name, node in imports(ast.walk(tree(path)))
+            for name, node in imports(nodes(path))
             if lies_in(name, "hookgate") and not any(lies_in(name, one) for one in known)
         ]
 
@@ -171,7 +185,7 @@ def test_nothing_is_imported_by_a_relative_name_or_by_the_folder_at_the_top() ->
     wrong = [
         f"{shown(path, node)} imports {name}"
         for path in PRODUCT
-        for name, node in imports(ast.walk(tree(path)))
+        for name, node in imports(nodes(path))
         if name.startswith(".")
         or name.partition(".")[0] in {"core", "hookspecs", "builtin_plugins", "src"}
     ]
@@ -194,7 +208,7 @@ def test_the_core_holds_neither_sql_nor_html() -> None:
     wrong = [
         shown(path, node)
         for path in CORE
-        for node in set(ast.walk(tree(path))) - docstrings(tree(path))
+        for node in set(nodes(path)) - docstrings(tree(path))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and (SQL.search(node.value) or HTML.search(node.value))
@@ -209,7 +223,7 @@ def test_the_face_alone_names_the_builtin_plugins() -> None:
     naming = {
         path
         for path in PRODUCT
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if (isinstance(node, ast.Name) and node.id == "BUILTIN")
         or (isinstance(node, ast.alias) and node.name == "BUILTIN")
     }
@@ -250,7 +264,7 @@ def test_hooks_are_implemented_in_the_plugin_module_alone() -> None:
         shown(path, node)
         for path in PRODUCT
         if path.name not in {"plugin.py", "hookspecs.py"}
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         for mark in node.decorator_list
         if "hookimpl" in ast.unparse(mark)
@@ -279,7 +293,7 @@ def test_no_function_is_too_long() -> None:
     wrong = [
         f"{shown(path, node)} {node.name}"
         for path in PYTHON
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and lines_of_code(node) > FUNCTION_LINES
     ]
@@ -310,7 +324,7 @@ def mutations(path: Path) -> Iterator[str]:
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
-    for function in ast.walk(tree(path)):
+    for function in nodes(path):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         own = {node.id for node in ast.walk(function) if is_bound(node)} | arguments(function)
@@ -343,7 +357,7 @@ def test_no_failure_is_passed_over_in_silence() -> None:
     wrong = [
         shown(path, node)
         for path in PYTHON
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler)
         and all(isinstance(item, ast.Pass) or is_ellipsis(item) for item in node.body)
         and not (path in TESTS and is_narrow(node.type))
@@ -370,7 +384,7 @@ def test_every_test_can_fail() -> None:
     wrong = [
         f"{shown(path, node)} {node.name}"
         for path in TESTS
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and not any(claims(item) for item in ast.walk(node))

@@ -13,8 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = pytest.mark.xdist_group("demo")
-
 SEEN = [
     "17*23 = 391.",
     "▸ clock {}",

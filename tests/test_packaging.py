@@ -27,8 +27,6 @@ MADE_HERE = shutil.ignore_patterns(
 )
 HEAVY = ("torch", "faiss", "sqlalchemy", "sqlmodel", "wasmtime", "aiohttp", "alembic", "typer")
 
-pytestmark = pytest.mark.xdist_group("packaging")
-
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     done = subprocess.run(
@@ -164,6 +162,7 @@ def test_the_version_of_the_package_is_the_one_of_the_project(installed: Path) -
 # -- the other ways ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -183,6 +182,7 @@ def test_the_sdist_holds_what_its_readers_need(sdist: Path) -> None:
     assert not [name for name in names if name.startswith(("src/hookgate/core", ".venv", ".git/"))]
 
 
+@pytest.mark.slow
 def test_a_checkout_without_links_builds_the_same_wheel(
     checkout: Path, wheel: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +200,7 @@ def test_a_checkout_without_links_builds_the_same_wheel(
     assert contents(build(copy, "wheel", out)) == contents(wheel)
 
 
+@pytest.mark.slow
 def test_an_editable_install_imports_from_the_checkout(checkout: Path, tmp_path: Path) -> None:
     # The back end's own hook, since pip would look for the back end in an empty environment.
     hook = "import sys; from hatchling.build import build_editable; build_editable(sys.argv[1])"

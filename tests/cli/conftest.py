@@ -42,11 +42,15 @@ class CommandLine:
 
     @property
     def environ(self) -> dict[str, str]:
-        """No other gateway's port is tried, and no plugin of this machine is loaded."""
+        """No other gateway's port is tried, and no plugin of this machine is loaded.
+
+        Nor is the embedding model: search goes by words alone where nothing else is asked for.
+        """
         return {
             "HOME": str(self.home),
             "HOOKGATE_GATEWAY__PORT": "0",
             "HOOKGATE_PLUGINS__ENTRY_POINTS": "false",
+            "HOOKGATE_PLUGIN__EMBEDDING__LOAD_AFTER_SECONDS": "3600",
             "COLUMNS": "160",
             "NO_COLOR": "1",
             "TERM": "dumb",

@@ -27,6 +27,7 @@ def test_without_settings_nothing_is_set(hookgate: CommandLine) -> None:
     assert {row["from"] for row in rows} == {
         "HOOKGATE_GATEWAY__PORT",
         "HOOKGATE_PLUGINS__ENTRY_POINTS",
+        "HOOKGATE_PLUGIN__EMBEDDING__LOAD_AFTER_SECONDS",
     }
 
 

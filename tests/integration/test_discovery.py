@@ -20,9 +20,6 @@ from hookgate.core.tools import Tool
 from hookgate.core.turn import Principal
 from hookgate.embedding import Gateway
 
-# The model is loaded once for each worker that runs these.
-pytestmark = pytest.mark.xdist_group("embedding model")
-
 GITHUB = """---
 name: github
 description: Work with GitHub from the command line, for issues, pull requests and repositories.

