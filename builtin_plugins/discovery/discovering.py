@@ -13,7 +13,6 @@ from hookgate.builtin_plugins.discovery.graph import Graph
 from hookgate.builtin_plugins.discovery.results import Discovery, Entry, Found, Tier
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.descriptors import CapabilityDetail, Card, Rejected
-from hookgate.core.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -185,7 +184,7 @@ class Discoverer:
             learned=learned,
         )
         begun = perf_counter()
-        graph = await self._graph(capabilities)
+        graph = await self._graph(capabilities, settings.presets)
         found = graph.rerank(
             finding.found,
             factor=settings.graph_boost_factor,
@@ -224,11 +223,17 @@ class Discoverer:
 
     # -- relating ------------------------------------------------------------
 
-    async def _graph(self, capabilities: Capabilities) -> Graph:
-        graph = self._graphs.get(capabilities.version)
+    async def _graph(
+        self, capabilities: Capabilities, presets: Mapping[str, tuple[str, ...]] | None = None
+    ) -> Graph:
+        usual = presets is None or presets == self._settings.presets
+        graph = self._graphs.get(capabilities.version) if usual else None
         if graph is None:
             rows = [row for row in capabilities if row.kind != "card"]
-            graph = await asyncio.to_thread(Graph, rows, self._settings.presets)
+            named = self._settings.presets if presets is None else presets
+            graph = await asyncio.to_thread(Graph, rows, named)
+            if not usual:
+                return graph
             self._graphs[capabilities.version] = graph
             while len(self._graphs) > GRAPHS:
                 del self._graphs[min(self._graphs)]
@@ -300,15 +305,24 @@ class Discoverer:
 
     async def _entry(self, found: Found, *, full: bool) -> Entry | None:
         row = found.row
-        description = await self.clean(row, row.description)
-        if description is None:
-            return None
-        entry = Entry(found=found, description=description)
+        # What else is shown of it is looked at along with its description: mostly all is well.
+        facts = "\n".join(_facts(row))
+        whole = f"{facts}\n\n{row.description}"
+        if await self.clean(row, whole) == whole:
+            entry = Entry(found=found, description=row.description)
+        else:
+            name = await self.clean(row, row.name)
+            description = await self.clean(row, row.description)
+            if description is None or name != row.name:
+                return None
+            if await self.clean(row, facts) != facts:
+                found = replace(found, row=_nameless(row))
+            entry = Entry(found=found, description=description)
         if not full or row.load is None:
             return entry
         try:
             detail = await asyncio.to_thread(row.load)
-        except (HookgateError, OSError) as error:
+        except Exception as error:  # noqa: BLE001 - it may be anybody's; the others are shown
             return replace(entry, content=f"(its details cannot be read: {type(error).__name__})")
         content = await self.clean(row, detail.content[:SANITIZED_CHARS])
         if content is None:
@@ -336,6 +350,25 @@ class Discoverer:
             Card(id=row.id, text=text, max_chars=len(text), source_ref=row.source_ref)
         )
         return None if isinstance(verdict, Rejected) else verdict.text
+
+
+def _facts(row: Capability) -> list[str]:
+    """Return what a model sees of a capability beside its description."""
+    named = (row.name, row.display_name, row.category, *row.parameters)
+    return [text for text in (*named, *row.required_tools, *row.required_secrets) if text]
+
+
+def _nameless(row: Capability) -> Capability:
+    """Return `row` with its name alone, where a sanitizer did not let the rest through."""
+    return replace(
+        row,
+        display_name="",
+        category="",
+        parameters=(),
+        parameter_texts=(),
+        required_tools=(),
+        required_secrets=(),
+    )
 
 
 def _texts(schema: object) -> list[str]:
