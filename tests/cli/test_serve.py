@@ -69,7 +69,16 @@ def test_a_gateway_serves_until_sigterm_and_takes_its_note_away(hookgate: Comman
     assert "no gateway runs" in ran.out
 
 
-def test_sighup_reads_the_settings_again(hookgate: CommandLine) -> None:
+def check_a_second_gateway_is_refused_in_one_line(hookgate: CommandLine, pid: int) -> None:
+    ran = hookgate("--local", "tools", "list")
+    assert ran.code == 1
+    assert str(pid) in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_sighup_reads_the_settings_again_and_a_second_gateway_is_refused(
+    hookgate: CommandLine,
+) -> None:
     path = hookgate.config('[agents.one]\nmodel = "demo/demo"\n')
     with served(hookgate) as (process, _):
         assert hookgate("status", "--json").json["agents"] == ["one"]
@@ -77,6 +86,7 @@ def test_sighup_reads_the_settings_again(hookgate: CommandLine) -> None:
         reloaded = hookgate("reload", "--json").json
         assert reloaded["restart"] == ["turn"]
         assert hookgate("status", "--json").json["agents"] == ["two"]
+        check_a_second_gateway_is_refused_in_one_line(hookgate, process.pid)
         path.write_text("[agents.three]\nmodl = 1\n")
         process.send_signal(signal.SIGHUP)
         ran = hookgate("call", "ping")
@@ -84,14 +94,6 @@ def test_sighup_reads_the_settings_again(hookgate: CommandLine) -> None:
         assert process.poll() is None
         path.write_text('[agents.two]\nmodel = "demo/demo"\n')
         assert hookgate("status", "--json").json["agents"] == ["two"]
-
-
-def test_a_second_gateway_of_the_same_home_is_refused_in_one_line(hookgate: CommandLine) -> None:
-    with served(hookgate) as (process, _):
-        ran = hookgate("--local", "tools", "list")
-        assert ran.code == 1
-        assert str(process.pid) in ran.err
-        assert "Traceback" not in ran.err
 
 
 def test_a_gateway_that_strangers_could_reach_needs_a_token(hookgate: CommandLine) -> None:
