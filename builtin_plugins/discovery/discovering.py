@@ -307,13 +307,13 @@ class Discoverer:
         row = found.row
         # What else is shown of it is looked at along with its description: mostly all is well.
         facts = "\n".join(_facts(row))
-        whole = f"{facts}\n\n{row.description}"
+        whole = "\n".join(filter(None, (facts, row.description)))
         if await self.clean(row, whole) == whole:
             entry = Entry(found=found, description=row.description)
         else:
             name = await self.clean(row, row.name)
             description = await self.clean(row, row.description)
-            if description is None or name != row.name:
+            if description is None or name is None:
                 return None
             if await self.clean(row, facts) != facts:
                 found = replace(found, row=_nameless(row))
