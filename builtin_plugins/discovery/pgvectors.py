@@ -43,7 +43,7 @@ ADDED = 32
 class PostgresVectors:
     """The vectors of one embedder in a `VectorTable`; used as a `VectorStore` is.
 
-    Which digests are there and at which slots is kept in memory: a hundred bytes each, and
+    Which digests are there and at which slots is kept in memory: some 300 bytes each, and
     none of the vectors. A slot is one of this object; the table has its own numbers.
     """
 

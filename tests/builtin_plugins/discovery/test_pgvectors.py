@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import sqlalchemy as sa
+from pydantic import SecretStr
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot
 from tests.builtin_plugins.turns import make_host
 
@@ -73,7 +74,7 @@ async def opened(url: str, tmp_path: Path) -> AsyncIterator[Callable[[], Awaitab
     async with AsyncExitStack() as stack:
 
         async def open_one() -> SqlStore:
-            store = await open_store(StorageSettings(url=url), tmp_path)
+            store = await open_store(StorageSettings(url=SecretStr(url)), tmp_path)
             assert store.durable, store.problem
             stack.push_async_callback(store.close)
             return store
@@ -245,6 +246,39 @@ async def test_sqlite_store_leaves_the_vectors_in_memory_and_says_so(tmp_path: P
         "the store is sqlite, expected PostgreSQL"
         in host.degraded["discovery: vectors in PostgreSQL"]
     )
+
+
+async def test_store_on_postgresql_keeps_the_vectors(
+    opened: Callable[[], Awaitable[SqlStore]],
+) -> None:
+    host, elsewhere = make_host(), Elsewhere()
+    host.provide(STORE, await opened())
+    assert elsewhere.of("model") is None
+    await elsewhere.open(host, "a-Name_" + 57 * "x")
+    kept = elsewhere.of("model")
+    assert isinstance(kept, PostgresVectors)
+    await asyncio.to_thread(kept.add, keys(3), directions(3))
+    assert host.degraded == {}
+
+
+async def test_user_who_may_not_create_the_extension_is_told_so(
+    url: str, server: Any, tmp_path: Path
+) -> None:
+    server.psql("CREATE ROLE plain LOGIN")
+    server.psql("ALTER DATABASE hookgate OWNER TO plain")
+    host, elsewhere = make_host(), Elsewhere()
+    plain = url.replace("//postgres:", "//plain:")
+    store = await open_store(StorageSettings(url=SecretStr(plain)), tmp_path)
+    try:
+        assert store.durable, store.problem
+        host.provide(STORE, store)
+        await elsewhere.open(host, "capability_index")
+        assert store.durable
+    finally:
+        await store.close()
+    assert elsewhere.of("model") is None
+    why = host.degraded["discovery: vectors in PostgreSQL"]
+    assert 'permission denied to create extension "vector"' in why
 
 
 async def test_gateway_without_a_store_says_so() -> None:
