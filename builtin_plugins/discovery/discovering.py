@@ -316,7 +316,7 @@ class Discoverer:
             if description is None or name is None:
                 return None
             if await self.clean(row, facts) != facts:
-                found = replace(found, row=_nameless(row))
+                found = replace(found, row=await self._cleaned(row))
             entry = Entry(found=found, description=description)
         if not full or row.load is None:
             return entry
@@ -328,6 +328,22 @@ class Discoverer:
         if content is None:
             return None
         return replace(entry, content=content, schema=await self._schema(row, detail))
+
+    async def _cleaned(self, row: Capability) -> Capability:
+        """Return `row` with what the sanitizers let through beside its name."""
+
+        async def each(texts: Sequence[str]) -> tuple[str, ...]:
+            return tuple([text for one in texts if (text := await self.clean(row, one))])
+
+        return replace(
+            row,
+            display_name=await self.clean(row, row.display_name) or "",
+            category=await self.clean(row, row.category) or "",
+            parameters=await each(row.parameters),
+            parameter_texts=(),
+            required_tools=await each(row.required_tools),
+            required_secrets=await each(row.required_secrets),
+        )
 
     async def _schema(
         self, row: Capability, detail: CapabilityDetail
@@ -356,19 +372,6 @@ def _facts(row: Capability) -> list[str]:
     """Return what a model sees of a capability beside its description."""
     named = (row.name, row.display_name, row.category, *row.parameters)
     return [text for text in (*named, *row.required_tools, *row.required_secrets) if text]
-
-
-def _nameless(row: Capability) -> Capability:
-    """Return `row` with its name alone, where a sanitizer did not let the rest through."""
-    return replace(
-        row,
-        display_name="",
-        category="",
-        parameters=(),
-        parameter_texts=(),
-        required_tools=(),
-        required_secrets=(),
-    )
 
 
 def _texts(schema: object) -> list[str]:

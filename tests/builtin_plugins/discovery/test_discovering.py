@@ -413,4 +413,7 @@ async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: Engine) -
         "Text.",
     )
     found = await Made(engine, [bad, MAIL])("send mail")
-    assert FORBIDDEN not in "".join(tier.text for tier in found.tiers[1:])
+    text = "".join(tier.text for tier in found.tiers[1:])
+    assert FORBIDDEN not in text
+    assert "evil" not in text
+    assert "mailer (tool). Send mail. Params: to" in text
