@@ -264,6 +264,11 @@ class Discoverer:
             zero = await asyncio.to_thread(
                 assembler.tier0, capabilities, capabilities.version, exclude
             )
+        if zero.text:
+            # Names of categories and capabilities are third-party text, too.
+            text = await self._passed("discovery:map", zero.text, "")
+            if text != zero.text:
+                zero = replace(zero, text=text or "", tokens=self._counter.count(text or ""))
         entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
         return zero, assembler.tier1(entries), assembler.tier2(entries, offered=offered)
 
@@ -359,11 +364,14 @@ class Discoverer:
         return _bare(detail.schema)
 
     async def clean(self, row: Capability, text: str) -> str | None:
-        """Return `text` as a model may see it; None where it was rejected."""
+        """Return `text` of a capability as a model may see it; None where it was rejected."""
+        return await self._passed(row.id, text, row.source_ref)
+
+    async def _passed(self, id_: str, text: str, source_ref: str) -> str | None:
         if not text or self._sanitize is None:
             return text
         verdict = await self._sanitize(
-            Card(id=row.id, text=text, max_chars=len(text), source_ref=row.source_ref)
+            Card(id=id_, text=text, max_chars=len(text), source_ref=source_ref)
         )
         return None if isinstance(verdict, Rejected) else verdict.text
 

@@ -417,3 +417,12 @@ async def test_names_and_facts_of_rows_pass_the_sanitizers_too(engine: Engine) -
     assert FORBIDDEN not in text
     assert "evil" not in text
     assert "mailer (tool). Send mail. Params: to" in text
+
+
+@pytest.mark.parametrize("category", [f"mail, {FORBIDDEN}", "evil mail"])
+async def test_map_of_categories_passes_the_sanitizers(engine: Engine, category: str) -> None:
+    found = await Made(engine, [row("mailer", "Send mail.", category=category)])("send mail")
+    zero = found.tiers[0]
+    assert FORBIDDEN not in zero.text
+    assert "evil" not in zero.text
+    assert zero.tokens == QuarterTokens().count(zero.text)
