@@ -23,7 +23,7 @@ def listening(answer: bytes) -> Iterator[int]:
                 except OSError:
                     return
                 with peer:
-                    peer.settimeout(5)
+                    peer.settimeout(20)
                     if peer.recv(65_536):
                         peer.sendall(answer)
 

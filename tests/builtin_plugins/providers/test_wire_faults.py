@@ -311,7 +311,7 @@ async def test_keep_alives_break_the_silence(server: RawServer, made: Make) -> N
 
     server.script = script
     provider = made("openai", server.url, idle_seconds=0.6)
-    assert (await ask(provider))[-1] == StopEvent("tool_use")
+    assert (await asked_until_in_time(provider))[-1] == StopEvent("tool_use")
 
 
 async def test_the_first_event_may_take_longer_than_a_silence(
@@ -324,7 +324,7 @@ async def test_the_first_event_may_take_longer_than_a_silence(
 
     server.script = script
     provider = made("openai", server.url, idle_seconds=0.5, first_byte_seconds=20)
-    assert (await ask(provider))[-1] == StopEvent("tool_use")
+    assert (await asked_until_in_time(provider))[-1] == StopEvent("tool_use")
 
 
 async def test_a_line_of_600_kilobytes_is_read(server: RawServer, made: Make) -> None:
