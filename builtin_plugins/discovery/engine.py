@@ -156,7 +156,10 @@ class Engine:
         known = self._rankings.get(key) if boost is None else None
         if known is None:
             ranking = index.search(query, count=count, learned=boost)
-            known = ranking, self._relevance.of(ranking, query, index.background)
+            held = None
+            if len(ranking.places) and (query.matrix is None or index.background is None):
+                held = index.lexical.held(query.parts[0].words, int(ranking.places[0]))
+            known = ranking, self._relevance.of(ranking, query, index.background, held)
             if boost is None:
                 self._rankings[key] = known
                 while len(self._rankings) > RANKINGS:

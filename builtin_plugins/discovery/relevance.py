@@ -17,6 +17,8 @@ import numpy as np
 from hookgate.builtin_plugins.discovery.words import words_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index import Query, Ranking
@@ -54,22 +56,35 @@ class Relevance:
         """Take the lines that `small_talk` returns."""
         self._chatter = frozenset(word for line in lines for word in words_of(line))
 
-    def of(self, ranking: Ranking, query: Query, background: Floats | None) -> Floats:
+    def of(
+        self,
+        ranking: Ranking,
+        query: Query,
+        background: Floats | None,
+        held: Sequence[str] | None = None,
+    ) -> Floats:
         """Return the relevance of each row of `ranking`, 0 to 1; it never grows down the list.
 
         Args:
             ranking: What a search came to.
             query: What was searched for.
             background: The vectors of small talk; None where there are none.
+            held: The words of the query that the best row holds; all of them where it is None.
         """
         if not len(ranking.places):
             return np.zeros(0, np.float32)
-        return ranking.scores * self.confidence(ranking, query, background)
+        return ranking.scores * self.confidence(ranking, query, background, held)
 
-    def confidence(self, ranking: Ranking, query: Query, background: Floats | None) -> float:
+    def confidence(
+        self,
+        ranking: Ranking,
+        query: Query,
+        background: Floats | None,
+        held: Sequence[str] | None = None,
+    ) -> float:
         """Return how sure it is, 0 to 1, that the best row is what was asked for."""
         if query.matrix is None or background is None:
-            words = query.parts[0].words
+            words = query.parts[0].words if held is None else held
             if not ranking.shares.max(initial=0.0):
                 return 0.0
             return WORDS_ALONE if any(word not in self._chatter for word in words) else CHANCE

@@ -129,6 +129,16 @@ async def test_cards_are_not_searched() -> None:
         assert ids(finding) == ["tool:send_mail"]
 
 
+async def test_chance_match_of_a_greeting_selects_nothing_without_vectors() -> None:
+    async with world() as made:
+        made.embedder = None
+        rows = snapshot([row("evening_report", "Good evening report."), *ROWS])
+        assert ids(await made.find(rows, "good evening Angela", floor=0.45)) == []
+        assert ids(await made.find(rows, "the report Angela", floor=0.45)) == [
+            "tool:evening_report"
+        ]
+
+
 @pytest.mark.parametrize("text", ["", " ", "???", "\ud800", "the of and", "x" * 100_000])
 async def test_message_that_says_nothing_finds_nothing_by_words(text: str) -> None:
     async with world() as made:
