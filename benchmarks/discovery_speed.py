@@ -67,13 +67,23 @@ MEMORY_GOAL = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of each call."""
+    """What each call took.
+
+    Attributes:
+        seconds: By the clock.
+        busy: Of the processor, all threads together: without what others on the machine took.
+    """
 
     seconds: Sequence[float]
+    busy: Sequence[float]
 
     def at(self, percent: float) -> float:
         """Return a percentile in milliseconds."""
         return float(np.percentile(self.seconds, percent)) * 1e3
+
+    def busy_at(self, percent: float) -> float:
+        """Return a percentile of the processor's time in milliseconds."""
+        return float(np.percentile(self.busy, percent)) * 1e3
 
 
 Call = Callable[[str], Awaitable[object]]
@@ -85,19 +95,20 @@ async def in_turns(sides: Sequence[tuple[Call, Sequence[Sequence[str]]]]) -> lis
     Within a block a side has the caches of the processor for itself. The collector of
     garbage waits.
     """
-    taken: list[list[float]] = [[] for _ in sides]
+    taken: list[tuple[list[float], list[float]]] = [([], []) for _ in sides]
     gc.collect()
     gc.disable()
     try:
         for blocks in zip(*(blocks for _, blocks in sides), strict=True):
-            for (call, _), texts, seconds in zip(sides, blocks, taken, strict=True):
+            for (call, _), texts, (seconds, busy) in zip(sides, blocks, taken, strict=True):
                 for text in texts:
-                    begun = time.perf_counter()
+                    worked, begun = time.process_time(), time.perf_counter()
                     await call(text)
                     seconds.append(time.perf_counter() - begun)
+                    busy.append(time.process_time() - worked)
     finally:
         gc.enable()
-    return [Times(seconds) for seconds in taken]
+    return [Times(seconds, busy) for seconds, busy in taken]
 
 
 def blocks_of(texts: Sequence[str], size: int, *, shift: int = 0) -> list[Sequence[str]]:
@@ -165,6 +176,9 @@ def warm_figures(
                 Figure(name=f"{name}.{side}.p{percent}", value=times.at(percent), unit="ms",
                        goal=goal)
             )  # fmt: skip
+        figures.append(
+            Figure(name=f"{name}.{side}.p99_cpu", value=times.busy_at(99), unit="ms of CPU")
+        )
     for side in ("find", "discover", "again"):
         goal = FIND_GOALS.get(count) if side == "discover" else None
         figures.append(
