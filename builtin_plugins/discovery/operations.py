@@ -33,7 +33,7 @@ class DiscoverParams(OperationModel):
     """One category only."""
     available: bool = False
     """Leave out what lacks something that it requires."""
-    limit: int = Field(default=12, ge=1, le=100)
+    limit: int = Field(default=8, ge=1, le=100)
     """So many found ones at most; what they bring along comes besides."""
     floor: float | None = Field(default=None, ge=0, le=1)
     """The least relevance; the one of the settings by default."""

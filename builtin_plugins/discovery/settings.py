@@ -35,7 +35,7 @@ class DiscoverySettings(Section):
 
     results: int = Field(default=8, ge=1, le=100)
     """Capabilities that `discover_capabilities` returns at most."""
-    selected: int = Field(default=12, ge=0, le=1000)
+    selected: int = Field(default=8, ge=0, le=1000)
     """Capabilities that are chosen for a turn at most."""
     floor: float = Field(default=0.45, ge=0, le=1)
     """The least relevance, 0 to 1, of what is chosen or shown for a turn. It is calibrated:
