@@ -240,6 +240,8 @@ class Engine:
             self._builds.add(task)
             task.add_done_callback(self._builds.discard)
             index = await asyncio.shield(task)
+        elif len(self._indexes) > 1:
+            self._indexes.move_to_end(capabilities.version)
         self._fill_later()
         return index
 
@@ -285,9 +287,12 @@ class Engine:
     def _keep(self, draft: Draft, index: Index) -> None:
         self._indexes[draft.version] = index
         self._drafts[draft.version] = draft
+        self._indexes.move_to_end(draft.version)
+        newest = max(self._indexes)
         while len(self._indexes) > VERSIONS:
-            oldest = min(self._indexes)
-            del self._indexes[oldest], self._drafts[oldest]
+            # An older one stays while a running turn searches it.
+            unused = next(version for version in self._indexes if version != newest)
+            del self._indexes[unused], self._drafts[unused]
         # Rankings would hold the indexes that they are of.
         self._rankings.clear()
 

@@ -17,6 +17,7 @@ from tests.builtin_plugins.discovery.searching import (
 from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.discovery import engine as engine_module
+from hookgate.builtin_plugins.discovery.building import Material
 from hookgate.builtin_plugins.discovery.engine import (
     QUERY_CHARS,
     RETRY_SECONDS,
@@ -217,6 +218,27 @@ async def test_deleted_row_is_found_in_the_older_snapshot_alone() -> None:
         # Versions older than those that are kept are indexed again.
         assert ids(await made.find(old, "mail"))[0] == "tool:send_mail"
         assert "tool:send_mail" not in ids(await made.find(new, "mail"))
+
+
+async def test_older_version_is_indexed_once_while_it_is_searched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with world() as made:
+        versions = [snapshot(ROWS[at % 3 :], at + 1) for at in range(4)]
+        for rows in versions:
+            await made.engine.ready(rows)
+        drafted: list[int] = []
+        draft = Material.draft
+
+        def noting(self: Material, version: int, *args: Any) -> Any:
+            drafted.append(version)
+            return draft(self, version, *args)
+
+        monkeypatch.setattr(Material, "draft", noting)
+        for _ in range(3):
+            assert (await made.find(versions[1], "page")).version == 2
+            assert (await made.find(versions[3], "mail")).version == 4
+        assert drafted == [2]
 
 
 async def test_row_that_came_back_is_found_again_and_not_embedded_again() -> None:
