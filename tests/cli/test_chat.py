@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import json
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from tests.cli.conftest import CommandLine, Served
 from tests.cli.terminal import Terminal
 
@@ -71,7 +73,8 @@ def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[
         terminal.expect("17*23 = 391.")
         terminal.expect("> ")
         terminal.interrupt_until("Ctrl-C again")
-        assert terminal.exit_code(pressing=True) == 130
+        # One that comes when Python is ending already ends it as the signal does by itself.
+        assert terminal.exit_code(pressing=True) in (130, -signal.SIGINT)
     history = hookgate.home / ".hookgate" / "chat_history"
     assert "what is 17*23?" in history.read_text()
     assert stat.S_IMODE(history.stat().st_mode) == 0o600
@@ -91,6 +94,7 @@ def check_cancelled(terminal: Terminal) -> None:
     assert terminal.exit_code() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_cancels_an_answer_of_this_process_and_the_conversation_goes_on(
     hookgate: CommandLine,
 ) -> None:

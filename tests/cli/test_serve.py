@@ -141,6 +141,7 @@ def test_a_note_of_another_user_is_not_believed(
     assert running_gateway(folder) is None
 
 
+@pytest.mark.slow
 def test_what_is_printed_on_a_terminal_names_the_address(hookgate: CommandLine) -> None:
     with Terminal(hookgate.environ, "serve") as terminal:
         came = terminal.expect("Ctrl-C stops it.")

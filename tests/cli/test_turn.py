@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from tests.cli.conftest import CommandLine, Served
 
 QUESTION = "what is 17*23, and what time is it?"
@@ -30,6 +31,7 @@ def check_explained(out: str) -> None:
     assert "model    2 calls" in out
 
 
+@pytest.mark.slow
 def test_a_turn_is_explained_end_to_end_in_a_process_of_its_own(hookgate: CommandLine) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "hookgate", "turn", QUESTION, "--explain"],

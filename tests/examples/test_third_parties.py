@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+# Both are built and installed.
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 # The product is imported once, with nothing of third parties; each line of settings is then

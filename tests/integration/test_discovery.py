@@ -20,6 +20,9 @@ from hookgate.core.tools import Tool
 from hookgate.core.turn import Principal
 from hookgate.embedding import Gateway
 
+# Every capability is embedded.
+embeds = pytest.mark.slow
+
 GITHUB = """---
 name: github
 description: Work with GitHub from the command line, for issues, pull requests and repositories.
@@ -114,6 +117,7 @@ def offered(request: ModelRequest) -> list[str]:
     return [one.name for one in request.tools]
 
 
+@embeds
 async def test_a_question_about_github_shows_the_tool_that_its_skill_needs(home: Path) -> None:
     script = Script(say("Three are open."))
     async with running(home, script) as gate:
@@ -126,6 +130,7 @@ async def test_a_question_about_github_shows_the_tool_that_its_skill_needs(home:
     assert offered(script.requests[0]) == ["cli_executor", "discover_capabilities"]
 
 
+@embeds
 async def test_off_topic_messages_bring_the_map_and_nothing_more(home: Path) -> None:
     script = Script(say("You are welcome."))
     async with running(home, script) as gate:
@@ -138,6 +143,7 @@ async def test_off_topic_messages_bring_the_map_and_nothing_more(home: Path) -> 
         assert offered(request) == ["discover_capabilities"]
 
 
+@embeds
 async def test_several_intents_bring_the_tools_of_each(home: Path) -> None:
     script = Script(say("Done."))
     async with running(home, script) as gate:
@@ -145,6 +151,7 @@ async def test_several_intents_bring_the_tools_of_each(home: Path) -> None:
     assert {"send_mail", "weather"} <= set(offered(script.requests[0]))
 
 
+@embeds
 async def test_what_the_model_searches_for_can_be_called_in_the_same_turn(home: Path) -> None:
     script = Script(
         call(("c1", "discover_capabilities", {"query": "weather forecast"})),
@@ -158,6 +165,7 @@ async def test_what_the_model_searches_for_can_be_called_in_the_same_turn(home: 
     assert [made.result.content for made in turn.calls][1] == "sunny in Oslo"
 
 
+@embeds
 async def test_the_same_set_of_tools_makes_the_same_beginning_of_a_request(home: Path) -> None:
     script = Script(say("ok"))
     async with running(home, script) as gate:
@@ -169,6 +177,7 @@ async def test_the_same_set_of_tools_makes_the_same_beginning_of_a_request(home:
     assert first.system[0].stable
 
 
+@embeds
 async def test_a_tool_that_was_used_well_is_learned_and_can_be_forgotten(home: Path) -> None:
     answer = "It will be sunny in Oslo tomorrow, with a light wind from the west, and warm."
     script = Script(call(("c1", "weather", {"city": "Oslo"})), say(answer))
@@ -181,6 +190,7 @@ async def test_a_tool_that_was_used_well_is_learned_and_can_be_forgotten(home: P
         assert (await ask(gate, "discovery.examples")).examples == ()
 
 
+@embeds
 async def test_a_second_start_embeds_nothing(home: Path) -> None:
     script = Script(say("ok"))
     async with running(home, script):
@@ -195,6 +205,7 @@ async def test_a_second_start_embeds_nothing(home: Path) -> None:
     assert saved.stat().st_mtime_ns == before
 
 
+@embeds
 async def test_a_skill_that_appears_is_found_and_one_that_goes_is_not(home: Path) -> None:
     script = Script(say("ok"))
     question = "How wet should my sourdough dough be?"

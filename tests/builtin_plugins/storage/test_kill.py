@@ -145,7 +145,7 @@ async def stored_or_nothing(home: Path, acknowledged: set[tuple[str, int]]) -> s
 def test_nothing_that_was_acknowledged_is_lost_when_the_process_is_killed(
     nursery: Nursery, tmp_path: Path
 ) -> None:
-    check(nursery, tmp_path, 10)
+    check(nursery, tmp_path, 5)
 
 
 @pytest.mark.slow

@@ -75,7 +75,9 @@ async def connected(url: str) -> AsyncIterator[Socket]:
         yield client
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 async def test_a_signal_lets_turns_finish_refuses_new_ones_and_exits_with_0(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -116,6 +118,7 @@ async def test_a_second_signal_cancels_at_once(tmp_path: Path) -> None:
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_a_hangup_signal_reads_content_again_and_ends_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as served, connected(served.url) as socket:
         await socket.result("events.subscribe", types=["reloaded"])
