@@ -28,6 +28,21 @@ SCOPES = 64
 """Scopes whose examples are kept with their vectors, the latest used."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """Examples row by row, as one index has the rows.
+
+    Attributes:
+        places: The rows that have examples, in order.
+        starts: Where each of them begins in `vectors`.
+        vectors: The vectors of their examples.
+    """
+
+    places: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    vectors: npt.NDArray[np.float32]
+
+
 class Learned:
     """Example queries with their vectors. It never changes."""
 
@@ -40,7 +55,7 @@ class Learned:
         """
         self._owners = owners
         self._vectors = vectors
-        self._places: tuple[Index, npt.NDArray[np.int64], npt.NDArray[np.int64]] | None = None
+        self._grouped_for: tuple[Index, _Groups] | None = None
 
     def of(self, query: Query, index: Index) -> Boost:
         """Return the rows with examples, and how like them the parts of the query are.
@@ -51,24 +66,21 @@ class Learned:
         """
         if query.matrix is None or query.matrix.shape[1] != self._vectors.shape[-1]:
             return None
-        places, groups = self._grouped(index)
-        if not len(places):
+        groups = self._grouped(index)
+        if not len(groups.places):
             return None
-        kept = groups >= 0
-        cosines = query.matrix @ self._vectors[kept].T
-        best = np.full((len(query.parts), len(places)), -1.0, np.float32)
-        np.maximum.at(best.T, groups[kept], cosines.T)
-        return places, best
+        cosines = query.matrix @ groups.vectors.T
+        return groups.places, np.maximum.reduceat(cosines, groups.starts, axis=1)
 
-    def _grouped(self, index: Index) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the rows that have examples, in order, and the row of each example in them."""
-        if self._places is None or self._places[0] is not index:
+    def _grouped(self, index: Index) -> _Groups:
+        if self._grouped_for is None or self._grouped_for[0] is not index:
             where = {row.id: place for place, row in enumerate(index.rows)}
             at = np.array([where.get(owner, -1) for owner in self._owners], np.int64)
-            places = np.unique(at[at >= 0])
-            groups = np.where(at >= 0, np.searchsorted(places, at), -1)
-            self._places = (index, places, groups)
-        return self._places[1], self._places[2]
+            order = np.argsort(at, kind="stable")
+            order = order[at[order] >= 0]
+            places, starts = np.unique(at[order], return_index=True)
+            self._grouped_for = (index, _Groups(places, starts, self._vectors[order]))
+        return self._grouped_for[1]
 
 
 @dataclass(frozen=True, slots=True)
