@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.egress import plugin as egress
 # A deadline would measure the machine: on a busy one any example can take long for once.
 # `make test-slow` runs the properties again with the profile "full".
 hypothesis.settings.register_profile("full", deadline=None)
-hypothesis.settings.register_profile("unit", deadline=None, max_examples=40)
+hypothesis.settings.register_profile("unit", deadline=None, max_examples=25)
 hypothesis.settings.load_profile("unit")
 
 

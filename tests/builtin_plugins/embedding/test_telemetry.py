@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LOAD = """
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
@@ -15,6 +17,7 @@ OnnxModel(find_files(EmbeddingSettings()), threads=1, max_tokens=16).load()
 """
 
 
+@pytest.mark.slow
 def test_loading_the_model_leaves_no_trace_of_this_machine(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOAD],
