@@ -54,7 +54,7 @@ def passed(stages: Stages, vectors: Vectors) -> Passed:
     def above(query: Query) -> tuple[Sequence[int], int]:
         """Return the first places, and how many of all are above the floor."""
         ranking = index.search(query)
-        found = relevance.of(ranking, query, index.background)
+        found = relevance.judge(index, query, ranking)
         return ranking.places[:FIRST].tolist(), int((found >= floor).sum())
 
     chatter = [above(query)[1] > 0 for query in queries_of(messages(), vectors)]

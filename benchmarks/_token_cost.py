@@ -139,7 +139,7 @@ def _answers(sample: Sample, texts: Sequence[str], vectors: Vectors) -> list[Ans
     answers = []
     for query in queries_of(texts, vectors):
         ranking = index.search(query)
-        relevance = judge.of(ranking, query, index.background)
+        relevance = judge.judge(index, query, ranking)
         places = ranking.places.tolist()
         entries = [
             Entry(

@@ -156,10 +156,7 @@ class Engine:
         known = self._rankings.get(key) if boost is None else None
         if known is None:
             ranking = index.search(query, count=count, learned=boost)
-            held = None
-            if len(ranking.places) and (query.matrix is None or index.background is None):
-                held = index.lexical.held(query.parts[0].words, int(ranking.places[0]))
-            known = ranking, self._relevance.of(ranking, query, index.background, held)
+            known = ranking, self._relevance.judge(index, query, ranking)
             if boost is None:
                 self._rankings[key] = known
                 while len(self._rankings) > RANKINGS:

@@ -124,7 +124,7 @@ async def test_parallel_calls_run_side_by_side_and_answer_in_the_order_of_the_me
     both = asyncio.Barrier(2)
 
     async def meet(turn: Turn, arguments: Mapping[str, Any]) -> str:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(20):
             await both.wait()
         return str(arguments["text"])
 
