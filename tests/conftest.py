@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 
@@ -22,6 +23,14 @@ hypothesis.settings.load_profile("unit")
 def short() -> bool:
     """Whether slow suites run in their short form, as they do in CI."""
     return os.environ.get("HOOKGATE_TEST_SHORT") == "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have what asks for a temporary folder by itself leave it where pytest tidies up."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("temporary")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

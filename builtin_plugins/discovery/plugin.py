@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.host import Host
     from hookgate.core.operations import Operation
+    from hookgate.core.ports import Embedder
     from hookgate.core.tools import Tool
     from hookgate.core.turn import Outcome, Turn
 
@@ -130,7 +131,7 @@ class Plugin:
         if self._made is None or self._made[0] is not host:
             folder = host.settings.home / "discovery"
             surroundings = Surroundings(
-                embedder=lambda: host.get(EMBEDDER),
+                embedder=lambda: _embedder(host),
                 degrade=host.degrade,
                 recover=host.recover,
                 path=folder / f"{self._settings.collection_name}.npz",
@@ -146,7 +147,7 @@ class Plugin:
             )
             self._made = (host, discoverer)
             self._learned = LearnedCache(
-                lambda: host.get(EMBEDDER), lambda work, name: host.spawn(work, name=name)
+                lambda: _embedder(host), lambda work, name: host.spawn(work, name=name)
             )
         return self._made[1]
 
@@ -305,6 +306,12 @@ class Plugin:
                 one["name"] for one in found if one["kind"] == "tool" and one["available"]
             ),
         )
+
+
+def _embedder(host: Host) -> Embedder | None:
+    """Return the embedder, if it has a model: what it lacks, it says itself."""
+    embedder = host.get(EMBEDDER)
+    return embedder if embedder is not None and embedder.dimension else None
 
 
 def _row(found: Found, description: str, needed_by: str) -> dict[str, Any]:

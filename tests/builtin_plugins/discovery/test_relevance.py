@@ -115,10 +115,6 @@ ON_TOPIC = [
     ("scale this recipe for six people and make a shopping list", {"skill:shopping-and-cooking"}),
 ]  # fmt: skip
 
-# The model is loaded once for each worker that runs these.
-real = pytest.mark.xdist_group("embedding model")
-
-
 @pytest.fixture(scope="module")
 def found() -> Mapping[str, Sequence[str]]:
     """What each message finds at the default floor among all that the product ships."""
@@ -149,7 +145,6 @@ def chatter() -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")][::2]
 
 
-@real
 def test_small_talk_selects_next_to_nothing(found: Mapping[str, Sequence[str]]) -> None:
     lines = chatter()
     assert not set(lines) & set(small_talk())
@@ -158,7 +153,6 @@ def test_small_talk_selects_next_to_nothing(found: Mapping[str, Sequence[str]]) 
     assert len(selecting) <= 0.06 * len(lines), selecting
 
 
-@real
 @pytest.mark.parametrize(("text", "wanted"), ON_TOPIC)
 def test_message_finds_what_helps_among_the_first_three(
     found: Mapping[str, Sequence[str]], text: str, wanted: set[str]
