@@ -115,6 +115,7 @@ ON_TOPIC = [
     ("scale this recipe for six people and make a shopping list", {"skill:shopping-and-cooking"}),
 ]  # fmt: skip
 
+
 @pytest.fixture(scope="module")
 def found() -> Mapping[str, Sequence[str]]:
     """What each message finds at the default floor among all that the product ships."""
