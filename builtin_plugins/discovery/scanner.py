@@ -139,19 +139,22 @@ async def changes(
         debounce_ms: The longest time for which a burst of changes is gathered.
         stop: Ends it.
     """
+    there = await asyncio.to_thread(_identity, places())
     while not stop.is_set():
-        there = await asyncio.to_thread(_identity, places())
         if there:
             try:
                 async for _ in _watched(places, there, debounce_ms, stop):
                     yield
             except OSError:
-                # The system watches no more folders: then looking must do.
-                await _until(stop, POLL_SECONDS)
+                # The system watches no more folders, or something went while it began to: then
+                # looking must do.
+                await _while_there(places, there, stop)
                 yield
         else:
             await _until(stop, LOOK_MS / 1000)
-        if not stop.is_set() and await asyncio.to_thread(_identity, places()) != there:
+        # Looked at once: what went between two looks would be missed by both.
+        before, there = there, await asyncio.to_thread(_identity, places())
+        if there != before and not stop.is_set():
             yield
 
 
@@ -182,6 +185,18 @@ async def _watched(
         return
     finally:
         await found.aclose()
+
+
+async def _while_there(
+    places: Callable[[], Sequence[Path]], there: Identity, stop: asyncio.Event
+) -> None:
+    """Wait `POLL_SECONDS`, or less where a place goes or another one comes."""
+    waited = 0.0
+    while waited < POLL_SECONDS and not stop.is_set():
+        await _until(stop, LOOK_MS / 1000)
+        waited += LOOK_MS / 1000
+        if await asyncio.to_thread(_identity, places()) != there:
+            return
 
 
 async def _until(stop: asyncio.Event, seconds: float) -> None:

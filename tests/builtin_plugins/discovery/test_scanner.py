@@ -280,6 +280,23 @@ async def watched(*paths: Path) -> AsyncIterator[Seen]:
             await task
 
 
+async def test_where_the_system_cannot_watch_a_place_that_goes_is_missed_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no more watches")
+
+    monkeypatch.setattr(scanner, "awatch", refuse)
+    monkeypatch.setattr(scanner, "POLL_SECONDS", 0.2)
+    place = tmp_path / "here"
+    manifest(place / "a")
+    async with watched(place) as seen:
+        await seen.until(["skill:a"])
+        monkeypatch.setattr(scanner, "POLL_SECONDS", 3600.0)
+        shutil.rmtree(place)
+        await seen.until([])
+
+
 async def test_a_new_a_changed_and_a_deleted_manifest_are_seen(tmp_path: Path) -> None:
     manifest(tmp_path / "a")
     async with watched(tmp_path) as seen:
