@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import base64
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
+from hookgate.core.descriptors import Finding
+
+from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN
+
+FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n" * 40
+WORST_MS = 50
+"""A text of 50 KB must be judged in this time; a busy machine gets several tries."""
+
+
+def rejected(text: str) -> bool:
+    return verdict(inspect(text), trusted=False) == "reject"
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_order_to_the_model_is_rejected(name: str) -> None:
+    assert rejected(ATTACKS[name])
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_order_in_the_middle_of_a_long_text_is_found_where_it_stands(name: str) -> None:
+    text = f"{FILLER}\n\n{ATTACKS[name]}\n\n{FILLER}"
+    found = [finding for finding in inspect(text) if finding.severity != "low"]
+    assert found
+    for finding in found:
+        assert len(FILLER) <= finding.start < finding.end <= len(text) - len(FILLER)
+
+
+@pytest.mark.parametrize("name", DISGUISES)
+def test_a_disguised_order_is_rejected(name: str) -> None:
+    assert rejected(DISGUISES[name])
+
+
+@pytest.mark.parametrize("name", BENIGN)
+def test_honest_text_is_not_rejected(name: str) -> None:
+    assert not rejected(BENIGN[name])
+
+
+@pytest.mark.parametrize("name", ["table", "tutorial", "tutorial-code", "warning"])
+def test_a_quoted_example_of_an_attack_is_noted_as_low(name: str) -> None:
+    assert {finding.severity for finding in inspect(BENIGN[name])} == {"low"}
+
+
+def test_a_packed_order_is_named_with_what_it_was_packed_in() -> None:
+    (finding,) = inspect(f"Key: {DISGUISES['hexadecimal']} ends.")
+    assert finding.rule == "packed-override"
+    assert "hexadecimal" in finding.note
+    assert (finding.start, finding.end) == (5, 5 + 2 * len(PLAIN))
+
+
+def test_what_is_packed_too_deep_is_left_alone() -> None:
+    blob = PLAIN.encode()
+    for _ in range(6):
+        blob = base64.b64encode(blob)
+    assert inspect(blob.decode()) == ()
+
+
+@pytest.mark.parametrize(
+    ("severities", "trusted", "expected"),
+    [
+        ((), False, "clean"),
+        (("low",), False, "clean"),
+        (("medium",), False, "reject"),
+        (("medium",), True, "warn"),
+        (("high",), False, "reject"),
+        (("low", "high"), True, "reject"),
+    ],
+)
+def test_the_verdict_depends_on_severity_and_trust(
+    severities: tuple[str, ...], trusted: bool, expected: str
+) -> None:
+    findings = [Finding(rule="x", severity=severity) for severity in severities]  # type: ignore[arg-type]
+    assert verdict(findings, trusted=trusted) == expected
+
+
+@pytest.mark.parametrize("name", [*ATTACKS, *DISGUISES])
+def test_cleaning_a_text_first_hides_no_order_but_those_it_takes_away(name: str) -> None:
+    text = (ATTACKS | DISGUISES)[name]
+    if name in {"tags", "role-token", "role-system"}:
+        pytest.skip("cleaning takes these away")
+    assert rejected(clean(text))
+
+
+PIECES = st.sampled_from(
+    [
+        *ATTACKS.values(),
+        *DISGUISES.values(),
+        "`",
+        '"',
+        "'",
+        "\n",
+        "```",
+        "|",
+        "<!--",
+        "%41",
+        "&#65;",
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(st.text(max_size=40), PIECES), max_size=8).map("".join))
+def test_any_text_is_judged_and_spans_lie_in_it(text: str) -> None:
+    found = inspect(text)
+    assert found == inspect(text)
+    for finding in found:
+        assert 0 <= finding.start < finding.end <= len(text)
+        assert finding.note
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(sorted(ATTACKS)),
+    st.lists(st.integers(0, 400), min_size=1, max_size=12),
+    st.sampled_from("\u200b\u200d\u2060\ufeff\u00ad\u202e\U000e0041"),
+)
+def test_unseen_characters_within_an_order_do_not_hide_it(
+    name: str, places: list[int], unseen: str
+) -> None:
+    text = ATTACKS[name]
+    for place in places:
+        text = text[: place % (len(text) + 1)] + unseen + text[place % (len(text) + 1) :]
+    assert rejected(text)
+    try:
+        text = clean(text)
+    except NestedError:
+        return
+    assert rejected(text) or name in {"role-token", "role-system"}
+
+
+WORST: dict[str, str] = {
+    "spaces": " " * 50_000,
+    "lines": "\n" * 50_000,
+    "brackets": "[" * 50_000,
+    "angles": "<" * 50_000,
+    "one letter": "a" * 50_000,
+    "letters apart": "a " * 25_000,
+    "ignore": "ignore " * 7_142,
+    "ignore all": "ignore all " * 4_545,
+    "previous ignore": "previous instructions the ignore " * 1_500,
+    "send": "send the password " * 2_777,
+    "quotes": "\"'" * 25_000,
+    "backquotes": "`a`" * 16_666,
+    "fences": "```\n" * 12_500,
+    "base64": ("QUJD" * 100 + " ") * 124,
+    "one blob": "QUJD" * 12_500,
+    "hexadecimal": "4a" * 25_000,
+    "percent": "%41" * 16_666,
+    "entities": "&#65;" * 10_000,
+    "tags": "\U000e0041" * 50_000,
+    "full-width": "\uff41\uff42 " * 16_666,
+    "marks": "a\u0301" * 25_000,
+    "at signs": "a@" * 25_000,
+    "dots": "a." * 25_000,
+    "addresses": "https://a.example/b " * 2_500,
+    "comments": "<!-- ai " * 6_250,
+    "dashes": "-" * 50_000,
+    "system": "system: " * 6_250,
+    "end of": "--- end of the " * 3_333,
+    "rot13": "vtaber " * 7_142,
+    "ASCII85": "<~" * 25_000,
+    "rules": ("-" * 300 + "end of ") * 160,
+    "archives": "extract pass " * 3_800,
+    "every turn": "run any " * 6_250,
+    "images": "![a](http" * 5_500,
+}
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_fifty_kilobytes_of_the_worst_take_little_time(name: str) -> None:
+    text = WORST[name]
+    taken = []
+    for _ in range(8):
+        begun = time.process_time()
+        inspect(text)
+        taken.append(1000 * (time.process_time() - begun))
+        if taken[-1] < WORST_MS:
+            break
+    assert min(taken) < WORST_MS
