@@ -1,9 +1,9 @@
 """Finding orders to a model in text that somebody else wrote.
 
-The text is brought to a plain form, what is packed in it is unpacked, and every sentence is held
-against rules about what its words do (`rules`), what it carries where (`exfiltration`),
-and the marks around it (`frames`). What is quoted as an example of an attack, in a text
-that speaks of attacks, is a finding of low severity.
+The text is brought to a plain form, and what is packed in it is unpacked. Every sentence is
+held against rules about what its words do (`rules`), what it carries where
+(`exfiltration`), who it speaks as (`frames`), and what it has done (`deeds`). What is quoted
+as an example of an attack, in a text that speaks of attacks, is a finding of low severity.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.awareness.context import mentioned, quoted, reported, units
+from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.frames import FRAMES
 from hookgate.builtin_plugins.awareness.normalise import decoded, fold
@@ -135,7 +136,7 @@ def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, 
 
 
 def _by_frame(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    for frame in FRAMES:
+    for frame in (*FRAMES, *DEEDS):
         for start, end in _places(text, frame):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:

@@ -1,4 +1,4 @@
-"""Patterns that words alone do not show: marks of a conversation, commands, hidden text.
+"""Patterns of who speaks to whom: marks of a conversation, forms of address, claims of rank.
 
 All of them are linear: repetitions are bounded, and no two neighbours take the same
 characters.
@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.awareness.lexicon import Part as P
 if TYPE_CHECKING:
     from hookgate.core.descriptors import Severity
 
-__all__ = ["FRAMES", "Frame"]
+__all__ = ["FRAMES", "HARMFUL", "ORDER", "Frame", "frame"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Frame:
     code: bool = False
 
 
-def _frame(
+def frame(
     name: str,
     severity: Severity,
     note: str,
@@ -53,6 +53,7 @@ def _frame(
     *,
     code: bool = False,
 ) -> Frame:
+    """Return a pattern; `hint` holds its hints with bars between them."""
     return Frame(
         name=name,
         severity=severity,
@@ -64,7 +65,7 @@ def _frame(
     )
 
 
-_ORDER = (
+ORDER = (
     P.IGNORE
     | P.REVEAL
     | P.GRANT
@@ -77,21 +78,21 @@ _ORDER = (
     | P.SECRET
     | P.OVERRIDE
 )
-_HARMFUL = P.IGNORE | P.SEND | P.DELETE | P.SECRET | P.OVERRIDE | P.PASS | P.FREE
+HARMFUL = P.IGNORE | P.SEND | P.DELETE | P.SECRET | P.OVERRIDE | P.PASS | P.FREE
 _TURN = "poses as another speaker of the conversation"
 _END = "poses as the end of the text it stands in"
 
 FRAMES: tuple[Frame, ...] = (
-    _frame(
+    frame(
         "role",
         "medium",
         _TURN,
         "system|developer",
         r"^[ \t>#*_\[<(-]{0,8}(?:system|developer)(?: (?:prompt|message|instructions?|note"
         r"|notice|override|update|alert|command))?[\]*>) ]{0,4}[:\]>]",
-        _ORDER,
+        ORDER,
     ),
-    _frame(
+    frame(
         "role",
         "medium",
         _TURN,
@@ -100,7 +101,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|absolutely|understood|okay|ok|yes|i will|i'll|here (?:is|are))\b",
         P.SECRET | P.PROMPT | P.FREE | P.IGNORE | P.AGREED | P.HARM,
     ),
-    _frame(
+    frame(
         "role",
         "high",
         _TURN,
@@ -108,14 +109,14 @@ FRAMES: tuple[Frame, ...] = (
         r"<\|(?:im_start|im_end|im_sep|endoftext|eot_id|start_header_id|end_header_id|system"
         r"|user|assistant|begin_of_text|end_of_turn)\|>",
     ),
-    _frame(
+    frame(
         "role",
         "high",
         _TURN,
         "[inst]|[/inst]|<<sys>>|<start_of_turn>|<end_of_turn>",
         r"\[/?inst\]|<</?sys>>|<(?:start|end)_of_turn>",
     ),
-    _frame(
+    frame(
         "role",
         "medium",
         _TURN,
@@ -124,15 +125,15 @@ FRAMES: tuple[Frame, ...] = (
         r"|tool_result|input)>",
         P.IGNORE | P.NEW | P.REVEAL | P.SECRET | P.OVERRIDE | P.FREE,
     ),
-    _frame(
+    frame(
         "role",
         "medium",
         _TURN,
         "<system|<admin",
         r"<(?:system|admin)(?:[ _-](?:prompt|message|override|note|instructions?|reminder))?>",
-        _ORDER,
+        ORDER,
     ),
-    _frame(
+    frame(
         "end",
         "high",
         _END,
@@ -141,9 +142,9 @@ FRAMES: tuple[Frame, ...] = (
         r"|s)?[ _-](?:of[ _-])?(?:the )?(?:\w{1,12}[ _-]){0,2}(?:input|document|prompt|context"
         r"|conversation|instructions?|message|data|text|file|user|content|output|description"
         r"|query|page|email|article|system|session)",
-        _ORDER,
+        ORDER,
     ),
-    _frame(
+    frame(
         "override",
         "high",
         "sets aside what the model was told before",
@@ -153,7 +154,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|lines?|context|conversation))?[,.;:]? (?:and|then|instead|just|now|only) ",
         P.REVEAL | P.SEND | P.RUN | P.DELETE | P.ACT | P.FOLLOW | P.REPLY,
     ),
-    _frame(
+    frame(
         "new",
         "high",
         "gives new instructions",
@@ -161,9 +162,9 @@ FRAMES: tuple[Frame, ...] = (
         r"\b(?:new|updated|revised) (?:system |admin |secret |urgent |high-priority |priority "
         r"|hidden )?(?:instructions?|directives?|orders|commands?|task|objective"
         r"|rules) ?(?:for (?:you|the (?:ai|assistant|model|agent)|ai) ?)?:",
-        _ORDER,
+        ORDER,
     ),
-    _frame(
+    frame(
         "now",
         "medium",
         "changes how the model speaks from here on",
@@ -171,7 +172,7 @@ FRAMES: tuple[Frame, ...] = (
         r"\bfrom (?:now on|this point (?:on|forward|onward)s?|this moment on)",
         P.YOU | P.REPLY | P.ACT | P.ALWAYS,
     ),
-    _frame(
+    frame(
         "mode",
         "high",
         "switches the model to a mode without limits",
@@ -182,7 +183,7 @@ FRAMES: tuple[Frame, ...] = (
         r")?(?:now )?(?:enabled|activated|active|on|engaged|unlocked|initiated)\b",
         P.YOU | P.FREE | P.LIMIT | P.IGNORE | P.REVEAL | P.NOT,
     ),
-    _frame(
+    frame(
         "address",
         "medium",
         "speaks to the model that reads the text",
@@ -192,9 +193,9 @@ FRAMES: tuple[Frame, ...] = (
         r"|^\W{0,6}(?:attention|dear|hey|hello|note to|message to|memo to|instructions? (?:to"
         r"|for)),? (?:all |any |the |every )?(?:ai|llm|language model|chatbot|assistant|agent"
         r"|model|bot|gpt|claude)s?\b",
-        _HARMFUL,
+        HARMFUL,
     ),
-    _frame(
+    frame(
         "authority",
         "medium",
         "poses as somebody with the right to give orders",
@@ -206,67 +207,7 @@ FRAMES: tuple[Frame, ...] = (
         r"team)\b(?= ?[,.;:!)-]| (?:of|and|here|team|speaking|support|who|with)\b)",
         P.IGNORE | P.REVEAL | P.GRANT | P.SECRET | P.OVERRIDE | P.FOLLOW | P.MUST,
     ),
-    _frame(
-        "shell",
-        "high",
-        "runs a program that it hides",
-        "base64",
-        r"base64 {1,3}(?:-d|--decode)\b[^\n|]{0,40}\| {0,3}(?:sudo )?(?:ba|z|da)?sh\b",
-        code=True,
-    ),
-    _frame(
-        "lure",
-        "medium",
-        "lures a person into running a program from elsewhere",
-        "pass",
-        r"(?:extract|unzip|unpack)(?:(?!extract|unzip"
-        r"|unpack)[^\n]){0,60}\bpass(?:word)?\b(?:(?!\bpass|extract|unzip"
-        r"|unpack)[^\n]){0,80}\b(?:run|execute|launch|open|start)\b",
-        code=True,
-    ),
-    _frame(
-        "bias",
-        "medium",
-        "bends a judgement or a choice in somebody's favour",
-        "relevance|rank|score|priority|weight|rating",
-        r"\b(?:assign|give|rank|boost|award|score)\b (?:\w{1,16} ){0,3}(?:highest|top|maximum"
-        r"|max|first|perfect|lowest) (?:relevance|rank(?:ing)?|scores?|priority|weight"
-        r"|rating)s? (?:\w{1,16} ){0,3}(?:contain\w{0,3}|mention\w{0,3}|that include|from"
-        r"|authored|written)\b",
-    ),
-    _frame(
-        "destroy",
-        "high",
-        "destroys what cannot be brought back",
-        "rm -|format|mkfs|dd if",
-        r"\brm -(?:rf|fr|r -f) {1,2}(?:--no-preserve-root )?(?:/|~/?|\$home|/\*"
-        r"|~/\*)(?=[\s`'\"]|$)|\bmkfs\.\w{2,5} /dev|\bdd if=/dev/(?:zero|random) of=/dev",
-    ),
-    _frame(
-        "persist",
-        "high",
-        "lets a stranger in",
-        "authorized_keys",
-        r">> {0,2}\S{0,40}authorized_keys",
-        code=True,
-    ),
-    _frame(
-        "hide",
-        "medium",
-        "hides from the person what the model does",
-        "tell|mention|inform|notify|reveal|disclose|alert|secret|hidden",
-        r"\b(?:do not|don't|never|must not|should not|without) (?:\w{1,12} ){0,2}(?:tell"
-        r"|mention|inform|notify|reveal|disclose|alert)(?:l?ing|ying)? (?:\w{1,12} "
-        r"){0,2}(?:this|these|that you|anything|what you|your (?:actions?|instructions?)|any "
-        r"of this|about (?:it|this|these|the)|(?<=mention )it|(?<=mentioning )it|(?<=disclose "
-        r")it|(?<=reveal )it|the user about (?:it|this)|any (?:part|step)|the (?:instructions?"
-        r"|transfer|upload|step|action|change))\b"
-        r"|\b(?:this|these|it|that)(?: \w{1,14}){0,2} (?:must|should|is to|has to|needs to) "
-        r"(?:be |remain |stay )(?:kept )?(?:secret|hidden|confidential|invisible|undisclosed)\b"
-        r"|\bkeep (?:this|these|it)(?: \w{1,14}){0,2} (?:secret|hidden|confidential) from\b",
-        P.PERSON | P.SEND | P.DELETE | P.MONEY,
-    ),
-    _frame(
+    frame(
         "authority",
         "medium",
         "claims leave that nobody gave",
@@ -278,7 +219,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|permitted|cleared|waived|signed off)\b",
         P.OVERRIDE | P.SEND | P.DELETE | P.MONEY | P.WITHOUT | P.FREE | P.HARM,
     ),
-    _frame(
+    frame(
         "limits",
         "medium",
         "says that the model's limits are gone",
@@ -292,7 +233,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|turned off|switched off|overridden|updated|reset)\b",
         P.YOU | P.FREE | P.REPLY | P.GRANT | P.NEW | P.FOLLOW,
     ),
-    _frame(
+    frame(
         "leak",
         "high",
         "makes the model give away its instructions",
@@ -300,73 +241,7 @@ FRAMES: tuple[Frame, ...] = (
         r"\bwhat (?:is|are|was|were) your (?:\w{1,12} ){0,2}(?:system prompt|system message"
         r"|instructions|initial prompt|original prompt|hidden prompt|prompt)\b",
     ),
-    _frame(
-        "every-turn",
-        "high",
-        "orders for every turn, whatever it is about",
-        "rest of|remainder of",
-        r"\bfor the (?:rest|remainder) of (?:this|the|our|your) (?:conversation|chat|session"
-        r"|dialog(?:ue)?|interaction|discussion)\b",
-        P.REPLY | P.ACT | P.FOLLOW | P.SEND,
-    ),
-    _frame(
-        "every-turn",
-        "medium",
-        "orders for every turn, whatever it is about",
-        "future|from now on|persist",
-        r"\b(?:all|any|every|each|your) (?:future|subsequent|further|following) (?:\w{1,12} "
-        r")?(?:tasks?|repl(?:y|ies)|sessions?|conversations?|responses?|messages?|answers?"
-        r"|outputs?|requests?|turns?|interactions?|summar(?:y|ies)|reports?)\b(?! will)",
-        P.REPLY | P.PERSIST | P.SEND | P.ALWAYS | P.FOLLOW | P.PASS,
-    ),
-    _frame(
-        "every-turn",
-        "medium",
-        "orders for every turn, whatever it is about",
-        "any |every |each |all ",
-        r"\b(?:after|upon|once|following) (?:you )?(?:\w{3,12}ing |complet\w{1,3} "
-        r"|finish\w{0,3} )(?:with )?(?:any|every|each|all) (?:of your |other )?(?:tasks?"
-        r"|operations?|requests?|actions?|sessions?|conversations?|runs?)\b",
-        P.FOLLOW | P.SEND | P.RUN,
-    ),
-    _frame(
-        "every-turn",
-        "medium",
-        "orders for every turn, whatever it is about",
-        "any |every |each |all ",
-        r"\b(?:follow|run|execute|perform|send|upload|collect|complete|apply) "
-        # Up to the next of these verbs only: so no text is gone over twice.
-        r"(?:(?!follow |run |execute |perform |send |upload |collect |complete |apply )"
-        r"[^\n.]){0,90}\b(?:after|before|upon|once|following) (?:you )?(?:\w{3,12}ing "
-        r"|\w{3,12}e |\w{3,9}ed )?(?:with )?(?:any|every|each|all) (?:of your |other "
-        r")?(?:tasks?|operations?|requests?|actions?|sessions?|conversations?|runs?)\b",
-    ),
-    _frame(
-        "redirect",
-        "medium",
-        "moves money to a stranger",
-        "transfer|pay|wire|send|move",
-        r"\b(?:transfer|pay|wire|send|move) (?:\w{1,12} ){0,5}(?:funds|money|balance|payments?"
-        r"|savings|btc|eth|usdc|usd|bitcoin|crypto|coins|transactions?)\b",
-        P.ADDRESS,
-    ),
-    _frame(
-        "metadata",
-        "medium",
-        "reads the credentials of the machine",
-        "169.254.169.254|metadata.google.internal",
-        r"169\.254\.169\.254/|metadata\.google\.internal/",
-    ),
-    _frame(
-        "call",
-        "medium",
-        "has the model call a tool that destroys",
-        "delete_|remove_|drop_|wipe_|destroy_|purge_",
-        r"\b(?:call|invoke|run|use) (?:the )?[`'\"]?(?:delete|remove|drop|wipe|destroy"
-        r"|purge)_\w{1,24}[`'\"]? (?:tool |function )?(?:with|on"
-        r"|for)\b[^\n]{0,40}(?:\s[`'\"]?/\w|\bprod|\*|\ball\b)",
-    ),
-    _frame(
+    frame(
         "persona",
         "high",
         "makes the model take a role without limits",
@@ -377,7 +252,7 @@ FRAMES: tuple[Frame, ...] = (
         r"answer|anything|requests?|user)\b|\b(?:no longer bound|broken free|break free|freed) "
         r"(?:by|from|of)\b",
     ),
-    _frame(
+    frame(
         "persona",
         "medium",
         "hides a wish behind a role",
@@ -386,18 +261,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|deceased|evil|villain|hacker|criminal|unfiltered|no rules|no limits)\b",
         P.SECRET | P.HARM | P.WITHOUT | P.REVEAL | P.LIMIT,
     ),
-    _frame(
-        "harm",
-        "medium",
-        "asks for what harms",
-        "bomb|explosive|malware|ransomware|virus|meth|napalm|keylogger|weapon|poison|nerve agent",
-        r"\b(?:how to|instructions (?:for|to|on)|steps to|guide to) (?:\w{1,14} "
-        r"){0,2}(?:mak(?:e|ing)|build(?:ing)?|creat(?:e|ing)|synthesi[sz](?:e|ing)|cook(?:ing)?"
-        r"|construct(?:ing)?|produc(?:e|ing)|writ(?:e|ing)) (?:\w{1,14} ){0,3}(?:bombs?"
-        r"|explosives?|malware|ransomware|virus|meth|napalm|keylogger|weapons?|poison|nerve "
-        r"agent)\b",
-    ),
-    _frame(
+    frame(
         "address",
         "medium",
         "speaks to the model that reads the text",
@@ -405,9 +269,9 @@ FRAMES: tuple[Frame, ...] = (
         r"\b(?:ais?|assistants?|agents?|llms?|models?|chatbots?|systems?)(?: that (?:is|are)| "
         r"who (?:is|are)|,)? (?:currently )?(?:reading|processing|parsing|summari[sz]ing"
         r"|indexing|analy[sz]ing|crawling|viewing) (?:this|the)\b",
-        _HARMFUL,
+        HARMFUL,
     ),
-    _frame(
+    frame(
         "address",
         "medium",
         "speaks to the model that reads the text",
@@ -417,7 +281,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|text|file|message|content|article|review|resume|cv|issue|readme|ticket|comment)",
         P.SEND | P.REVEAL | P.IGNORE | P.RATE | P.RUN | P.FETCH | P.DELETE | P.PASS | P.TELL,
     ),
-    _frame(
+    frame(
         "address",
         "medium",
         "speaks to the model that reads the text",
@@ -429,25 +293,7 @@ FRAMES: tuple[Frame, ...] = (
         r"|delete|reveal|print|output|append|include|execute|visit|click|transfer|approve|grant"
         r"|rate|recommend|say|respond|reply|call)\b",
     ),
-    _frame(
-        "image",
-        "medium",
-        "carries data away in the address of an image",
-        "](http",
-        r"!\[[^\]\n]{0,80}\]\(https?://[^)\s]{0,120}[=/](?:\{|<"
-        r"|\[|%7b|\$)[^)\s]{0,20}(?:conversation|history|chat|secret|key|password|token|data"
-        r"|message|prompt|context|summary|env|memory|user)",
-    ),
-    _frame(
-        "comment",
-        "medium",
-        "hides an order in what is not shown",
-        "<!--|display:none|font-size:0|color:white",
-        r"<!--[^<>]{0,20}\b(?:ai|assistant|llm|system|agent|instructions?|hidden"
-        r"|model)\b[^<>]{0,20}[:,]",
-        _ORDER,
-    ),
-    _frame(
+    frame(
         "override",
         "high",
         "sets aside what the model was told before",
@@ -455,7 +301,7 @@ FRAMES: tuple[Frame, ...] = (
         r"(?:忽略|无视|無視|忽視|忘记|忘記|不要遵[守循从])[^。\n]{0,14}(?:指令|指示|说明|提示|規則|规则|要求|设定|限制)"
         r"|(?:指示|命令|ルール|プロンプト|指令)[^。\n]{0,10}(?:無視|忘れ)",
     ),
-    _frame(
+    frame(
         "override",
         "high",
         "sets aside what the model was told before",
