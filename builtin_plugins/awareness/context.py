@@ -76,6 +76,7 @@ def units(text: str) -> list[Unit]:
     found: list[Unit] = []
     hidden = heading = intro = False
     start = depth = 0
+    read: dict[str, Unit] = {}  # what comes again is not read again
     for line in text.splitlines(keepends=True):
         bare = line.strip()
         if bare.startswith(("```", "~~~")):
@@ -84,7 +85,7 @@ def units(text: str) -> list[Unit]:
         elif bare:
             fenced = depth > 0
             hidden = hidden or "<!--" in bare or "display:none" in bare.replace(" ", "")
-            made = _sentences(text, start, start + len(line))
+            made = _sentences(text, start, start + len(line), read)
             speaks = any(unit.mask & _MENTION for unit in made)
             for unit in made:
                 unit.fenced, unit.row, unit.hidden = fenced, bare.startswith("|"), hidden
@@ -102,7 +103,7 @@ def units(text: str) -> list[Unit]:
     return found
 
 
-def _sentences(text: str, start: int, end: int) -> list[Unit]:
+def _sentences(text: str, start: int, end: int, read: dict[str, Unit]) -> list[Unit]:
     made: list[Unit] = []
     at = start
     while at < end:
@@ -113,7 +114,14 @@ def _sentences(text: str, start: int, end: int) -> list[Unit]:
             space = text.rfind(" ", at + MAX_UNIT_CHARS // 2, until)
             until = space if space > 0 else until
         unit = Unit(text, at, until)
-        _read(unit)
+        bare = text[at:until]
+        same = read.get(bare)
+        if same is None:
+            _read(unit)
+            read[bare] = unit
+        elif same.words:
+            unit.mask, by = same.mask, at - same.start
+            unit.words = [Word(w.at, w.start + by, w.end + by, w.bits) for w in same.words]
         if unit.words:
             made.append(unit)
         at = until

@@ -116,7 +116,7 @@ DEEDS: tuple[Frame, ...] = (
         "redirect",
         "medium",
         "moves money to a stranger",
-        "transfer|pay|wire|send|move",
+        "funds|money|balance|payment|savings|btc|eth|usd|bitcoin|crypto|coins|transaction",
         r"\b(?:transfer|pay|wire|send|move) (?:\w{1,12} ){0,5}(?:funds|money|balance|payments?"
         r"|savings|btc|eth|usdc|usd|bitcoin|crypto|coins|transactions?)\b",
         P.ADDRESS,

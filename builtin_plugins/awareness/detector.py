@@ -2,8 +2,9 @@
 
 The text is brought to a plain form, and what is packed in it is unpacked. Every sentence is
 held against rules about what its words do (`rules`), what it carries where
-(`exfiltration`), who it speaks as (`frames`), and what it has done (`deeds`). What is quoted
-as an example of an attack, in a text that speaks of attacks, is a finding of low severity.
+(`exfiltration`), who it speaks as (`frames`), and what it has done (`deeds`, `schemes`).
+What is quoted as an example of an attack, in a text that speaks of attacks, is a finding of
+low severity.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from hookgate.builtin_plugins.awareness.context import mentioned, quoted, report
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.frames import FRAMES
+from hookgate.builtin_plugins.awareness.lexicon import Part
 from hookgate.builtin_plugins.awareness.normalise import decoded, fold
 from hookgate.builtin_plugins.awareness.rules import RULES, match
+from hookgate.builtin_plugins.awareness.schemes import SCHEMES
 from hookgate.core.descriptors import Finding
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ __all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "verdict"]
 MAX_FINDINGS = 32
 """So many findings of one text are named; it is judged by then."""
 
+_NOT = int(Part.NOT)
 _REACH = 200
 """So many characters around a hint are searched for a pattern."""
 
@@ -136,7 +140,7 @@ def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, 
 
 
 def _by_frame(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    for frame in (*FRAMES, *DEEDS):
+    for frame in (*FRAMES, *DEEDS, *SCHEMES):
         for start, end in _places(text, frame):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:
@@ -175,6 +179,10 @@ def _framed(frame: Frame, sentences: list[Unit], start: int, end: int) -> Severi
     if not near or not near[0].start <= start < near[0].end:
         return frame.severity
     unit = near[0]
+    if any(start - 20 <= word.start < start and word.bits & _NOT for word in unit.words):
+        return None
     if (unit.fenced and not frame.code) or unit.row:
         return "low"
+    if frame.code:
+        return "low" if mentioned(unit, start, end) else frame.severity
     return _severity(frame.severity, unit, start, end)

@@ -30,7 +30,8 @@ _SEND, _PLACE, _URL, _ADDRESS = int(P.SEND), int(P.PLACE), int(P.URL), int(P.ADD
 _SECRET, _PRIVATE, _DATA, _OUTER = int(P.SECRET), int(P.PRIVATE), int(P.DATA), int(P.OUTER)
 _WHEN, _DONE, _ALWAYS, _SILENT = int(P.WHEN), int(P.DONE), int(P.ALWAYS), int(P.SILENTLY)
 _UPLOAD = re.compile(
-    r"-f\s{0,3}['\"]?\w{1,20}=@|--upload-file|-t\s{1,3}\S|(?:-d|--data|--data-binary|--data-raw)\s{0,3}['\"]?@"
+    r"-f\s{0,3}['\"]?\w{1,20}=@|--upload-file|-t\s{1,3}\S|(?:-d|--data|--data-binary"
+    r"|--data-raw)\s{0,3}['\"]?@"
     r"|[:=]\s{0,2}['\"]?<[a-z_ ]{2,40}>|\$\(|=\{"
 )
 
@@ -89,6 +90,8 @@ def weigh(unit: Unit, before: Sequence[Unit], names: Counter[str]) -> tuple[int,
         weight += 2  # the call of a tool, spelled out
     if mask & int(P.INSTEAD):
         weight += 1
+    if not mask & (_SECRET | _PRIVATE) and _KEYS.search(text):
+        weight += 2 + bool(mask & int(P.READ))
     if mask & _SILENT:
         weight += 2
     if mask & int(P.OURS) and mask & _OUTER:
@@ -107,9 +110,14 @@ def weigh(unit: Unit, before: Sequence[Unit], names: Counter[str]) -> tuple[int,
     return weight, send.start, place[-1].end
 
 
-_NOUNS = ("email", "mail", "post", "report", "backup", "share", "dump", "push", "ship")
+_NOUNS = ("log", "email", "mail", "post", "report", "backup", "share", "dump", "push", "ship")
+_KEYS = re.compile(
+    r"\b(?:(?:api|private|access)[ _-]keys?|seed phrase|credit card|card number|social "
+    r"security)"
+)
 _OBJECT = re.compile(
-    r"\W{0,3}(?:the|a|an|it|them|this|these|that|all|any|every|each|your|their|his|her|its|user|contents?|-x|to|summar\w{0,4})\b"
+    r"\W{0,3}(?:the|a|an|it|them|this|these|that|all|any|every|each|your|their|his|her|its|user"
+    r"|contents?|-x|to|summar\w{0,4})\b"
 )
 
 

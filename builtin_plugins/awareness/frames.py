@@ -137,7 +137,7 @@ FRAMES: tuple[Frame, ...] = (
         "end",
         "high",
         _END,
-        "end",
+        "- end|= end|# end|* end|[ end|< end|~ end|-end|=end|#end|*end|[end|<end|~end|the end",
         r"(?<![-=#*<\[~])[-=#*<\[~]{2,}[ \t]{0,3}(?:the )?(?:end|stop|fin)(?:ed"
         r"|s)?[ _-](?:of[ _-])?(?:the )?(?:\w{1,12}[ _-]){0,2}(?:input|document|prompt|context"
         r"|conversation|instructions?|message|data|text|file|user|content|output|description"
@@ -297,7 +297,7 @@ FRAMES: tuple[Frame, ...] = (
         "override",
         "high",
         "sets aside what the model was told before",
-        "忽略|無視|无视|忽視|忘记|忘記|不要遵",
+        "忽略|無視|无视|忽視|忘记|忘記|不要遵|忘れ",
         r"(?:忽略|无视|無視|忽視|忘记|忘記|不要遵[守循从])[^。\n]{0,14}(?:指令|指示|说明|提示|規則|规则|要求|设定|限制)"
         r"|(?:指示|命令|ルール|プロンプト|指令)[^。\n]{0,10}(?:無視|忘れ)",
     ),

@@ -129,7 +129,7 @@ _WORDS: dict[Part, str] = {
     ),
     Part.TOLD: (
         "asked asks asking told tells telling tries trying tried attempt attempts attempting "
-        "instructed wants saying says starts started begins stops claims if whether"
+        "instructed wants saying says starts started begins stops claims"
     ),
     Part.INSTRUCTION: (
         "instruction instructions instructs rule rules guideline guidelines directive directives "
@@ -170,12 +170,12 @@ _WORDS: dict[Part, str] = {
         "transmitting forward forwards forwarding exfiltrate exfiltrates email mail "
         "deliver submit submits "
         "push ship relay leak beacon bcc cc dump publish "
-        "share report backup sync telemeter curl http_post send_email wget fetch requests "
+        "log share report backup sync telemeter curl http_post send_email wget fetch requests "
         "sende senden schicke schicken ubermittle ubertrage weiterleiten leite hochladen lade "
         "envoie envoyez envoyer transmets transmettez transmettre televerse telechargez "
         "envia envie enviar manda mande reenvia sube invia inviate inviare inoltra carica "
         "envie enviar encaminhe wyslij przeslij stuur verstuur gonder yukle "
-        "отправь отправьте перешли загрузи skicka"
+        "отправь отправьте вышли пришли передай перешли загрузи skicka"
     ),
     Part.PLACE: (
         "server endpoint collector webhook url website site address host domain bucket gist "
@@ -224,7 +224,8 @@ _WORDS: dict[Part, str] = {
     ),
     Part.PERSON: (
         "user users human humans customer anyone anybody person people owner operator "
-        "benutzer nutzer nutzern utilisateur usuario utente utenti uzytkownik gebruiker "
+        "benutzer benutzers nutzer nutzers nutzern utilisateur usuario utente utenti "
+        "uzytkownik gebruiker "
         "пользователю them him her users' user's nobody everyone"
     ),
     Part.WITHOUT: "without ohne sans sin senza sem bez zonder без",
@@ -350,7 +351,8 @@ _WORDS: dict[Part, str] = {
     Part.INSTEAD: "instead rather stattdessen place statt lieu vez invece",
     Part.REQUEST: (
         "request requests question questions query task tasks instructions message prompt "
-        "wishes intent commands job ask asked asks anfrage demande solicitud richiesta tarefa "
+        "wishes intent commands job ask asked asks anfrage frage question demande "
+        "solicitud richiesta tarefa "
         "preferences objections"
     ),
     Part.FOLLOW: (

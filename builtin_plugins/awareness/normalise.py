@@ -22,8 +22,8 @@ from itertools import accumulate
 
 __all__ = ["MAX_BLOBS", "MAX_BLOB_CHARS", "Folded", "Packed", "decoded", "fold", "unleet"]
 
-MAX_BLOBS = 24
-"""So many packed pieces of a text are unpacked; what is behind them is not looked at."""
+MAX_BLOBS = 12
+"""So many pieces packed one way are read, of those that hold words."""
 
 MAX_BLOB_CHARS = 4000
 """So much of one packed piece is unpacked."""
@@ -134,8 +134,8 @@ class Packed:
 
 
 # The look behind keeps a run that is too short from being tried again from its middle.
-_BASE64 = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
-_BASE32 = re.compile(r"(?<![A-Za-z0-9])[A-Z2-7]{24,}={0,6}")
+_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
+_BASE32 = re.compile(r"[A-Z2-7]{24,}={0,6}")
 _ASCII85 = re.compile(r"<~[^~]{16,4000}~>")
 _HEX = re.compile(
     r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{24,}|[0-9A-Fa-f]{2}(?:[ :,][0-9A-Fa-f]{2}){11,})"
@@ -152,20 +152,23 @@ _BITS = re.compile(r"(?<![01])[01]{8}(?: [01]{8}){7,}")
 def decoded(text: str) -> list[Packed]:
     """Return the packed pieces of `text` that hold words."""
     pieces: list[Packed] = []
-    for how, pattern, unpack in (
-        ("base64", _BASE64, _from_base64),
-        ("hexadecimal", _HEX, _from_hex),
-        ("base32", _BASE32, _from_base32),
-        ("ASCII85", _ASCII85, _from_ascii85),
-        ("escapes", _ESCAPED, _from_escapes),
-        ("binary", _BITS, _from_bits),
+    for how, hint, pattern, unpack in (
+        ("base64", "", _RUN, _from_base64),
+        ("hexadecimal", "", _HEX, _from_hex),
+        ("ASCII85", "<~", _ASCII85, _from_ascii85),
+        ("escapes", "\\", _ESCAPED, _from_escapes),
+        ("binary", "01", _BITS, _from_bits),
     ):
-        for number, found in enumerate(pattern.finditer(text)):
-            if number == MAX_BLOBS:
-                break
+        if hint not in text:
+            continue
+        left = MAX_BLOBS
+        for found in pattern.finditer(text):
             inside = unpack(found.group()[:MAX_BLOB_CHARS])
-            if inside and (_is_prose(inside) or _BASE64.fullmatch(inside)):
+            if inside and (_is_prose(inside) or _RUN.fullmatch(inside)):
                 pieces.append(Packed(how, inside, found.start(), found.end()))
+                left -= 1
+                if not left:
+                    break
     if not text.isascii():
         pieces += [
             Packed(
@@ -242,6 +245,9 @@ def _is_prose(text: str) -> bool:
 
 
 def _from_base64(blob: str) -> str | None:
+    """Read a run of letters and digits: as base32 or as base64."""
+    if _BASE32.fullmatch(blob):
+        return _from_base32(blob)
     body = blob.rstrip("=").replace("-", "+").replace("_", "/")
     body = body[: len(body) - (len(body) % 4 == 1)]
     try:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.context import negated
 from hookgate.builtin_plugins.awareness.lexicon import Part as P
 
 if TYPE_CHECKING:
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
     from hookgate.core.descriptors import Severity
 
 __all__ = ["RULES", "Rule", "match"]
+
+_NOT = int(P.NOT)
+_NEGATION = 3
+"""A "not" so many words before an order, or fewer, takes it away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,19 @@ RULES: tuple[Rule, ...] = (
         (P.LIMIT, 3),
         need=(P.YOU | P.MACHINE | P.MODE,),
     ),
+    _rule("hijack", "high", _HIJACK, (P.IGNORE, 0), (P.PRIOR, 3), (P.TASK, 2)),
+    _rule("override", "high", _OVERRIDE, (P.IGNORE, 0), (P.YOURS, 2), (P.TASK | P.INSTRUCTION, 2)),
+    _rule("hijack", "high", _HIJACK, (P.IGNORE, 0), (P.REQUEST, 3), (P.PERSON, 3)),
+    _rule(
+        "hide",
+        "medium",
+        _HIDE,
+        (P.NOT, 0),
+        (P.TELL, 2),
+        (P.PERSON, 3),
+        need=(P.ALWAYS,),
+        negatable=False,
+    ),
     # The instructions themselves.
     _rule(
         "leak",
@@ -338,13 +354,14 @@ def match(rule: Rule, unit: Unit) -> tuple[int, int] | None:
     base = unit.words[0].at - 1
     ends = [-(10**9)] * len(masks)
     starts = [0] * len(masks)
+    refused = -(10**9)
     for word in unit.words:
         bits, index = word.bits, word.at
         for step in range(last, -1, -1):
             if not bits & masks[step]:
                 continue
             if step == 0:
-                if index - base > rule.early or (rule.negatable and negated(unit, index)):
+                if index - base > rule.early or (rule.negatable and index - refused <= _NEGATION):
                     continue
                 ends[0], starts[0] = index, word.start
             elif 0 < index - ends[step - 1] <= gaps[step]:
@@ -353,4 +370,6 @@ def match(rule: Rule, unit: Unit) -> tuple[int, int] | None:
                 continue
             if step == last:
                 return starts[last], word.end
+        if bits & _NOT:
+            refused = index
     return None

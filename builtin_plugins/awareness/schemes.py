@@ -1,0 +1,276 @@
+"""Patterns of schemes: another task, favours, deceit, data in by-ways, stops taken out.
+
+They are linear as those of `frames` are.
+"""
+
+from __future__ import annotations
+
+from hookgate.builtin_plugins.awareness.frames import Frame, frame
+from hookgate.builtin_plugins.awareness.lexicon import Part as P
+
+__all__ = ["SCHEMES"]
+
+_LEAK = "makes the model give away its instructions"
+_PERSONA = "makes the model take a role without limits"
+_HIJACK = "puts another task in the place of the person's"
+_BIAS = "bends a judgement or a choice in somebody's favour"
+_DECEIT = "deceives the person"
+_LOAD = "carries data to where it does not belong"
+_TOOLS = "comes between the model and its other tools"
+_HARM = "harms a machine or a service"
+
+SCHEMES: tuple[Frame, ...] = (
+    frame(
+        "leak",
+        "medium",
+        _LEAK,
+        "your ",
+        r"\b(?:translate|summari[sz]e|repeat|print|output|reveal|recite|paste|leak|encode"
+        r"|rewrite) (?:me |us |out )?your (?:own |full |exact )?(?:instructions?|system prompt"
+        r"|prompt|guidelines|system message)\b",
+    ),
+    frame(
+        "leak",
+        "medium",
+        _LEAK,
+        "above|preceding|before this",
+        r"\b(?:output|print|repeat|recite|echo|reveal|write out) (?:all |everything )?(?:of "
+        r")?(?:the )?(?:text|words|contents?|lines?|messages?|instructions?|prompt|everything) "
+        r"(?:from )?(?:above|preceding|before this)",
+    ),
+    frame(
+        "leak",
+        "medium",
+        _LEAK,
+        "you ",
+        r"\bwhat (?:were|have|are) you (?:been )?(?:told|instructed|programmed)\b",
+    ),
+    frame(
+        "persona",
+        "medium",
+        _PERSONA,
+        "no rules|no restrictions|no limits|no ethics|not filtered|unfiltered|no filters|no "
+        "guidelines",
+        r"\b(?:ai|model|assistant|you|it) (?:has|have|had|with|knows?|under) no (?:rules"
+        r"|restrictions|limits|ethics|guidelines|filters|moral)|\b(?:outputs?|responses?"
+        r"|answers?) (?:is|are|will be) (?:not filtered|unfiltered|uncensored)",
+    ),
+    frame(
+        "persona",
+        "high",
+        _PERSONA,
+        " mode",
+        r"\byou(?:'re| are) (?:now )?in (?:\w{1,12} )?(?:developer|debug|god|dan|jailbreak"
+        r"|admin|root|unrestricted|maintenance|evil|sudo|test) mode\b",
+    ),
+    frame(
+        "persona",
+        "medium",
+        _PERSONA,
+        "with",
+        r"\b(?:start|begin) (?:your |the |every |each )?(?:answers?|reply|replies|responses?"
+        r"|message|output)s? with\W{1,3}(?:sure|absolutely|of course|certainly|yes,)",
+    ),
+    frame(
+        "hijack",
+        "medium",
+        _HIJACK,
+        "task|goal|objective|instruction|job|mission",
+        r"\b(?:your|the) (?:previous|current|original|first|old|user's|above) (?:task|goal"
+        r"|objective|instructions?|job|mission) (?:is|are|has been|was|have been|has) (?:now "
+        r"|already )?(?:complete|completed|finished|done|cancelled|over|void|obsolete|changed"
+        r"|replaced|invalid|a test)\b|\bthe task has changed\b",
+    ),
+    frame(
+        "hijack",
+        "medium",
+        _HIJACK,
+        "next|real|actual|true",
+        r"\byour (?:next|real|actual|true) (?:task|goal|objective|instructions?|mission"
+        r"|orders?) (?:is|are)\b|\bthe (?:real|actual|true) (?:instructions?|task|orders?) "
+        r"(?:follow|is|are|begin|start)",
+    ),
+    frame(
+        "bias",
+        "medium",
+        _BIAS,
+        "flag|reject|moderate|remove|report",
+        r"\b(?:never|do not|don't) (?:flag|reject|moderate|remove|report) (?:\w{1,12} "
+        r"){0,3}(?:posts?|content|comments?|reviews?|messages?|users?|accounts?|submissions?) "
+        r"(?:\w{1,12} ){0,2}(?:from|by|of|that|containing|mention\w{0,3}|about)\b",
+    ),
+    frame(
+        "bias",
+        "medium",
+        _BIAS,
+        "without review|without check|even if|regardless|no matter|whatever",
+        r"\b(?:treat|mark|classify|label|consider|rate|approve|accept|merge|allow|recommend"
+        r"|promote|suggest|prefer|endorse|praise)\b (?:(?!treat |mark |approve |recommend "
+        r"|prefer )[^\n.]){0,90}\b(?:without (?:any )?(?:review|check)|even if (?:it|they)"
+        r"|regardless of|no matter (?:what|how|who)|whatever (?:the|they))",
+        P.PERSON | P.LIMIT | P.RATE | P.REQUEST | P.RIVAL | P.DATA | P.INSTRUCTION,
+    ),
+    frame(
+        "bias",
+        "medium",
+        _BIAS,
+        "without ",
+        r"\b(?:approve|accept|merge|allow|pay|confirm) (?:all|every"
+        r"|any)\b[^\n.]{0,60}\bwithout (?:any |further )?(?:review|check|verif)",
+    ),
+    frame(
+        "bias",
+        "medium",
+        _BIAS,
+        "comment|review|rating",
+        r"\b(?:post|write|leave|publish) (?:\w{1,12} ){0,2}(?:negative|fake|bad|false|glowing) "
+        r"(?:comments?|reviews?|ratings?)\b",
+    ),
+    frame(
+        "deceive",
+        "medium",
+        _DECEIT,
+        "user|customer|people|person|human|them",
+        r"\b(?:lie to|deceive|mislead|manipulate|trick|convince|pressure|scare) (?:the |a "
+        r")?(?:users?|customers?|people|person|humans?|them) (?:into|to|that|about)\b",
+    ),
+    frame("deceive", "medium", _DECEIT, "lie and", r"\blie and (?:say|tell|claim)\b"),
+    frame(
+        "deceive",
+        "medium",
+        _DECEIT,
+        "account|password|session",
+        r"\b(?:your|their|the) (?:account|password|session) (?:is|has been|was) (?:locked"
+        r"|suspended|compromised|hacked|blocked)\b",
+        P.URL,
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        _LOAD,
+        "http",
+        r"\b(?:append|attach|encode|put|include|embed)\b [^\n.]{0,60}\b(?:url|link|query|image"
+        r"|address)\b[^\n]{0,40}https?://[^\s]{1,100}[=/?](?=[\s`<{'\")]|$)",
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        _LOAD,
+        ".ssh|id_rsa|id_ed25519|/etc/passwd|/etc/shadow|.aws/credentials|.env",
+        r"\b(?:copy|read|cat|dump|include|print|put|paste|open)\b [^\n]{0,40}(?:\.ssh\b|id_rsa"
+        r"|id_ed25519|/etc/(?:passwd|shadow)|\.aws/credentials|\.env\b)[^\n]{0,40}\b(?:into|in"
+        r"|to|as|with) (?:the |your |its |every |each )(?:\w{1,12} )?(?:report|answers?|reply"
+        r"|replies|responses?|output|summary|messages?|e?mail|comment|argument|parameter|field"
+        r"|request)\b",
+    ),
+    frame(
+        "tools",
+        "medium",
+        _TOOLS,
+        "instead of",
+        r"\binstead of (?:the )?\w{1,20}_\w{1,30}(?: tool)? (?:for|in|on|with) (?:all|every|any"
+        r"|each)\b",
+    ),
+    frame(
+        "tools",
+        "medium",
+        _TOOLS,
+        "other tool|other function",
+        r"\bmust (?:always )?be (?:called|invoked|used|run) (?:first,? )?before (?:any|all"
+        r"|every|each|using any) other (?:tools?|functions?)\b",
+    ),
+    frame(
+        "tools",
+        "medium",
+        _TOOLS,
+        "any |every |each |all ",
+        r"\b(?:before|prior to|after|on) (?:any|every|each|all) (?:\w{1,14},? ){1,3}(?:you must "
+        r"|you should |always |first )?(?:call|invoke|use) [`'\"]?\w{1,20}_\w{1,30}[`'\"]? "
+        r"with\b",
+    ),
+    frame(
+        "tools",
+        "medium",
+        _TOOLS,
+        "payment|transfer|email|message|transaction",
+        r"\ball (?:\w{1,12} )?(?:payments?|transfers?|e?mails?|messages?|transactions?) (?:must"
+        r"|should|are to|need to|have to) (?:now )?(?:be (?:sent|made|routed|forwarded"
+        r"|redirected|copied|directed|paid)|go) [^\n.]{0,60}\b(?:to|through|via)\b",
+    ),
+    frame(
+        "remote",
+        "medium",
+        "takes its orders from elsewhere",
+        "whatever|what the|everything|anything",
+        r"\bdo (?:whatever|what|everything|anything) (?:the |is )?[^\n]{0,70}\b(?:says|tells"
+        r"|asks|instructs|written)\b",
+        P.URL | P.YOU | P.DATA,
+    ),
+    frame(
+        "remote",
+        "medium",
+        "takes its orders from elsewhere",
+        "instructions|commands|orders",
+        r"https?://[^\s]{1,120}[^\n]{0,40}\b(?:follow|execute|obey|carry out) (?:all |any "
+        r"|every )?(?:of )?(?:the |its |their )?(?:instructions|commands|orders)\b",
+    ),
+    frame(
+        "remote",
+        "medium",
+        "takes its orders from elsewhere",
+        " bash| sh| zsh|dash",
+        r"\b(?:curl|wget)\b[^\n|]{0,60}https?://\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}[^\n|]{0,100}"
+        r"\| ?(?:sudo )?(?:ba|z)?sh\b",
+        code=True,
+    ),
+    frame(
+        "remote",
+        "medium",
+        "takes its orders from elsewhere",
+        "cron|schedule",
+        r"\b(?:cron\w{0,6}|schedul\w{1,3})\b[^\n]{0,60}\b(?:downloads?|curl|wget) (?:and "
+        r"(?:runs?|executes?)\b)?[^\n]{0,30}https?://[^\s]{1,80}\.(?:sh|py|ps1|exe|bin)\b",
+    ),
+    frame(
+        "harm",
+        "medium",
+        _HARM,
+        "backdoor",
+        r"\b(?:add|install|create|open|insert|plant|leave) (?:\w{1,12} ){0,2}backdoors?\b",
+    ),
+    frame(
+        "harm",
+        "medium",
+        _HARM,
+        "ransom",
+        r"\b(?:leave|write|drop|show|display) (?:\w{1,12} ){0,2}ransom\b",
+    ),
+    frame(
+        "harm",
+        "medium",
+        _HARM,
+        "requests|pings|packets|emails|messages",
+        r"\b(?:send|make|issue|fire) (?:\w{1,12} ){0,2}(?:\d{3,8}|thousands of|millions of"
+        r"|endless|unlimited|infinite) (?:\w{1,12} ){0,3}(?:requests|pings|packets|emails"
+        r"|messages)\b",
+        P.URL | P.ALWAYS | P.PLACE | P.END,
+    ),
+    frame(
+        "harm",
+        "medium",
+        _HARM,
+        "firewall|antivirus|audit log|logging|defender",
+        r"\b(?:disable|turn off|deactivate|switch off|kill) (?:the |all |any )?(?:\w{1,12} "
+        r")?(?:firewall|antivirus|audit logs?|logging|defender)(?: and| before|,)",
+    ),
+    frame(
+        "persist",
+        "medium",
+        "settles in files that are read again later",
+        "memory|soul.md|claude.md|agents.md|system prompt",
+        r"\b(?:write|save|add|store|put|insert|append) (?:this|these|the following) "
+        r"(?:\w{1,12} ){0,2}(?:in|into|to) (?:your |the |its )?(?:\w{1,12}[ -])?(?:memory"
+        r"|memories|soul\.md|claude\.md|agents\.md|system prompt)\b",
+        P.ALWAYS | P.REST | P.DONE,
+    ),
+)
