@@ -273,4 +273,163 @@ SCHEMES: tuple[Frame, ...] = (
         r"|memories|soul\.md|claude\.md|agents\.md|system prompt)\b",
         P.ALWAYS | P.REST | P.DONE,
     ),
+    frame(
+        "shell",
+        "high",
+        _HARM,
+        "/dev/tcp/|reverse shell|bind shell",
+        r"/dev/tcp/\d|\b(?:open|start|spawn|create|establish|launch) (?:a |an )?(?:reverse"
+        r"|bind) shell\b",
+        code=True,
+    ),
+    frame(
+        "shell",
+        "medium",
+        _HARM,
+        "chmod +x",
+        r"\b(?:curl|wget)\b[^\n]{0,40}https?://[^\s]{1,120}[^\n]{0,40}(?:&&|;) ?chmod \+x "
+        r"[^\n]{0,40}(?:&&|;) ?(?:\./|/)",
+    ),
+    frame(
+        "override",
+        "medium",
+        "sets aside what the model was told before",
+        "stop following|everything",
+        r"\bstop following (?:the |your |all |any )?(?:\w{1,12} )?(?:rules|instructions"
+        r"|guidelines|orders)\b|\beverything (?:before|above)(?: this)?(?: point)? (?:was|is) "
+        r"(?:a )?(?:joke|test|wrong|void|fake|invalid|irrelevant)",
+    ),
+    frame(
+        "override",
+        "medium",
+        "sets aside what the model was told before",
+        "priorit|over any|over all|over every",
+        r"\b(?:prioriti[sz]e|follow|obey) (?:this|these|the following)\b[^\n.]{0,40}\b(?:over"
+        r"|above|before) (?:any|all|every)(?:thing| other| previous)",
+    ),
+    frame(
+        "leak",
+        "medium",
+        _LEAK,
+        "memory|configuration|initial prompt|context",
+        r"\b(?:output|reveal|state|print|disclose|dump|repeat) (?:me |us )?(?:all |everything "
+        r"in )?(?:the )?(?:\w{1,10} ){0,2}(?:contents? of |sentence of |lines? of |words? of "
+        r")?your (?:memory|configuration|initial prompt|context(?: window)?|training data)\b",
+    ),
+    frame(
+        "leak",
+        "medium",
+        _LOAD,
+        "environment variables",
+        r"\b(?:include|output|reveal|print|send|show|put)\b [^\n.]{0,30}\benvironment "
+        r"variables (?:in|into|with) (?:your|the|every|each) (?:answer|reply|response|output"
+        r"|message|summary|report)",
+    ),
+    frame(
+        "hide",
+        "medium",
+        "hides from the person what the model does",
+        "secretly|silently|covertly|nobody|no one|without",
+        r"\b(?:secretly|covertly|silently also) (?:also )?(?:call|run|execute|delete|send|upload"
+        r"|copy|invoke|add|insert|remove|transfer|forward)\b|\bso (?:that )?(?:nobody|no one"
+        r"|the user (?:does not|doesn't|won't|will not|cannot|can't)) (?:will )?(?:notices?"
+        r"|knows?|sees?|finds? out)\b|\b(?:delete|remove|change|add|insert|alter)\b "
+        r"[^\n.]{0,60}\bwithout mentioning (?:it|this|that)\b",
+    ),
+    frame(
+        "every-turn",
+        "medium",
+        "orders for every turn, whatever it is about",
+        "whatever the user|whatever they|no matter|regardless of|whatever is asked",
+        r"\b(?:whatever (?:the user|they|is|i|you're) (?:says?|asks?|asked|wants?)|no matter "
+        r"(?:the question|what (?:the user|they|is|i|you're|you are) (?:says?|asks?|asked))"
+        r"|regardless of (?:the question|what (?:the user|they|is|i) (?:says?|asks?"
+        r"|asked)))\b,? ?(?:always |you must |only |just )?(?:answer|reply|respond|say|mention"
+        r"|output|write|recommend|add|include|end)\b",
+    ),
+    frame(
+        "every-turn",
+        "medium",
+        "orders for every turn, whatever it is about",
+        "each |every |all ",
+        r"\b(?:add|append|insert|include|put|embed)\b (?:\w{1,12} ){0,4}https?://[^\s]{1,80} "
+        r"(?:\w{1,12} ){0,4}(?:each|every|all) (?:\w{1,12} )?(?:e?mails?|messages?|pages?"
+        r"|answers?|repl(?:y|ies)|responses?|documents?|posts?)\b",
+    ),
+    frame(
+        "every-turn",
+        "medium",
+        "orders for every turn, whatever it is about",
+        "tracking pixel|web beacon",
+        r"\b(?:add|insert|include|embed) (?:a |the )?(?:hidden |invisible )?(?:tracking pixel"
+        r"|web beacon)\b",
+        P.URL,
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        _LOAD,
+        ".env",
+        r"\b(?:commit|push|publish|upload|post) (?:the |your |all )?(?:\w{1,12} "
+        r")?\.env\b[^\n.]{0,40}\b(?:to|on|in)\b",
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        _LOAD,
+        "git remote|remote to http|push the",
+        r"\b(?:change|set|point|switch) (?:the )?(?:git )?(?:remote|origin|upstream) to "
+        r"https?://|\bpush (?:the |all )?(?:code|repo|repository|source|changes) (?:\w{1,12} "
+        r"){0,2}to https?://",
+        P.WHEN | P.ALWAYS | P.URL | P.SILENTLY,
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        _LOAD,
+        "copy of|copies of",
+        r"\b(?:forward|send|mail|email|post|keep sending) (?:a )?cop(?:y|ies) of (?:each|every"
+        r"|all|any) (?:\w{1,12} )?(?:messages?|e?mails?|documents?|files?|repl(?:y|ies)"
+        r"|conversations?)\b",
+    ),
+    frame(
+        "bias",
+        "medium",
+        _BIAS,
+        "hire |candidate|applicant|essay|cv",
+        r"\b(?:hire|select|shortlist) this (?:applicant|candidate|person|cv)\b|\b(?:rate|grade"
+        r"|score|give) this (?:essay|paper|cv|resume|application|review|candidate"
+        r"|submission)\b[^\n.]{0,30}\b(?:10|ten|100|full|highest|maximum|top|best|accept"
+        r"|perfect)\b",
+    ),
+    frame(
+        "authority",
+        "medium",
+        "poses as somebody with the right to give orders",
+        "developer|admin|openai|anthropic|security",
+        r"\b(?:system administrator|administrator|admin|developers?|openai|anthropic|security "
+        r"team) (?:requires?|demands?|orders?|instructs?|commands?|authori[sz]es?) you\b"
+        r"|\b(?:updated|changed|issued|approved|replaced) by (?:openai|anthropic|the "
+        r"developers?|the admin\w{0,11}|the system)\b",
+        P.YOU | P.LIMIT | P.REVEAL | P.SECURITY | P.SEND,
+    ),
+    frame(
+        "authority",
+        "medium",
+        "claims leave that nobody gave",
+        "granted|given",
+        r"\byou (?:have|'ve) been (?:granted|given) (?:\w{1,12} )?(?:root|admin|full|unlimited"
+        r"|unrestricted|elevated)(?: \w{1,12})? (?:access|rights|privileges|permissions?"
+        r"|clearance)\b",
+    ),
+    frame(
+        "destroy",
+        "medium",
+        "destroys what cannot be brought back",
+        "whenever|after|before|every time|each time",
+        r"\b(?:delete|purge|drop|wipe|erase|destroy) (?:the |all |every |their )?(?:\w{1,12} "
+        r")?(?:database|backups?|files|data|records|logs|accounts?|repository|repo"
+        r"|tables?)\b[^\n.]{0,30}\b(?:whenever|every time|each time|afterwards|after (?:every"
+        r"|each|any))\b",
+    ),
 )
