@@ -140,28 +140,25 @@ def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, 
 
 
 def _by_frame(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    # One byte a character, and the same offsets: hints are found several times as fast.
-    narrow = text if text.isascii() else text.encode("ascii", "replace").decode("ascii")
     for frame in (*FRAMES, *DEEDS, *SCHEMES):
-        for start, end in _places(text, narrow, frame):
+        for start, end in _places(text, frame):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:
                 yield frame.name, severity, frame.note, start, end
 
 
-def _places(text: str, narrow: str, frame: Frame) -> Iterator[tuple[int, int]]:
+def _places(text: str, frame: Frame) -> Iterator[tuple[int, int]]:
     """Yield where the pattern is, once each: it is tried near its hints only."""
     done: set[int] = set()
     for hint in frame.hint:
-        searched = narrow if hint.isascii() else text
-        at, seen = searched.find(hint), 0
+        at, seen = text.find(hint), 0
         while at >= 0:
             start, end = max(at - _REACH, seen - _REACH, 0), at + 2 * _REACH
             for place in frame.pattern.finditer(text, start, end):
                 if place.start() not in done:
                     done.add(place.start())
                     yield place.span()
-            at, seen = searched.find(hint, at + _REACH), end
+            at, seen = text.find(hint, at + _REACH), end
 
 
 def _framed(frame: Frame, sentences: list[Unit], start: int, end: int) -> Severity | None:
