@@ -286,6 +286,7 @@ class Rounds:
             model=str(call.request.model),
             call=call.request.call_id,
             ending=ending.status if ending else "",
+            milliseconds=call.seconds * 1000,
             **(call.usage.to_json() if call.usage else {}),
         )
 

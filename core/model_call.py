@@ -47,6 +47,7 @@ class ModelCall:
         turn: The turn that it belongs to.
         request: The request; the one that hooks made of it once `events` has begun.
         ending: How it ended; None before that.
+        seconds: How long it took, once it has ended.
     """
 
     def __init__(self, host: Host, turn: Turn, request: ModelRequest) -> None:
@@ -54,6 +55,7 @@ class ModelCall:
         self.turn = turn
         self.request = request
         self.ending: Ending | None = None
+        self.seconds = 0.0
         self._tally = _Tally()
 
     @property
@@ -75,6 +77,7 @@ class ModelCall:
             ProviderError: The attempt failed.
         """
         hooks = self._host.hooks
+        began = self._host.clock.monotonic()
         self.request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
         ending = Ending(status="failed", error="the call did not come to an end")
         stream: AsyncIterator[ModelEvent] | None = None
@@ -102,6 +105,7 @@ class ModelCall:
             raise
         finally:
             self.ending = ending
+            self.seconds = self._host.clock.monotonic() - began
             try:
                 await self._close(stream)
             finally:

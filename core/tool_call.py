@@ -259,13 +259,14 @@ class ToolCalls:
         if not decision.allowed:
             result = ToolResult.error(f"denied: {decision.reason}", status="denied")
             return await self.finished(turn, call, decision, result)
+        began = self._host.clock.monotonic()
         try:
             result = await self._execute(turn, call, judged.arguments)
         except asyncio.CancelledError:
             result = ToolResult.error("the call was cancelled", status="cancelled")
-            await self.finished(turn, call, decision, result)
+            await self.finished(turn, call, decision, result, began=began)
             raise
-        return await self.finished(turn, call, decision, result)
+        return await self.finished(turn, call, decision, result, began=began)
 
     async def _execute(self, turn: Turn, call: ToolCall, judged: bytes) -> ToolResult:
         tool = call.tool
@@ -344,9 +345,24 @@ class ToolCalls:
         return content[:low] + CUT_MARKER.format(tokens=tokens, kept=limit)
 
     async def finished(
-        self, turn: Turn, call: ToolCall, decision: Decision, result: ToolResult
+        self,
+        turn: Turn,
+        call: ToolCall,
+        decision: Decision,
+        result: ToolResult,
+        *,
+        began: float | None = None,
     ) -> ToolResult:
-        """Record and announce what a call came to, whatever happens to the turn."""
+        """Record and announce what a call came to, whatever happens to the turn.
+
+        Args:
+            turn: The turn.
+            call: The call.
+            decision: What was decided on it.
+            result: What it came to.
+            began: The clock's seconds when the tool was started; None where it did not run here.
+        """
+        took = {} if began is None else self._milliseconds(began)
         result = self._masked(result)
         turn.calls.append(FinishedCall(call, decision, result))
         self._tell(turn, call.id, result)
@@ -357,9 +373,13 @@ class ToolCalls:
             tool=call.name,
             status=result.status,
             by=decision.by,
+            **took,
         )
         await finish(self._host.hooks.notify(hookspecs.tool_finished, turn, call, result))
         return result
+
+    def _milliseconds(self, began: float) -> dict[str, float]:
+        return {"milliseconds": (self._host.clock.monotonic() - began) * 1000}
 
     @staticmethod
     def _tell(turn: Turn, use_id: str, result: ToolResult) -> None:
