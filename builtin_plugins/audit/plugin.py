@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from hookgate.builtin_plugins.audit.entries import decided, finished
-from hookgate.builtin_plugins.audit.metrics import MetricsFile, MetricsWriter
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
+from hookgate.core.json_lines import JsonLines, JsonLinesWriter
 from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT, STORE
 from hookgate.hookspecs import hookimpl
@@ -91,7 +91,7 @@ class Plugin:
         self._settings = settings
         self._trail: Trail | None = None
         self._durable = False
-        self._metrics: MetricsWriter | None = None
+        self._metrics: JsonLinesWriter | None = None
 
     @hookimpl
     @asynccontextmanager
@@ -118,8 +118,8 @@ class Plugin:
             if self._metrics is not None:
                 await self._metrics.close()
 
-    def _writer(self, host: Host) -> MetricsWriter:
-        file = MetricsFile(
+    def _writer(self, host: Host) -> JsonLinesWriter:
+        file = JsonLines(
             host.settings.home / "metrics.jsonl",
             max_bytes=self._settings.metrics.max_bytes,
             keep=self._settings.metrics.keep,
@@ -130,7 +130,7 @@ class Plugin:
             why = f"records of metrics were lost: {error}"
             loop.call_soon_threadsafe(host.degrade, "audit.metrics", why)
 
-        return MetricsWriter(file, failed=failed)
+        return JsonLinesWriter(file, failed=failed)
 
     async def _keeper(self, host: Host) -> Keeper:
         store = host.get(STORE)

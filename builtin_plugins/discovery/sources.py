@@ -14,9 +14,10 @@ from hookgate.builtin_plugins.discovery.availability import Availability
 from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
 from hookgate.builtin_plugins.discovery.extensions import installed_extensions, read_catalogue
 from hookgate.builtin_plugins.discovery.folders import roots_of
-from hookgate.builtin_plugins.discovery.scanner import Scan, changes, scan
+from hookgate.builtin_plugins.discovery.scanner import Scan, scan
 from hookgate.core.catalogue import described
 from hookgate.core.content.problems import Problem
+from hookgate.core.content.watching import changes
 from hookgate.core.descriptors import Capability
 from hookgate.hookspecs import PROJECT
 
@@ -200,15 +201,14 @@ class Sources:
 
     def _free(self, host: Host, inventory: Inventory) -> list[Capability]:
         """Return the rows whose ids nobody else has; name the others."""
-        rows, refused = [], set()
+        rows, owners = host.capabilities.unclaimed(self._source, inventory.rows)
+        refused = set()
         for row in inventory.rows:
-            owner = host.capabilities.source_of(row.id)
-            if owner in (None, self._source):
-                rows.append(row)
-                continue
-            part = f"{PART}: {row.id}"
-            refused.add(part)
-            host.degrade(part, f"{owner} brings one of this id: change it in {row.source_ref}")
+            if row.id in owners:
+                part = f"{PART}: {row.id}"
+                refused.add(part)
+                why = f"{owners[row.id]} brings one of this id: change it in {row.source_ref}"
+                host.degrade(part, why)
         for part in self._refused - refused:
             host.recover(part)
         self._refused = refused

@@ -9,7 +9,7 @@ from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.audit.metrics import read_records
+from hookgate.core.json_lines import read_json_lines
 from hookgate.builtin_plugins.audit.plugin import ListParams, Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.errors import StoreUnavailableError
@@ -124,7 +124,7 @@ async def test_other_plugins_write_to_the_same_trail(tmp_path: Path) -> None:
 async def test_figures_go_to_the_file_in_home(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, plugin):
         plugin.log_metrics(MetricRecord(name="turn", timestamp=5, fields={"ms": 1.5}))
-    assert list(read_records(tmp_path / "metrics.jsonl")) == [
+    assert list(read_json_lines(tmp_path / "metrics.jsonl")) == [
         {"timestamp": 5, "name": "turn", "ms": 1.5}
     ]
 

@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-import asyncio
 import os
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
 
-from hookgate.builtin_plugins.discovery import folders, scanner
+from hookgate.builtin_plugins.discovery import folders
 from hookgate.builtin_plugins.discovery.folders import Root, roots_of, shipped_folder
-from hookgate.builtin_plugins.discovery.scanner import Scan, changes, scan
-
-PATIENCE = 30.0
-"""Seconds after which a change that was not seen is a failure."""
+from hookgate.builtin_plugins.discovery.scanner import Scan, scan
 
 
 def root(path: Path, **more: bool) -> Root:
@@ -235,119 +228,3 @@ def test_a_folder_that_is_named_twice_is_scanned_once(tmp_path: Path) -> None:
     here = tmp_path / "user"
     roots = roots_of(here / ".hookgate", environ={}, user_home=here, workspace=here)
     assert len(roots) == 3
-
-
-# -- changes --------------------------------------------------------------------------
-
-
-class Seen:
-    """Scans at every change, and nothing in between."""
-
-    def __init__(self) -> None:
-        self.last: list[str] | None = None
-        self._news = asyncio.Condition()
-
-    async def look(self, paths: tuple[Path, ...]) -> None:
-        found = await asyncio.to_thread(scan, [root(path) for path in paths])
-        async with self._news:
-            self.last = ids(found)
-            self._news.notify_all()
-
-    async def until(self, wanted: list[str]) -> None:
-        async with asyncio.timeout(PATIENCE), self._news:
-            await self._news.wait_for(lambda: self.last == wanted)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "LOOK_MS", 100)
-
-
-@asynccontextmanager
-async def watched(*paths: Path) -> AsyncIterator[Seen]:
-    seen, stop = Seen(), asyncio.Event()
-
-    async def follow() -> None:
-        async for _ in changes(lambda: list(paths), debounce_ms=50, stop=stop):
-            await seen.look(paths)
-
-    task = asyncio.create_task(follow())
-    try:
-        yield seen
-    finally:
-        stop.set()
-        async with asyncio.timeout(PATIENCE):
-            await task
-
-
-async def test_where_the_system_cannot_watch_a_place_that_goes_is_missed_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError("no more watches")
-
-    monkeypatch.setattr(scanner, "awatch", refuse)
-    monkeypatch.setattr(scanner, "POLL_SECONDS", 0.2)
-    place = tmp_path / "here"
-    manifest(place / "a")
-    async with watched(place) as seen:
-        await seen.until(["skill:a"])
-        monkeypatch.setattr(scanner, "POLL_SECONDS", 3600.0)
-        shutil.rmtree(place)
-        await seen.until([])
-
-
-async def test_a_new_a_changed_and_a_deleted_manifest_are_seen(tmp_path: Path) -> None:
-    manifest(tmp_path / "a")
-    async with watched(tmp_path) as seen:
-        await seen.until(["skill:a"])
-        manifest(tmp_path / "group" / "b")
-        await seen.until(["skill:a", "skill:b"])
-        manifest(tmp_path / "group" / "b", "id: mine\n")
-        await seen.until(["skill:a", "mine"])
-        shutil.rmtree(tmp_path / "a")
-        await seen.until(["mine"])
-
-
-async def test_a_folder_that_appears_and_one_that_is_replaced_are_seen(tmp_path: Path) -> None:
-    place = tmp_path / "later"
-    async with watched(place) as seen:
-        manifest(place / "a")
-        await seen.until(["skill:a"])
-        manifest(tmp_path / "fresh" / "b")
-        place.rename(tmp_path / "old")
-        (tmp_path / "fresh").rename(place)
-        await seen.until(["skill:b"])
-        manifest(place / "c")
-        await seen.until(["skill:b", "skill:c"])
-        shutil.rmtree(place)
-        await seen.until([])
-
-
-async def test_watching_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
-    began = asyncio.Event()
-
-    async def follow() -> None:
-        async for _ in changes(lambda: [tmp_path], debounce_ms=50, stop=asyncio.Event()):
-            began.set()
-
-    task = asyncio.create_task(follow())
-    async with asyncio.timeout(PATIENCE):
-        await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(PATIENCE):
-            await task
-
-
-async def test_where_nothing_can_be_watched_it_is_looked_again_and_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> object:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(scanner, "awatch", refuse)
-    monkeypatch.setattr(scanner, "POLL_SECONDS", 0.01)
-    async with watched(tmp_path) as seen:
-        manifest(tmp_path / "a")
-        await seen.until(["skill:a"])

@@ -1,4 +1,4 @@
-"""Figures in a file: one JSON object a line, put aside when it has grown large.
+"""Records in a file: one JSON object a line, put aside when it has grown large.
 
 A process that is killed while it writes leaves a line without an end. That line is ended
 before the next one is written, and passed over when the file is read.
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["MetricsFile", "MetricsWriter", "read_records"]
+__all__ = ["JsonLines", "JsonLinesWriter", "read_json_lines"]
 
 
-class MetricsFile:
+class JsonLines:
     """Appends records to a file. Every method blocks, and may be called from any thread."""
 
     def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
@@ -94,8 +94,8 @@ class MetricsFile:
             self._file = None
 
 
-class MetricsWriter:
-    """Hands records to a `MetricsFile` on a thread: as many at once as have come meanwhile.
+class JsonLinesWriter:
+    """Hands records to a `JsonLines` on a thread: as many at once as have come meanwhile.
 
     Args:
         file: Where they go.
@@ -104,7 +104,7 @@ class MetricsWriter:
     """
 
     def __init__(
-        self, file: MetricsFile, *, failed: Callable[[OSError], None], capacity: int = 10_000
+        self, file: JsonLines, *, failed: Callable[[OSError], None], capacity: int = 10_000
     ) -> None:
         self._file = file
         self._failed = failed
@@ -115,7 +115,7 @@ class MetricsWriter:
         """Take one record; never waits."""
         self._waiting.append(record)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="metrics.jsonl")
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="json_lines")
 
     async def close(self) -> None:
         """Write what still waits, and close the file."""
@@ -139,7 +139,7 @@ class MetricsWriter:
                 return
 
 
-def read_records(path: Path) -> Iterator[dict[str, Any]]:
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of a file, oldest first; lines that are no record are passed over."""
     try:
         file = path.open("rb")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookgate.builtin_plugins.audit.metrics import MetricsFile, read_records
+from hookgate.core.json_lines import JsonLines, read_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def metrics(path: Path, max_bytes: int = 10_000, keep: int = 2) -> Iterator[MetricsFile]:
-    file = MetricsFile(path, max_bytes=max_bytes, keep=keep)
+def metrics(path: Path, max_bytes: int = 10_000, keep: int = 2) -> Iterator[JsonLines]:
+    file = JsonLines(path, max_bytes=max_bytes, keep=keep)
     yield file
     file.close()
 
@@ -31,7 +31,7 @@ def test_each_record_is_a_line_of_json(tmp_path: Path) -> None:
         file.write({"name": "b", "where": tmp_path})
     lines = path.read_text().splitlines()
     assert [json.loads(line)["name"] for line in lines] == ["a", "b"]
-    assert next(read_records(path)) == {"name": "a", "n": 1}
+    assert next(read_json_lines(path)) == {"name": "a", "n": 1}
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
@@ -43,7 +43,9 @@ def test_file_is_put_aside_before_it_grows_past_its_size(tmp_path: Path) -> None
             file.write({"n": number, "x": "y" * 10})
     assert sorted(item.name for item in tmp_path.iterdir()) == ["m", "m.1", "m.2"]
     assert max(item.stat().st_size for item in tmp_path.iterdir()) <= 100
-    kept = [record["n"] for name in ("m.2", "m.1", "m") for record in read_records(tmp_path / name)]
+    kept = [
+        record["n"] for name in ("m.2", "m.1", "m") for record in read_json_lines(tmp_path / name)
+    ]
     assert kept == list(range(kept[0], 40))
 
 
@@ -52,14 +54,14 @@ def test_none_that_was_put_aside_is_kept_where_none_is_wanted(tmp_path: Path) ->
         for number in range(9):
             file.write({"n": number, "x": "y" * 10})
     assert [item.name for item in tmp_path.iterdir()] == ["m"]
-    assert [record["n"] for record in read_records(tmp_path / "m")] == [8]
+    assert [record["n"] for record in read_json_lines(tmp_path / "m")] == [8]
 
 
 def test_record_longer_than_the_file_may_be_is_written_all_the_same(tmp_path: Path) -> None:
     with metrics(tmp_path / "m", max_bytes=30) as file:
         file.write({"x": "y" * 100})
         file.write({"x": "z"})
-    assert [len(record["x"]) for record in read_records(tmp_path / "m.1")] == [100]
+    assert [len(record["x"]) for record in read_json_lines(tmp_path / "m.1")] == [100]
 
 
 @pytest.mark.parametrize("torn", [b'{"n": 1}\n{"n"', b'{"n": 1}\n{"n": 2', b'{"n": 1}\n\xff\xfe'])
@@ -68,14 +70,14 @@ def test_torn_last_line_harms_no_other_record(tmp_path: Path, torn: bytes) -> No
     path.write_bytes(torn)
     with metrics(path) as file:
         file.write({"n": 3})
-    assert [record["n"] for record in read_records(path) if "n" in record] == [1, 3]
+    assert [record["n"] for record in read_json_lines(path) if "n" in record] == [1, 3]
 
 
 def test_lines_that_are_no_record_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_text('[1]\n\n{"n": 1}\nnull\n')
-    assert list(read_records(path)) == [{"n": 1}]
-    assert list(read_records(tmp_path / "none")) == []
+    assert list(read_json_lines(path)) == [{"n": 1}]
+    assert list(read_json_lines(tmp_path / "none")) == []
 
 
 def test_record_that_the_disk_took_half_of_is_said_and_harms_no_other(tmp_path: Path) -> None:
@@ -93,7 +95,7 @@ def test_record_that_the_disk_took_half_of_is_said_and_harms_no_other(tmp_path: 
             signal.signal(signal.SIGXFSZ, before)
         file.write({"n": 3})
     assert path.read_bytes().count(b"\n") == 3
-    assert [record["n"] for record in read_records(path)] == [1, 3]
+    assert [record["n"] for record in read_json_lines(path)] == [1, 3]
 
 
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
@@ -109,6 +111,8 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    seen = [tuple(record.values()) for item in tmp_path.iterdir() for record in read_records(item)]
+    seen = [
+        tuple(record.values()) for item in tmp_path.iterdir() for record in read_json_lines(item)
+    ]
     assert sorted(seen) == [(name, number) for name in range(4) for number in range(50)]
     assert os.listdir(tmp_path)
