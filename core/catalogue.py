@@ -38,7 +38,7 @@ class Catalogue:
         self._snapshot = Snapshot()
         self._version = -1
         self._filled_once = False
-        self._refused: dict[str, set[str]] = {}
+        self._refused: dict[tuple[str, str], set[str]] = {}
 
     async def fill(self) -> dict[str, int]:
         """Ask the plugins what they bring; return how many of each there are.
@@ -54,9 +54,14 @@ class Catalogue:
         tools = await hooks.each_by_plugin(hookspecs.list_tools, host)
         self._take("tools", host.tools, tools, self._admitted)
         rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
-        self._take("capabilities", host.capabilities, rows, self._unclaimed)
+        self._take(
+            "capabilities",
+            host.capabilities,
+            rows,
+            self._unclaimed("capability", host.capabilities),
+        )
         cards = await hooks.each_by_plugin(hookspecs.list_cards, host)
-        self._take("cards", host.cards, cards, lambda _, items: items)
+        self._take("cards", host.cards, cards, self._unclaimed("card", host.cards))
         return {
             "tools": len(host.tools),
             "capabilities": len(host.capabilities),
@@ -143,21 +148,22 @@ class Catalogue:
                 self._host.recover(part)
         return good
 
-    def _unclaimed(self, plugin: str, rows: Sequence[Capability]) -> list[Capability]:
-        """Leave out the capabilities that another plugin has brought, and say which."""
-        good, refused = [], set()
-        for row in rows:
-            owner = self._host.capabilities.source_of(row.id)
-            if owner in (None, plugin):
-                good.append(row)
-                continue
-            part = f"capability {row.id} of {plugin}"
-            refused.add(part)
-            self._host.degrade(part, f"{owner} brings one of this id: rename one of the two")
-        for part in self._refused.get(plugin, set()) - refused:
-            self._host.recover(part)
-        self._refused[plugin] = refused
-        return good
+    def _unclaimed(
+        self, what: str, registry: Registry[T]
+    ) -> Callable[[str, Sequence[T]], Sequence[T]]:
+        """Return what leaves out the things that another plugin has brought, and says which."""
+
+        def admit(plugin: str, items: Sequence[T]) -> Sequence[T]:
+            good, owners = registry.unclaimed(plugin, items)
+            parts = {f"{what} {name} of {plugin}": owner for name, owner in owners.items()}
+            for part, owner in parts.items():
+                self._host.degrade(part, f"{owner} brings one of this id: rename one of the two")
+            for part in self._refused.get((what, plugin), set()) - parts.keys():
+                self._host.recover(part)
+            self._refused[what, plugin] = set(parts)
+            return good
+
+        return admit
 
     def _sandboxed(self, plugin: str, things: Sequence[T]) -> list[T]:
         """Leave out what does not run in a sandbox, where the settings require one."""

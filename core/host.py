@@ -80,6 +80,8 @@ class Host:
         providers: The providers of models, by name.
         channels: The channels, by name.
         degraded: What does not work as it should: part -> why. Shown by ``status``.
+        notices: What an operator should know although nothing is wrong: part -> what. Shown
+            by ``status``.
         log: A structured logger.
     """
 
@@ -99,6 +101,7 @@ class Host:
         self.providers: dict[str, Provider] = {}
         self.channels: dict[str, Channel] = {}
         self.degraded: dict[str, str] = {}
+        self.notices: dict[str, str] = {}
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}
@@ -221,6 +224,18 @@ class Host:
         if self.degraded.pop(part, None) is not None:
             self.log.info("recovered", part=part)
             self.events.publish(Event("recovered", {"part": part}, scope="read"))
+
+    def announce(self, part: str, what: str) -> None:
+        """Say something of `part` that an operator should know, though nothing is wrong."""
+        part, what = self.secrets.redact(part), self.secrets.redact(what)
+        if self.notices.get(part) != what:
+            self.notices[part] = what
+            self.log.info("notice", part=part, what=what)
+            self.events.publish(Event("notice", {"part": part, "what": what}, scope="read"))
+
+    def withdraw(self, part: str) -> None:
+        """Take back what was announced of `part`."""
+        self.notices.pop(part, None)
 
     # -- background work ---------------------------------------------------
 

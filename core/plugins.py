@@ -9,6 +9,11 @@ A plugin is a class (or a stateless module)::
 
         def __init__(self, settings: PolicySettings) -> None: ...
 
+        def take_settings(self, settings: PolicySettings) -> None: ...   # may be omitted
+
+A plugin with `take_settings` is given its section again when it has changed at a reload; one
+without takes over a changed section at the next start.
+
 Builtins load in their given order, then installed third parties by name, then what the
 embedding program brings: the last one loaded is the first one called. The set of plugins
 is fixed once it is loaded, and belongs to one gateway: two gateways share nothing.
@@ -16,7 +21,7 @@ is fixed once it is loaded, and belongs to one gateway: two gateways share nothi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +32,7 @@ from hookgate.core._plugin_checks import Manager
 from hookgate.core._plugin_choice import refuse_doubles
 from hookgate.core._plugin_loading import Loader
 from hookgate.core._plugin_order import Node, opening_order
-from hookgate.core._plugin_settings import nearest
+from hookgate.core._plugin_settings import nearest, section_of
 from hookgate.core._plugin_sources import (
     Candidate,
     builtin_candidates,
@@ -72,6 +77,7 @@ class Plugins:
         self.hooks: Hooks
         self.order: tuple[str, ...] = ()
         self._replacements = dict(settings.plugins.replace)
+        self._sections = dict(settings.plugin)
         self._infos: tuple[PluginInfo, ...] = ()
         self._idle: list[Candidate] = []
         self._log = log or structlog.get_logger("hookgate.plugins")
@@ -162,6 +168,39 @@ class Plugins:
         near = nearest(name, [info.name for info in self._infos])
         hint = f"; did you mean {near!r}?" if near else ""
         return f"no plugin called {name!r} is builtin or installed{hint}"
+
+    # -- settings that change ----------------------------------------------
+
+    def changed_settings(self, settings: Settings) -> tuple[list[Callable[[], None]], list[str]]:
+        """Check the sections that differ from those in use.
+
+        Returns:
+            What hands the changed sections to plugins that take them while they run, to be
+            called once everything has been checked; and the names of the other plugins.
+
+        Raises:
+            ConfigError: A section is wrong now.
+        """
+        apply: list[Callable[[], None]] = []
+        restart: list[str] = []
+        for name in sorted({*self._sections, *settings.plugin}):
+            values = settings.plugin.get(name, {})
+            if values == self._sections.get(name, {}):
+                continue
+            plugin = self.get(name)
+            take = getattr(plugin, "take_settings", None)
+            model = getattr(plugin, "Settings", None)
+            if take is None or model is None:
+                restart.append(name)
+                continue
+            section = section_of(name, model, values)
+
+            def use(name: str = name, take: Any = take, section: Any = section) -> None:
+                take(section)
+                self._sections[name] = settings.plugin.get(name, {})
+
+            apply.append(use)
+        return apply, restart
 
     # -- opening -----------------------------------------------------------
 

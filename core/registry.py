@@ -91,6 +91,18 @@ class Registry(Generic[T]):
         """Call `watcher` after each change."""
         self._watchers.append(watcher)
 
+    def unclaimed(self, source: str, items: Iterable[T]) -> tuple[list[T], dict[str, str]]:
+        """Return the items that `source` may bring, and who has brought each other one."""
+        good, owners = [], {}
+        for item in items:
+            name = self._name_of(item)
+            owner = self._sources.get(name, source)
+            if owner == source:
+                good.append(item)
+            else:
+                owners[name] = owner
+        return good, owners
+
     def source_of(self, name: str) -> str | None:
         """Return who brought the thing called `name`."""
         return self._sources.get(name)

@@ -241,6 +241,7 @@ class Gateway:
             "version": __version__,
             "ready": self.ready,
             "degraded": dict(host.degraded),
+            "notices": dict(host.notices),
             "durable": host[CONVERSATIONS].durable,
             "turns": len(self._turns.running()) if self._turns else 0,
             "agents": sorted(self.router.agents),
@@ -262,7 +263,11 @@ class Gateway:
         settings = self._read_settings() if self._read_settings else self.settings
         before = self.settings.model_dump()
         differing = {key for key, value in settings.model_dump().items() if before[key] != value}
+        live, later = self.plugins.changed_settings(settings)
+        differing = (differing - {"plugin"}) | {f"plugin.{name}" for name in later}
         router = await self._router(settings)
+        for take in live:
+            take()
         counts = await self._catalogue.fill()
         self.turns.router = router
         result = {

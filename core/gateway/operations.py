@@ -135,6 +135,7 @@ class Core:
             "protocol": PROTOCOL,
             "ready": gateway.ready,
             "degraded": dict(host.degraded),
+            "notices": dict(host.notices),
             "turns": len(gateway.running()),
         }
         return Status.model_validate(redact_json(host.secrets, said))

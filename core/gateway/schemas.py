@@ -72,6 +72,8 @@ class Status(OperationModel):
     """Whether new turns are taken."""
     degraded: dict[str, str]
     """What does not work as it should: part -> why."""
+    notices: dict[str, str]
+    """What an operator should know although nothing is wrong: part -> what."""
     turns: int
     """Turns that run or wait."""
 

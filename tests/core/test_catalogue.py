@@ -7,7 +7,7 @@ import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
 from hookgate.core.catalogue import capability_rows, described
-from hookgate.core.descriptors import Capability, CapabilityDetail, Flags
+from hookgate.core.descriptors import Capability, CapabilityDetail, Card, Flags
 from hookgate.core.errors import HookgateError, StartError, ToolDefinitionError
 from hookgate.core.tools import Tool
 from hookgate.hookspecs import hookimpl
@@ -157,21 +157,30 @@ def test_a_description_that_cannot_be_read_does_not_cost_the_schema() -> None:
     assert row.load() == CapabilityDetail(schema={"a": 1})
 
 
-async def test_an_id_that_two_plugins_bring_is_the_first_ones_and_said() -> None:
+@pytest.mark.parametrize("what", ["capability", "card"])
+async def test_an_id_that_two_plugins_bring_is_the_first_ones_and_said(what: str) -> None:
     class Rows:
         def __init__(self, name: str) -> None:
             self.name = name
-            self.rows = [Capability(id="skill:a", kind="skill", name="a", source_ref=name)]
+            self.rows = [True]
 
         @hookimpl
         def list_capabilities(self, host: Any) -> list[Capability]:
-            return self.rows
+            wanted = self.rows if what == "capability" else []
+            return [
+                Capability(id="a", kind="skill", name="a", source_ref=self.name) for _ in wanted
+            ]
+
+        @hookimpl
+        def list_cards(self, host: Any) -> list[Card]:
+            return [Card(id="a", text="text") for _ in (self.rows if what == "card" else [])]
 
     one, other = Rows("one"), Rows("other")
     async with gateway(Scripted(Script(say("ok"))), one, other) as gate:
-        owner = gate.host.capabilities.source_of("skill:a")
+        registry = gate.host.capabilities if what == "capability" else gate.host.cards
+        owner = registry.source_of("a")
         loser = other if owner == "one" else one
-        part = f"capability skill:a of {loser.name}"
+        part = f"{what} a of {loser.name}"
         assert gate.host.degraded[part] == f"{owner} brings one of this id: rename one of the two"
         loser.rows = []
         await gate.reload()

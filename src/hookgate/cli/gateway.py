@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["db", "reload", "route", "sessions", "status"]
 
+_TOLD = ("degraded", "notices", "running")
+
 
 def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Say how the gateway is; exit code 1 if none runs.
@@ -45,10 +47,12 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
         words = (
             Text("degraded", style="bold yellow") if degraded else Text("ok", style="bold green")
         )
-        rest = {key: value for key, value in data.items() if key not in ("degraded", "running")}
+        rest = {key: value for key, value in data.items() if key not in _TOLD}
         console.print(fields({"gateway": words, **rest}))
         for part, why in degraded.items():
             console.print(Text.assemble(("  " + part, "bold yellow"), f": {why}"), soft_wrap=True)
+        for part, what in data["notices"].items():
+            console.print(Text.assemble(("  " + part, "bold cyan"), f": {what}"), soft_wrap=True)
 
     state.show(data, render)
 
