@@ -6,16 +6,27 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.core.content.problems import shortened
+from hookgate.core.content.problems import SHOWN_CHARS, shortened
 from hookgate.core.descriptors import Flags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hookgate.core.content.problems import Problem
     from hookgate.core.content.yaml_reader import Document, KeyPath
 
-__all__ = ["DESCRIPTION_CHARS", "ID", "LABEL", "NAME", "SECRET", "TOOL", "Fields", "camel"]
+__all__ = [
+    "DESCRIPTION_CHARS",
+    "DISPLAY_CHARS",
+    "ID",
+    "KEYWORD",
+    "LABEL",
+    "NAME",
+    "SECRET",
+    "TOOL",
+    "Fields",
+    "camel",
+]
 
 T = TypeVar("T")
 
@@ -28,11 +39,20 @@ DISPLAY_CHARS = 80
 MANY = 64
 """The most entries of a list."""
 
+UNKNOWN = 20
+"""The most unknown keys of one mapping that are named, each with the known one nearest to it."""
+
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 LABEL = re.compile(r"\w(?:[\w &+./-]{0,38}\w)?")
 SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 TOOL = re.compile(r"(?:tool:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+
+# Controls, line breaks, blanks other than a space, and what turns the direction of a text.
+_ODD = (
+    r"\x00-\x1f\x7f-\xa0\xad\u1680\u2000-\u200b\u200e\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff"
+)
+KEYWORD = re.compile(rf"(?=.{{0,59}}\w)[^ {_ODD}](?:[^{_ODD}]{{0,58}}[^ {_ODD}])?")
 
 _NAMED = {
     NAME: "a name of letters, digits, `.`, `_` and `-`, at most 64",
@@ -40,6 +60,7 @@ _NAMED = {
     LABEL: "words of letters and digits on one line, at most 40 characters",
     SECRET: "the name of a secret, such as OPENAI_API_KEY",
     TOOL: "the name of a tool, such as http_get",
+    KEYWORD: "a word or a few on one line, at most 60 characters",
 }
 
 
@@ -89,23 +110,43 @@ class Fields:
 
     # -- names -------------------------------------------------------------
 
-    def only(self, known: Iterable[str]) -> None:
-        """Read camelCase as snake_case; name keys that are not among `known`."""
+    def only(self, known: Sequence[str], *, strict: bool = False) -> None:
+        """Read camelCase as snake_case; name keys that are not among `known`.
+
+        Args:
+            known: The keys, in snake_case.
+            strict: Whether another key is an error, and no mere warning.
+        """
         spellings = {camel(name): name for name in known} | {name: name for name in known}
         self._spelt = {}
+        unknown: list[str] = []
         for key in self._values:
             name = spellings.get(key)
             if name is None:
-                near = next(iter(get_close_matches(key, spellings, n=1)), None)
-                expected = "a known key" if near else f"one of {', '.join(known)}"
-                found = "an unknown key, which is passed over"
-                self.problem(key, found, expected, nearest=near, severity="warning")
+                unknown.append(key)
             elif name in self._spelt:
                 other = self._spelt.pop(name)
                 self._spelt[name] = key
                 self.problem(name, f"the key beside {other}", "one of the two spellings")
             else:
                 self._spelt[name] = key
+        found = "an unknown key" if strict else "an unknown key, which is passed over"
+        kind = "error" if strict else "warning"
+        for key in unknown[:UNKNOWN]:
+            near = next(iter(get_close_matches(key, spellings, n=1)), None)
+            expected = "a known key" if near else f"one of {', '.join(known)}"
+            self.problem(key, found, expected, nearest=near, severity=kind)
+        if len(unknown) > UNKNOWN:
+            more, expected = len(unknown) - UNKNOWN, f"one of {', '.join(known)}"
+            self.problem(unknown[UNKNOWN], f"{more} more unknown keys", expected, severity=kind)
+
+    def inner(self, key: str) -> Fields | None:
+        """Return the mapping within this one, whose problems are kept here too; None for none."""
+        if self._typed(key, dict, "a mapping of keys and values") is None:
+            return None
+        fields = Fields(self._document, (*self._path, self._spelt.get(key, key)))
+        fields.problems = self.problems
+        return fields
 
     # -- values ------------------------------------------------------------
 
@@ -160,6 +201,53 @@ class Fields:
                 self.problems.append(problem)
                 return ()
         return tuple(dict.fromkeys(values))
+
+    def choices(self, key: str, known: Sequence[str], *, empty: bool = False) -> tuple[str, ...]:
+        """Return strings that are among `known`, each once.
+
+        Args:
+            key: The key.
+            known: The strings; those in snake_case may stand there in camelCase.
+            empty: Whether the list may be empty.
+        """
+        values = self._typed(key, list, "a list of strings")
+        if values is None:
+            return ()
+        spellings = {camel(name): name for name in known} | {name: name for name in known}
+        expected = f"one or more of {', '.join(known)}"
+        if not values and not empty:
+            self.problem(key, "an empty list", expected)
+        names = []
+        for number, value in enumerate(values):
+            name = spellings.get(value) if isinstance(value, str) else None
+            if name is None:
+                path = (*self._path, self._spelt.get(key, key), number)
+                near = next(iter(get_close_matches(str(value)[:SHOWN_CHARS], spellings, n=1)), None)
+                problem = self._document.problem(path, shortened(value), expected, nearest=near)
+                self.problems.append(problem)
+                return ()
+            names.append(name)
+        return tuple(dict.fromkeys(names))
+
+    def integer(self, key: str, low: int, high: int) -> int | None:
+        """Return a whole number from `low` to `high`; None where none stands there."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if type(value) is not int or not low <= value <= high:  # True is no number here
+            self.problem(key, shortened(value), f"a whole number from {low} to {high}")
+            return None
+        return value
+
+    def number(self, key: str, low: float, high: float) -> float | None:
+        """Return a number from `low` to `high`; None where none stands there."""
+        value = self.value(key)
+        if value is None:
+            return None
+        if type(value) not in (int, float) or not low <= value <= high:
+            self.problem(key, shortened(value), f"a number from {low:g} to {high:g}")
+            return None
+        return float(value)
 
     def truth(self, key: str) -> bool | None:
         """Return true or false; None where neither stands there."""

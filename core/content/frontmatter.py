@@ -9,10 +9,15 @@ __all__ = ["body_of", "split"]
 FENCE = "---"
 
 
-def split(text: str, file: str) -> tuple[str, str]:
+def split(text: str, file: str, *, needed: str = "name and description") -> tuple[str, str]:
     """Return frontmatter and body; line 1 of the frontmatter is line 2 of the file.
 
     Lines may end in CRLF; in what is returned they end in LF.
+
+    Args:
+        text: What the file holds.
+        file: The file, for messages.
+        needed: The keys that the frontmatter must have, for messages.
 
     Raises:
         ContentError: There is no frontmatter, or it has no end.
@@ -20,7 +25,7 @@ def split(text: str, file: str) -> tuple[str, str]:
     lines = _lines(text)
     if not lines or lines[0].rstrip() != FENCE:
         found = "no frontmatter" if text.strip() else "an empty file"
-        expected = "a first line of --- with name and description below it"
+        expected = f"a first line of --- with {needed} below it"
         raise ContentError(Problem(file=file, line=1, found=found, expected=expected))
     for number, line in enumerate(lines[1:], 1):
         if line.rstrip() == FENCE:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from hookgate.core.errors import HookgateError
 
-__all__ = ["ContentError", "Problem", "shortened"]
+__all__ = ["SHOWN_CHARS", "ContentError", "Problem", "shortened"]
 
 SHOWN_CHARS = 80
 """So much of what a file holds is repeated in a message."""

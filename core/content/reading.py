@@ -9,7 +9,15 @@ from typing import NoReturn
 
 from hookgate.core.content.problems import ContentError, Problem, shortened
 
-__all__ = ["CONTENT_BYTES", "MANIFEST_BYTES", "Stamp", "inside", "read_text", "stamp_of"]
+__all__ = [
+    "CONTENT_BYTES",
+    "MANIFEST_BYTES",
+    "Stamp",
+    "decoded",
+    "inside",
+    "read_text",
+    "stamp_of",
+]
 
 MANIFEST_BYTES = 64 * 1024
 """The largest manifest, frontmatter or catalogue."""
@@ -94,16 +102,31 @@ def read_text(path: Path, *, max_bytes: int) -> tuple[str, Stamp]:
             raw = opened.read(max_bytes + 1)
         except OSError as error:
             refuse(_why(error), "a text file that can be read")
+    return decoded(raw, str(path), max_bytes=max_bytes), _stamp(path, status)
+
+
+def decoded(raw: bytes, file: str, *, max_bytes: int) -> str:
+    """Return what the bytes of a file say, without a byte order mark.
+
+    Args:
+        raw: What was read of it: one byte more than `max_bytes`, if there are so many.
+        file: The file, for messages.
+        max_bytes: The largest size.
+
+    Raises:
+        ContentError: They are too many, or no UTF-8.
+    """
     if len(raw) > max_bytes:
-        refuse(f"more than {max_bytes} bytes", f"at most {max_bytes}: make it shorter")
+        found, expected = f"more than {max_bytes} bytes", f"at most {max_bytes}: make it shorter"
+        raise ContentError(Problem(file=file, found=found, expected=expected))
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         found = f"a byte that is not UTF-8 ({raw[error.start]:#04x})"
-        problem = Problem(file=str(path), line=line, found=found, expected="UTF-8 text")
+        problem = Problem(file=file, line=line, found=found, expected="UTF-8 text")
         raise ContentError(problem) from None
-    return text.removeprefix(BOM), _stamp(path, status)
+    return text.removeprefix(BOM)
 
 
 def stamp_of(path: Path) -> Stamp:

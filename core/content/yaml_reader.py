@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import yaml
 
-from hookgate.core.content.problems import ContentError, Problem, shortened
+from hookgate.core.content.problems import SHOWN_CHARS, ContentError, Problem, shortened
 from hookgate.core.content.reading import BOM, MANIFEST_BYTES
 from hookgate.core.strict_json import MAX_INTEGER
 
@@ -77,42 +77,78 @@ class Document:
             file=self.file,
             line=place.line,
             column=place.column,
-            key=".".join(map(str, path)),
+            key=".".join(_step(step) for step in path),
             found=found,
             expected=expected,
             **more,
         )
 
 
-def read_yaml(text: str, file: str, *, first_line: int = 1) -> Document:
+def read_yaml(
+    text: str,
+    file: str,
+    *,
+    first_line: int = 1,
+    max_bytes: int = MANIFEST_BYTES,
+    max_values: int | None = None,
+) -> Document:
     """Read one document.
+
+    The time goes into values more than into bytes: where reading has to be quick whatever the
+    text says, a limit of each is needed.
 
     Args:
         text: The YAML text; a byte order mark before it is passed over.
         file: The file that it comes from, for messages.
         first_line: The line of the file on which the text begins.
+        max_bytes: The largest size in UTF-8.
+        max_values: The most values, mappings and lists counted with what they hold; None for
+            as many as the size allows.
 
     Raises:
         ContentError: It is no YAML, or YAML of the kinds that are refused; it says where.
     """
-    return _Reader(file, first_line - 1).document(text.removeprefix(BOM))
+    reader = _Reader(file, first_line - 1, max_bytes, max_values)
+    return reader.document(text.removeprefix(BOM))
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's scanner looks far ahead, and ever slower the more brackets are open."""
+
+    flow_level: int
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        """Refuse brackets that are deeper than `MAX_DEPTH` before they are looked through."""
+        if self.flow_level >= MAX_DEPTH:
+            raise _DepthError(None, None, None, self.get_mark())
+        super().fetch_flow_collection_start(token)
+
+
+class _DepthError(yaml.MarkedYAMLError):
+    """Brackets are nested too deep."""
 
 
 class _Reader:
-    def __init__(self, file: str, offset: int) -> None:
+    def __init__(self, file: str, offset: int, max_bytes: int, max_values: int | None) -> None:
         self._file = file
         self._offset = offset
+        self._max_bytes = max_bytes
+        self._max_values = max_values
+        self._values = 0
         self._places: dict[KeyPath, Place] = {}
         self._texts: dict[KeyPath, str] = {}
         self._events: Iterator[Event] = iter(())
 
     def document(self, text: str) -> Document:
         size = len(text.encode("utf-8", "surrogatepass"))
-        if size > MANIFEST_BYTES:
-            self._refuse(Place(1, 1), f"{size} bytes of YAML", f"at most {MANIFEST_BYTES}")
+        if size > self._max_bytes:
+            where = Place(1 + self._offset, 1)
+            self._refuse(where, f"{size} bytes of YAML", f"at most {self._max_bytes}")
         try:
-            self._events = iter(yaml.parse(text, Loader=yaml.SafeLoader))
+            self._events = iter(yaml.parse(text, Loader=_Loader))
             value = self._stream()
+        except _DepthError as error:
+            self._too_deep(self._at(error.problem_mark))
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             what = error.problem or error.context or "something else"
@@ -147,10 +183,13 @@ class _Reader:
         where = self._at(event.start_mark)
         self._places.setdefault(path, where)
         self._check(event, where)
+        self._values += 1
+        if self._max_values is not None and self._values > self._max_values:
+            self._refuse(where, f"more than {self._max_values} values", "fewer of them")
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path, where)
         if depth == MAX_DEPTH:
-            self._refuse(where, "deeper nesting", f"mappings and lists at most {MAX_DEPTH} deep")
+            self._too_deep(where)
         if isinstance(event, yaml.MappingStartEvent):
             return self._mapping(path, depth + 1)
         values: list[Any] = []
@@ -232,6 +271,9 @@ class _Reader:
             return Place(1 + self._offset, 1)
         return Place(mark.line + 1 + self._offset, mark.column + 1)
 
+    def _too_deep(self, where: Place) -> NoReturn:
+        self._refuse(where, "deeper nesting", f"mappings and lists at most {MAX_DEPTH} deep")
+
     def _refuse(self, where: Place, found: str, expected: str) -> NoReturn:
         raise ContentError(
             Problem(
@@ -242,6 +284,12 @@ class _Reader:
                 expected=expected,
             )
         ) from None
+
+
+def _step(step: str | int) -> str:
+    """Return a key as it may stand in a message, which is one line."""
+    text = str(step)
+    return text if text.isprintable() and len(text) <= SHOWN_CHARS else _short(text)
 
 
 def _is_plain(event: yaml.ScalarEvent) -> bool:

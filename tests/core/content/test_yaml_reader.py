@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -117,6 +118,21 @@ def test_nesting_has_an_end() -> None:
 def test_a_text_has_a_largest_size() -> None:
     assert "65537 bytes" in refused("a" * 65_537)
     assert "at most 65536" in refused("é" * 40_000)
+
+
+def test_the_limits_of_size_and_of_values_can_be_lower() -> None:
+    with pytest.raises(ContentError, match=r"f:2:1: found 9 bytes of YAML, expected at most 8"):
+        read_yaml("a: 123456", "f", max_bytes=8, first_line=2)
+    with pytest.raises(ContentError, match=r"f:1:8: found more than 3 values"):
+        read_yaml("a: [1, 2]", "f", max_values=3)
+    assert read_yaml("a: [1, 2]", "f", max_bytes=9, max_values=4).value == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize("text", ["[" * 60_000, "{" * 60_000, "a: " + "[{" * 30_000])
+def test_brackets_are_refused_without_looking_at_all_of_them(text: str) -> None:
+    began = time.process_time()
+    refused(text)
+    assert time.process_time() - began < 0.1
 
 
 def test_places_and_texts_are_kept() -> None:
