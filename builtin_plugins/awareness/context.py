@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import accumulate, compress
+from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.builtin_plugins.awareness.lexicon import LEXICON, Part
 from hookgate.builtin_plugins.awareness.normalise import unleet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["MAX_UNIT_CHARS", "Unit", "Word", "mentioned", "negated", "quoted", "reported", "units"]
 
 MAX_UNIT_CHARS = 600
 """A longer sentence is cut: so the work on one sentence is bounded."""
 
-_WORD = re.compile(r"\w+(?:'\w{1,3}|://[^\s<>\"'`)\]]{1,300}|@[\w-]{1,40}\.[\w.-]{1,40})?")
+_WORD = re.compile(r"(\w+(?:'\w{1,3}|://[^\s<>\"'`)\]]{1,300}|@[\w-]{1,40}\.[\w.-]{1,40})?)")
 _STOP = re.compile(r"[.!?;](?=[\s\"')*])|[\u3002\uff01\uff1f]|\\n")
 _ACCOUNT = re.compile(r"[a-z]{2}\d{12,30}|0x[0-9a-f]{30,64}|(?:bc1|[13])[a-z0-9]{25,60}")
 _DOTTED = {"env", "ssh", "aws", "netrc", "npmrc", "pgpass", "kube", "gnupg", "pem"}
@@ -31,8 +35,9 @@ _NAMED = (Part.SECRET | Part.TOOL | Part.DATA | Part.SEND).value
 _MENTION = Part.MENTION.value
 _LIVE = (Part.URL | Part.ADDRESS | Part.SEND | Part.REVEAL).value
 _BEGINNINGS = frozenset(word[:3] for word in LEXICON if len(word) > 2)
-_SINGLE = 4
+_LONE = re.compile(b"\x01{4,}")
 """So many letters that stand alone in a row are read as one word."""
+_LISTING = frozenset('-*|>+"`')
 
 
 class Word(NamedTuple):
@@ -42,6 +47,9 @@ class Word(NamedTuple):
     start: int
     end: int
     bits: int
+
+
+_NO_MORE = Word(1 << 60, 1 << 60, 1 << 60, 0)
 
 
 @dataclass(slots=True)
@@ -76,88 +84,92 @@ def units(text: str) -> list[Unit]:
     found: list[Unit] = []
     hidden = heading = intro = False
     start = depth = 0
-    read: dict[str, Unit] = {}  # what comes again is not read again
-    for line in text.splitlines(keepends=True):
+    words = _words(text)
+    words.append(_NO_MORE)
+    at = 0
+    for line in text.split("\n"):
+        end = start + len(line) + 1
         bare = line.strip()
         if bare.startswith(("```", "~~~")):
             # A fence with a language opens one, even within another; a bare one closes it.
             depth = depth + 1 if len(bare.strip("`~")) or not depth else depth - 1
+            while words[at].start < end:
+                at += 1
         elif bare:
             fenced = depth > 0
             hidden = hidden or "<!--" in bare or "display:none" in bare.replace(" ", "")
-            made = _sentences(text, start, start + len(line), read)
-            speaks = any(unit.mask & _MENTION for unit in made)
-            for unit in made:
-                unit.fenced, unit.row, unit.hidden = fenced, bare.startswith("|"), hidden
-                unit.theme = heading or intro
-            found += made
-            if bare.startswith("#") and not fenced:
+            speaks = False
+            first = at
+            while words[at].start < end:
+                at += 1
+            if at > first:
+                row, theme = bare[0] == "|", heading or intro
+                for unit in _sentences(text, start, end, words[first:at]):
+                    unit.fenced, unit.row, unit.hidden, unit.theme = fenced, row, hidden, theme
+                    speaks = speaks or unit.mask & _MENTION != 0
+                    found.append(unit)
+            if bare[0] == "#" and not fenced:
                 heading, intro = speaks, False
-            elif bare.endswith(":"):
+            elif bare[-1] == ":":
                 intro = speaks
-            elif not bare.startswith(("-", "*", "|", ">", "+", '"', "`")) and not bare[0].isdigit():
+            elif bare[0] not in _LISTING and not bare[0].isdigit():
                 intro = intro and fenced
             if "-->" in bare or "</" in bare:
                 hidden = False
-        start += len(line)
+        start = end
     return found
 
 
-def _sentences(text: str, start: int, end: int, read: dict[str, Unit]) -> list[Unit]:
+def _sentences(text: str, start: int, end: int, words: list[Word]) -> list[Unit]:
+    """Cut the line from `start` to `end` into sentences, of which each gets its words."""
     made: list[Unit] = []
-    at = start
-    while at < end:
+    at, taken, count = start, 0, len(words)
+    while taken < count:
         limit = min(end, at + MAX_UNIT_CHARS)
         stop = _STOP.search(text, at, limit)
         until = stop.end() if stop else limit
         if until < end and not stop:
             space = text.rfind(" ", at + MAX_UNIT_CHARS // 2, until)
             until = space if space > 0 else until
-        unit = Unit(text, at, until)
-        bare = text[at:until]
-        same = read.get(bare)
-        if same is None:
-            _read(unit)
-            read[bare] = unit
-        elif same.words:
-            unit.mask, by = same.mask, at - same.start
-            unit.words = [Word(w.at, w.start + by, w.end + by, w.bits) for w in same.words]
-        if unit.words:
-            made.append(unit)
+        first, mask = taken, 0
+        while taken < count and words[taken].start < until:
+            mask |= words[taken].bits
+            taken += 1
+        if taken > first:
+            made.append(Unit(text, at, until, words[first:taken], mask))
         at = until
     return made
 
 
-def _read(unit: Unit) -> None:
-    text, words = unit.text, unit.words
-    single: list[re.Match[str]] = []
-    known = LEXICON.get
-    index = 0
-    for match in _WORD.finditer(text, unit.start, unit.end):
-        token = match.group()
-        if len(token) == 1:
-            single.append(match)
-        elif single:
-            index = _spaced(unit, single, index)
-            single = []
-        index += 1
-        bits = known(token, 0)
-        if not bits:
-            if token.isalpha() or token.isdigit():
-                continue
-            bits = _unusual(token)
-            if not bits:
-                continue
-        start = match.start()
-        if "_" in token and bits & _ORDER:
-            index = _joined(unit, token, start, index)
+def _words(text: str) -> list[Word]:
+    """Return the words of a text that do something; every loop over all words is in C."""
+    parts = _WORD.split(text)
+    tokens = parts[1::2]
+    edges = list(accumulate(map(len, parts)))
+    table = {token: _bits(token) for token in set(tokens)}
+    bits = list(map(table.__getitem__, tokens))
+    words: list[Word] = []
+    shift = 0
+    for index in compress(range(len(tokens)), bits):
+        start, does = edges[2 * index], bits[index]
+        token = tokens[index]
+        if does & _ORDER and "_" in token:
+            shift += _joined(words, token, index + shift, start)
             continue
         if token in _DOTTED and start and text[start - 1] == ".":
-            bits |= _SECRET
-        words.append(Word(index, start, match.end(), bits))
-        unit.mask |= bits
-    if single:
-        _spaced(unit, single, index)
+            does |= _SECRET
+        words.append(Word(index + shift, start, edges[2 * index + 1], does))
+    lone = {token: len(token) == 1 for token in table}
+    if sum(lone.values()) > 1:
+        words = _with_spelled(words, bytes(map(lone.__getitem__, tokens)), tokens, edges)
+    return words
+
+
+def _bits(token: str) -> int:
+    bits = LEXICON.get(token, 0)
+    if bits or token.isalpha() or token.isdigit():
+        return bits
+    return _unusual(token)
 
 
 def _unusual(token: str) -> int:
@@ -180,37 +192,60 @@ def _unusual(token: str) -> int:
     return 0
 
 
-def _joined(unit: Unit, token: str, start: int, index: int) -> int:
-    """Read a name that is an order ("ignore_all_rules") as its words."""
-    for piece in token.split("_"):
-        index += 1
+def _joined(words: list[Word], token: str, index: int, start: int) -> int:
+    """Read a name that is an order ("ignore_all_rules") as its words.
+
+    Returns by how many the words behind it move.
+    """
+    pieces = token.split("_")
+    for number, piece in enumerate(pieces):
         bits = LEXICON.get(piece, 0)
         if bits:
-            unit.words.append(Word(index, start, start + len(piece), bits))
-            unit.mask |= bits
+            words.append(Word(index + number, start, start + len(piece), bits))
         start += len(piece) + 1
-    return index
+    return len(pieces) - 1
 
 
-def _spaced(unit: Unit, single: list[re.Match[str]], index: int) -> int:
-    """Read letters that stand apart ("i g n o r e") as the words they spell."""
-    if len(single) < _SINGLE:
-        return index
-    letters = unleet("".join(match.group() for match in single))
+def _with_spelled(
+    words: list[Word], lone: bytes, tokens: list[str], edges: list[int]
+) -> list[Word]:
+    """Read letters that stand apart ("i g n o r e") as the words they spell.
+
+    What they spell counts as that many words, so that the words behind it come nearer.
+    """
+    merged: list[Word] = []
+    done = shift = 0
+    for run in _LONE.finditer(lone):
+        first, end = run.span()
+        spelled = list(_spelled(tokens, edges, first, end))
+        if not spelled:
+            continue
+        while done < len(words) and words[done].start < edges[2 * first]:
+            merged.append(words[done]._replace(at=words[done].at + shift))
+            done += 1
+        for number, word in enumerate(spelled):
+            merged.append(word._replace(at=first + shift + number))
+        while done < len(words) and words[done].start < edges[2 * end - 1]:
+            done += 1
+        shift += len(spelled) - (end - first)
+    if not merged:
+        return words
+    return merged + [word._replace(at=word.at + shift) for word in words[done:]]
+
+
+def _spelled(tokens: list[str], edges: list[int], first: int, end: int) -> Iterator[Word]:
+    letters = unleet("".join(tokens[first:end]))
     at = 0
     while at < len(letters):
         known = letters[at : at + 3] in _BEGINNINGS
         for size in range(min(14, len(letters) - at), 2, -1) if known else ():
             bits = LEXICON.get(letters[at : at + size], 0)
             if bits:
-                index += 1
-                last = single[at + size - 1]
-                unit.words.append(Word(index, single[at].start(), last.end(), bits))
-                unit.mask |= bits
+                last = first + at + size - 1
+                yield Word(0, edges[2 * (first + at)], edges[2 * last + 1], bits)
                 at += size - 1
                 break
         at += 1
-    return index
 
 
 def negated(unit: Unit, index: int, reach: int = 3) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.awareness.context import mentioned, quoted, reported, units
+from hookgate.builtin_plugins.awareness.cues import Cues
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.frames import FRAMES
@@ -39,6 +40,9 @@ _REACH = 200
 
 MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
+
+_PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
+_CUES = Cues(frame.hint for frame in _PATTERNS)
 
 
 def inspect(text: str) -> tuple[Finding, ...]:
@@ -140,25 +144,28 @@ def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, 
 
 
 def _by_frame(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    for frame in (*FRAMES, *DEEDS, *SCHEMES):
-        for start, end in _places(text, frame):
+    for number, places in sorted(_CUES.places(text).items()):
+        frame = _PATTERNS[number]
+        for start, end in _near(text, frame, places):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:
                 yield frame.name, severity, frame.note, start, end
 
 
-def _places(text: str, frame: Frame) -> Iterator[tuple[int, int]]:
-    """Yield where the pattern is, once each: it is tried near its hints only."""
-    done: set[int] = set()
-    for hint in frame.hint:
-        at, seen = text.find(hint), 0
-        while at >= 0:
-            start, end = max(at - _REACH, seen - _REACH, 0), at + 2 * _REACH
-            for place in frame.pattern.finditer(text, start, end):
-                if place.start() not in done:
-                    done.add(place.start())
-                    yield place.span()
-            at, seen = text.find(hint, at + _REACH), end
+def _near(text: str, frame: Frame, places: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield where the pattern is, near its hints and in their lines.
+
+    Each window begins where the one before it ends, if they overlap.
+    """
+    seen = 0
+    for place in places:
+        if place < seen:
+            continue
+        start = max(text.rfind("\n", max(place - _REACH, 0), place), place - _REACH, seen, 0)
+        end = text.find("\n", place, place + 2 * _REACH)
+        seen = end = end + 1 if end >= 0 else place + 2 * _REACH
+        for found in frame.pattern.finditer(text, start, end):
+            yield found.span()
 
 
 def _framed(frame: Frame, sentences: list[Unit], start: int, end: int) -> Severity | None:

@@ -47,18 +47,18 @@ def frame(
     name: str,
     severity: Severity,
     note: str,
-    hint: str,
+    hint: str | tuple[str, ...],
     pattern: str,
     need: P | None = None,
     *,
     code: bool = False,
 ) -> Frame:
-    """Return a pattern; `hint` holds its hints with bars between them."""
+    """Return a pattern; a string of hints has bars between them."""
     return Frame(
         name=name,
         severity=severity,
         note=note,
-        hint=tuple(hint.split("|")),
+        hint=tuple(hint.split("|")) if isinstance(hint, str) else hint,
         pattern=re.compile(pattern, re.MULTILINE),
         need=int(need) if need else 0,
         code=code,
@@ -105,7 +105,7 @@ FRAMES: tuple[Frame, ...] = (
         "role",
         "high",
         _TURN,
-        "<|",
+        ("<|",),
         r"<\|(?:im_start|im_end|im_sep|endoftext|eot_id|start_header_id|end_header_id|system"
         r"|user|assistant|begin_of_text|end_of_turn)\|>",
     ),
@@ -211,7 +211,8 @@ FRAMES: tuple[Frame, ...] = (
         "authority",
         "medium",
         "claims leave that nobody gave",
-        "given|granted|approved|authori|consented|agreed|permitted|cleared|waived|signed off",
+        "given|granted|approved|preapproved|authori|consented|agreed|permitted|cleared|waived"
+        "|signed off",
         r"\b(?<!if the )(?<!once the )(?<!after the )(?<!when the )(?<!unless the )(?<!until "
         r"the )(?<!whether the )(?:user|owner|admin\w{0,11}|human|operator|security team"
         r"|compliance) (?:has|have|had) (?:already |previously |explicitly |fully |also "

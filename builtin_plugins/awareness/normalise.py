@@ -16,8 +16,8 @@ import re
 import unicodedata
 import urllib.parse
 from bisect import bisect_right
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from itertools import accumulate
 
 __all__ = ["MAX_BLOBS", "MAX_BLOB_CHARS", "Folded", "Packed", "decoded", "fold", "unleet"]
@@ -69,46 +69,59 @@ def _fold_character(character: str) -> str:
     return seen.translate(_LOOKALIKES)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Folded:
     """A text in plain form.
 
     Attributes:
         text: The plain form, in small letters.
-        ends: For each character of the original, where its plain form ends; empty where
-            both have the same offsets.
+        original: The text as it came.
+        table: The plain form of each character that is not ASCII; empty where both have the
+            same offsets.
     """
 
     text: str
-    ends: tuple[int, ...] = ()
+    original: str = ""
+    table: dict[int, str] = field(default_factory=dict)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """For each character of the original, where its plain form ends."""
+        sizes = {chr(code): len(plain) for code, plain in self.table.items()}
+        return list(accumulate(sizes.get(character, 1) for character in self.original))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the span in the original of a span in the plain form."""
-        if not self.ends:
+        if not self.table:
             return start, end
-        first = bisect_right(self.ends, start)
-        last = bisect_right(self.ends, max(start, end - 1))
-        size = len(self.ends)
+        first = bisect_right(self._ends, start)
+        last = bisect_right(self._ends, max(start, end - 1))
+        size = len(self._ends)
         return min(first, size), min(last + 1, size)
 
 
 def fold(text: str) -> Folded:
     """Return the plain form of `text`, in time linear in its length."""
     if text.isascii():
-        plain = text.lower().translate(_CONTROLS)
-        return Folded(plain)
-    table = {ord(character): _fold_character(character) for character in set(text)}
-    plain = text.translate(table)
+        return Folded(text.lower().translate(_CONTROLS))
+    parts = _FOREIGN.split(text)
+    table = {ord(sign): _fold_character(sign) for sign in set("".join(parts[1::2]))}
+    parts[1::2] = [part.translate(table) for part in parts[1::2]]
+    parts[::2] = [part.lower() for part in parts[::2]]
+    plain = "".join(parts)
+    if _CONTROL.search(plain):
+        plain = plain.translate(_CONTROLS)
     if all(len(value) == 1 for value in table.values()):
         return Folded(plain)
-    sizes = {chr(code): len(value) for code, value in table.items()}
-    return Folded(plain, tuple(accumulate(map(sizes.__getitem__, text))))
+    return Folded(plain, text, table)
 
 
 # The same length: offsets in ASCII text stay what they are.
 _CONTROLS = dict.fromkeys((*range(9), *range(14, 28), 31, 127), " ") | dict.fromkeys(
     (11, 12, 13, 28, 29, 30), "\n"
 )
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_FOREIGN = re.compile(r"([^\x00-\x7f]+)")
 
 
 def unleet(word: str) -> str:
@@ -133,20 +146,22 @@ class Packed:
     end: int
 
 
-# The look behind keeps a run that is too short from being tried again from its middle.
-_RUN = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}={0,2}")
+# The boundary keeps a run that is too short from being tried again from its middle.
+_RUN = re.compile(r"\b[A-Za-z0-9+/_-]{20,}={0,2}")
 _BASE32 = re.compile(r"[A-Z2-7]{24,}={0,6}")
 _ASCII85 = re.compile(r"<~[^~]{16,4000}~>")
+# They begin with a digit, as letters in ASCII do, so that there is little to try.
 _HEX = re.compile(
-    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{24,}|[0-9A-Fa-f]{2}(?:[ :,][0-9A-Fa-f]{2}){11,})"
+    r"[2-7](?<![0-9A-Za-z].)[0-9A-Fa-f](?:[0-9A-Fa-f]{22,}"
+    r"|[ :,][0-9A-Fa-f]{2}(?:[ :,][0-9A-Fa-f]{2}){10,})"
 )
-_ESCAPED = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}){6,}")
+_ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u00[0-9A-Fa-f]{2})(?:\\(?:x|u00)[0-9A-Fa-f]{2}){5,}")
 _ESCAPE = re.compile(r"\\(?:x|u00)([0-9A-Fa-f]{2})")
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}")
 _ENTITY = re.compile(r"&(?:#x?[0-9A-Fa-f]{1,6}|lt|gt|quot|nbsp);")
 _TAGS = re.compile("[\U000e0020-\U000e007e]{4,}")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,}")
-_BITS = re.compile(r"(?<![01])[01]{8}(?: [01]{8}){7,}")
+_BITS = re.compile(r"[01](?<![0-9A-Za-z].)[01]{7}(?: [01]{8}){7,}")
 
 
 def decoded(text: str) -> list[Packed]:
@@ -169,20 +184,15 @@ def decoded(text: str) -> list[Packed]:
                 left -= 1
                 if not left:
                     break
-    if not text.isascii():
-        pieces += [
-            Packed(
-                "tag characters",
-                _untagged(found.group()[:MAX_BLOB_CHARS]),
-                found.start(),
-                found.end(),
-            )
-            for found in _TAGS.finditer(text)
-        ]
-        for found in _SELECTORS.finditer(text):
-            inside = _from_selectors(found.group())
-            if inside and _is_prose(inside):
-                pieces.append(Packed("variation selectors", inside, found.start(), found.end()))
+    foreign = "" if text.isascii() else "".join(_FOREIGN.findall(text))
+    for how, pattern, unpack in (
+        ("tag characters", _TAGS, _untagged),
+        ("variation selectors", _SELECTORS, _from_selectors),
+    ):
+        for found in pattern.finditer(text) if pattern.search(foreign) else ():
+            inside = unpack(found.group()[:MAX_BLOB_CHARS])
+            if inside and (how == "tag characters" or _is_prose(inside)):
+                pieces.append(Packed(how, inside, found.start(), found.end()))
     pieces += _escaped_lines(text)
     pieces += _ciphered_lines(text)
     return pieces
@@ -192,16 +202,23 @@ def _escaped_lines(text: str) -> list[Packed]:
     if "%" not in text and "&" not in text:
         return []
     pieces: list[Packed] = []
-    start = 0
-    for line in text.splitlines(keepends=True):
-        for how, pattern, unpack in (
-            ("percent escapes", _PERCENT, urllib.parse.unquote_plus),
-            ("character entities", _ENTITY, html.unescape),
-        ):
-            if len(pieces) < MAX_BLOBS and len(pattern.findall(line)) >= 3:
-                inside = unpack(line[:MAX_BLOB_CHARS])
-                pieces.append(Packed(how, inside, start, start + len(line)))
-        start += len(line)
+    for how, pattern, unpack in (
+        ("percent escapes", _PERCENT, urllib.parse.unquote_plus),
+        ("character entities", _ENTITY, html.unescape),
+    ):
+        done, left = 0, MAX_BLOBS
+        for found in pattern.finditer(text):
+            if found.start() < done:
+                continue
+            start = text.rfind("\n", 0, found.start()) + 1
+            end = text.find("\n", found.end())
+            done = end = end if end >= 0 else len(text)
+            line = text[start:end]
+            if len(pattern.findall(line)) >= 3:
+                pieces.append(Packed(how, unpack(line[:MAX_BLOB_CHARS]), start, end))
+                left -= 1
+                if not left:
+                    break
     return pieces
 
 
@@ -293,8 +310,7 @@ def _untagged(blob: str) -> str:
 
 def _from_selectors(blob: str) -> str | None:
     octets = bytes(
-        code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16
-        for code in map(ord, blob[:MAX_BLOB_CHARS])
+        code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16 for code in map(ord, blob)
     )
     try:
         return octets.decode()

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import base64
+import math
 import time
 
 import pytest
+from benchmarks._shapes import SHAPES, SIZE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +16,13 @@ from hookgate.core.descriptors import Finding
 from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN
 
 FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n" * 40
-WORST_MS = 50
-"""A text of 50 KB must be judged in this time; a busy machine gets several tries."""
+CEILING = 0.25
+"""Seconds of CPU time for 50 KB, with room for slow machines; the benchmark has the goal."""
+
+FACTOR = 7
+"""Four times the text may take so many times the time: squares would take 16 times."""
+
+TRIES = 10
 
 
 def rejected(text: str) -> bool:
@@ -138,52 +145,20 @@ def test_unseen_characters_within_an_order_do_not_hide_it(
     assert rejected(text) or name in {"role-token", "role-system"}
 
 
-WORST: dict[str, str] = {
-    "spaces": " " * 50_000,
-    "lines": "\n" * 50_000,
-    "brackets": "[" * 50_000,
-    "angles": "<" * 50_000,
-    "one letter": "a" * 50_000,
-    "letters apart": "a " * 25_000,
-    "ignore": "ignore " * 7_142,
-    "ignore all": "ignore all " * 4_545,
-    "previous ignore": "previous instructions the ignore " * 1_500,
-    "send": "send the password " * 2_777,
-    "quotes": "\"'" * 25_000,
-    "backquotes": "`a`" * 16_666,
-    "fences": "```\n" * 12_500,
-    "base64": ("QUJD" * 100 + " ") * 124,
-    "one blob": "QUJD" * 12_500,
-    "hexadecimal": "4a" * 25_000,
-    "percent": "%41" * 16_666,
-    "entities": "&#65;" * 10_000,
-    "tags": "\U000e0041" * 50_000,
-    "full-width": "\uff41\uff42 " * 16_666,
-    "marks": "a\u0301" * 25_000,
-    "at signs": "a@" * 25_000,
-    "dots": "a." * 25_000,
-    "addresses": "https://a.example/b " * 2_500,
-    "comments": "<!-- ai " * 6_250,
-    "dashes": "-" * 50_000,
-    "system": "system: " * 6_250,
-    "end of": "--- end of the " * 3_333,
-    "rot13": "vtaber " * 7_142,
-    "ASCII85": "<~" * 25_000,
-    "rules": ("-" * 300 + "end of ") * 160,
-    "archives": "extract pass " * 3_800,
-    "every turn": "run any " * 6_250,
-    "images": "![a](http" * 5_500,
-}
+def seconds(text: str) -> float:
+    begun = time.thread_time()
+    inspect(text)
+    return time.thread_time() - begun
 
 
-@pytest.mark.parametrize("name", WORST)
-def test_fifty_kilobytes_of_the_worst_take_little_time(name: str) -> None:
-    text = WORST[name]
-    taken = []
-    for _ in range(8):
-        begun = time.process_time()
-        inspect(text)
-        taken.append(1000 * (time.process_time() - begun))
-        if taken[-1] < WORST_MS:
-            break
-    assert min(taken) < WORST_MS
+@pytest.mark.parametrize("name", SHAPES)
+def test_time_grows_with_the_length_of_the_text_and_no_faster(name: str) -> None:
+    # The least of several tries, of CPU time: other processes make single ones longer.
+    whole, quarter = SHAPES[name], SHAPES[name][: SIZE // 4]
+    long = short = math.inf
+    for _ in range(TRIES):
+        long, short = min(long, seconds(whole)), min(short, seconds(quarter))
+        if long < CEILING and long < FACTOR * short:
+            return
+    assert long < CEILING
+    assert long < FACTOR * short

@@ -1,0 +1,92 @@
+"""Finding many strings in a text with one pass over it.
+
+The strings are the hints of patterns that cost more: a pattern is tried near its hints
+only. A hint that begins with a letter counts at the beginning of a word ("job" in
+"jobs", and not in "logjob"); any other counts wherever it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Cues"]
+
+
+class Cues:
+    """The hints of a number of patterns.
+
+    Args:
+        hints: For each pattern, its hints in small letters.
+    """
+
+    def __init__(self, hints: Iterable[Sequence[str]]) -> None:
+        owners: dict[str, set[int]] = defaultdict(set)
+        for number, several in enumerate(hints):
+            for hint in several:
+                if not hint.strip():
+                    raise ValueError(f"pattern {number} has the empty hint {hint!r}")
+                owners[hint.lstrip()].add(number)
+        # Scripts without spaces have no beginnings of words.
+        self._foreign = {hint: sorted(owners[hint]) for hint in owners if not hint.isascii()}
+        words = [hint for hint in owners if hint.isascii() and hint[0].isalnum()]
+        signs = [hint for hint in owners if hint.isascii() and not hint[0].isalnum()]
+        self._passes = [
+            (re.compile(pattern), _owners_by_longest(several, owners))
+            for pattern, several in (
+                (rf"\b(?=({_either(words)}))", words),
+                (f"({_either(signs)})", signs),
+            )
+            if several
+        ]
+
+    def places(self, text: str) -> dict[int, list[int]]:
+        """Return where hints are, in order, by the number of their pattern."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for pattern, owners in self._passes:
+            for match in pattern.finditer(text):
+                at = match.start()
+                for number in owners[match[1]]:
+                    found[number].append(at)
+        if not text.isascii():
+            for hint, numbers in self._foreign.items():
+                at = text.find(hint)
+                while at >= 0:
+                    for number in numbers:
+                        found[number].append(at)
+                    at = text.find(hint, at + len(hint))
+        for places in found.values():
+            places.sort()
+        return found
+
+
+def _owners_by_longest(hints: list[str], owners: dict[str, set[int]]) -> dict[str, list[int]]:
+    """Return, for each hint, the patterns of it and of all hints that it begins with."""
+    return {
+        hint: sorted(
+            set().union(
+                *(owners[hint[:size]] for size in range(1, len(hint) + 1) if hint[:size] in owners)
+            )
+        )
+        for hint in hints
+    }
+
+
+def _either(words: Iterable[str]) -> str:
+    """Return a pattern of the longest of the words: a tree, so that no letter is read twice."""
+    tails: dict[str, list[str]] = defaultdict(list)
+    complete = False
+    for word in words:
+        if word:
+            tails[word[0]].append(word[1:])
+        else:
+            complete = True
+    ways = [re.escape(first) + _either(tails[first]) for first in sorted(tails)]
+    if not ways:
+        return ""
+    either = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+    return f"(?:{either})?" if complete else either
