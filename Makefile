@@ -14,7 +14,7 @@ PY := .venv/bin/python
 RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
-EXTRAS := postgres,sentence-transformers
+EXTRAS := postgres,sentence-transformers,otel
 
 # -- set-up -------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ BUILTIN = (
     "embedding",
     "providers",
     "audit",
+    "telemetry",
     "policy",
     "memory",
     "awareness",

@@ -1,0 +1,1 @@
+"""Takes the gateway's figures to Prometheus and OpenTelemetry."""

@@ -1,0 +1,124 @@
+"""The figures as OpenTelemetry takes them. Needs the extra ``otel``."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.resources import Resource
+
+from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.builtin_plugins.telemetry.instruments import (
+    INSTRUMENTS,
+    MODEL_CALLS,
+    MODEL_SECONDS,
+    MODEL_TOKENS,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.builtin_plugins.telemetry.instruments import Instrument, Reading
+
+    Record = Callable[[float, dict[str, str]], None]
+
+__all__ = ["OtelFigures", "rejected"]
+
+OF_MODELS = (MODEL_CALLS, MODEL_SECONDS, MODEL_TOKENS)
+
+
+class OtelFigures:
+    """Keeps the figures of one gateway in a meter provider of its own.
+
+    Nothing of it is registered for the process, and nothing is read from the environment but
+    OpenTelemetry's own switch, ``OTEL_SDK_DISABLED``.
+
+    Args:
+        service: The gateway's name at the collector.
+    """
+
+    def __init__(self, service: str) -> None:
+        own = version("hookgate")
+        self._reader = InMemoryMetricReader()
+        self._provider = MeterProvider(
+            metric_readers=[self._reader],
+            resource=Resource(
+                {
+                    "service.name": service,
+                    "service.version": own,
+                    "service.instance.id": str(uuid4()),
+                }
+            ),
+            exemplar_filter=AlwaysOffExemplarFilter(),
+            shutdown_on_exit=False,
+        )
+        meter = self._provider.get_meter("hookgate", own)
+        self._records: dict[Instrument, Record] = {}
+        for one in INSTRUMENTS:
+            match one.otel_kind or one.kind:
+                case "counter":
+                    self._records[one] = meter.create_counter(one.otel, one.unit, one.help).add
+                case "histogram":
+                    self._records[one] = meter.create_histogram(
+                        one.otel,
+                        one.unit,
+                        one.help,
+                        explicit_bucket_boundaries_advisory=one.boundaries,
+                    ).record
+                case "gauge":
+                    self._records[one] = meter.create_gauge(one.otel, one.unit, one.help).set
+
+    def add(self, reading: Reading) -> None:
+        """Take one reading."""
+        self._records[reading.instrument](reading.value, attributes_of(reading))
+
+    def payload(self) -> bytes:
+        """Return all figures as an OTLP request. Blocks: call it on a thread."""
+        data = self._reader.get_metrics_data()
+        return b"" if data is None else encode_metrics(data).SerializeToString()
+
+    def close(self) -> None:
+        """Take no more readings."""
+        self._provider.shutdown()
+
+
+def attributes_of(reading: Reading) -> dict[str, str]:
+    """Return the labels of `reading` under the names that OpenTelemetry has for them."""
+    attributes = {
+        label.attribute: value
+        for label, value in zip(reading.instrument.labels, reading.labels, strict=True)
+    }
+    if reading.instrument not in OF_MODELS:
+        return attributes
+    attributes[conventions.OPERATION_NAME] = conventions.CHAT
+    provider, slash, model = attributes[conventions.REQUEST_MODEL].partition("/")
+    if slash:
+        attributes[conventions.PROVIDER_NAME] = provider
+        attributes[conventions.REQUEST_MODEL] = model
+    if attributes.get(conventions.ERROR_TYPE) == "done":
+        # What went well has no type of error.
+        del attributes[conventions.ERROR_TYPE]
+    return attributes
+
+
+def rejected(body: bytes) -> str:
+    """Return what a collector did not take although it answered well; "" where it took all.
+
+    Raises:
+        ValueError: `body` is no answer to an OTLP request.
+    """
+    try:
+        partial = ExportMetricsServiceResponse.FromString(body).partial_success
+    except Exception as error:
+        # Protobuf's own exception is another class in each of its implementations.
+        raise ValueError(f"it sent what is no answer: {error}") from error
+    if not partial.rejected_data_points:
+        return ""
+    return f"it rejected {partial.rejected_data_points} points: {partial.error_message[:300]}"

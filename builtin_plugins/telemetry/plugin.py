@@ -1,0 +1,166 @@
+"""The builtin plugin `telemetry`: figures for Prometheus and OpenTelemetry."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hookgate.builtin_plugins.telemetry.export import Exporter
+from hookgate.builtin_plugins.telemetry.limits import Limits
+from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
+from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
+from hookgate.core.errors import StartError
+from hookgate.core.operations import Access
+from hookgate.core.ports import EGRESS, Key
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from aiohttp import web
+
+    from hookgate.builtin_plugins.telemetry.instruments import Reading
+    from hookgate.builtin_plugins.telemetry.otel import OtelFigures
+    from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.hooks import HookFailure
+    from hookgate.core.host import Host
+    from hookgate.core.metrics import MetricRecord
+
+__all__ = ["Plugin"]
+
+PART = "telemetry.otel"
+HERE = "hookgate.builtin_plugins.telemetry"
+MAX_ANSWER = 1_000_000
+"""Bytes of a collector's answer, which is mostly empty."""
+
+
+class Figures(Protocol):
+    """Where readings go."""
+
+    def add(self, reading: Reading) -> None:
+        """Take one reading."""
+
+
+class Plugin:
+    """Keeps figures for who scrapes them, and sends them to who collects them."""
+
+    Settings = TelemetrySettings
+
+    def __init__(self, settings: TelemetrySettings) -> None:
+        self.requires: tuple[Key[Any], ...] = (EGRESS,) if settings.otel.enabled else ()
+        self._settings = settings
+        self._limits = Limits()
+        self._prometheus: PrometheusFigures | None = None
+        self._figures: tuple[Figures, ...] = ()
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Begin to keep figures; at the end, send the last ones.
+
+        Raises:
+            StartError: They are to be sent, and the extra or a secret is missing.
+        """
+        figures: list[Figures] = []
+        if self._settings.prometheus:
+            # On a thread: the library takes some time to import.
+            module = await asyncio.to_thread(import_module, f"{HERE}.prometheus")
+            self._prometheus = module.PrometheusFigures()
+            figures.append(self._prometheus)
+        if not self._settings.otel.enabled:
+            self._figures = tuple(figures)
+            yield
+            return
+        otel, exporter = await self._collector(host)
+        self._figures = (*figures, otel)
+        task = host.spawn(exporter.run(self._settings.otel.interval_seconds), name="send figures")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await exporter.close()
+            otel.close()
+
+    @hookimpl
+    def add_routes(self, host: Host, routes: Routes) -> None:
+        """Serve ``GET /metrics`` to who may read."""
+        if self._settings.prometheus:
+            routes.add("GET", "/metrics", self.metrics, access=Access.scoped("read"))
+
+    @hookimpl
+    def log_metrics(self, record: MetricRecord) -> None:
+        """Take the figures of a record."""
+        self._take(readings_of(record))
+
+    @hookimpl
+    def hook_failed(self, failure: HookFailure) -> None:
+        """Count a failure."""
+        self._take(readings_of_failure(failure))
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Answer with all figures as text."""
+        from aiohttp import web
+
+        if self._prometheus is None:
+            raise web.HTTPServiceUnavailable(text="the gateway is not running\n")
+        accept = request.headers.get("Accept", "")
+        body, content_type = await asyncio.to_thread(self._prometheus.page, accept)
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    def _take(self, readings: Iterable[Reading]) -> None:
+        for reading in map(self._limits.within, readings):
+            for figures in self._figures:
+                figures.add(reading)
+
+    # -- the collector -----------------------------------------------------
+
+    async def _collector(self, host: Host) -> tuple[OtelFigures, Exporter]:
+        settings = self._settings.otel
+        try:
+            module = await asyncio.to_thread(import_module, f"{HERE}.otel")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("opentelemetry"):
+                raise
+            raise StartError(
+                "`[plugin.telemetry.otel] enabled = true` needs packages that are not installed "
+                f"(found no {error.name}): install them with `pip install 'hookgate[otel]'`"
+            ) from None
+        headers = await asyncio.to_thread(self._headers, host)
+        try:
+            client = host[EGRESS].client(
+                [settings.endpoint],
+                name="telemetry",
+                timeout=settings.timeout_seconds,
+                max_bytes=MAX_ANSWER,
+            )
+        except ValueError as error:
+            raise StartError(f"`[plugin.telemetry.otel] endpoint`: {error}") from None
+        figures: OtelFigures = await asyncio.to_thread(module.OtelFigures, settings.service_name)
+        exporter = Exporter(
+            client,
+            settings.endpoint,
+            headers=headers,
+            payload=figures.payload,
+            rejected=module.rejected,
+            failed=lambda why: host.degrade(PART, why),
+            worked=lambda: host.recover(PART),
+        )
+        return figures, exporter
+
+    def _headers(self, host: Host) -> dict[str, str]:
+        """Return the headers with their secrets. Reads files: runs on a thread."""
+        headers = {}
+        for header, name in self._settings.otel.headers.items():
+            value = (host.secrets.get(name) or "").strip()
+            if not value:
+                raise StartError(
+                    f"`[plugin.telemetry.otel] headers`: {header} needs the secret {name}, which "
+                    "is not set: set that environment variable, or write the file in `keys`"
+                )
+            if not (value.isascii() and value.isprintable()):
+                raise StartError(f"the secret {name} holds characters that no header can carry")
+            headers[header] = value
+        return headers

@@ -1,0 +1,103 @@
+"""The figures as Prometheus reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest as plain_text
+from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
+
+from hookgate.builtin_plugins.telemetry.instruments import INSTRUMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.metrics_core import Metric
+
+    from hookgate.builtin_plugins.telemetry.instruments import Instrument, Reading
+
+__all__ = ["OPENMETRICS", "PLAIN", "PrometheusFigures"]
+
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class _WithoutCreated:
+    """A registry's metrics without the times at which their series were begun.
+
+    The library can leave them out for a whole process only, and they double what is scraped.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        for metric in self._registry.collect():
+            metric.samples = [
+                sample for sample in metric.samples if not sample.name.endswith("_created")
+            ]
+            yield metric
+
+
+class PrometheusFigures:
+    """Keeps the figures of one gateway in a registry of its own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._metrics = {one: self._made(one) for one in INSTRUMENTS}
+
+    def add(self, reading: Reading) -> None:
+        """Take one reading."""
+        metric = self._metrics[reading.instrument]
+        series = metric.labels(*reading.labels) if reading.labels else metric
+        match series:
+            case Counter():
+                series.inc(reading.value)
+            case Histogram():
+                series.observe(reading.value)
+            case Gauge():
+                series.set(reading.value)
+
+    def page(self, accept: str) -> tuple[bytes, str]:
+        """Return all figures as text, and its content type.
+
+        It takes milliseconds where there are many series: call it on a thread.
+
+        Args:
+            accept: The header ``Accept`` of who asks: OpenMetrics where it names that.
+        """
+        # The encoders look at nothing of a registry but `collect`.
+        registry = cast("CollectorRegistry", _WithoutCreated(self._registry))
+        if _accepts_openmetrics(accept):
+            # The library has no types here.
+            return openmetrics_text(registry), OPENMETRICS  # type: ignore[no-untyped-call]
+        return plain_text(registry), PLAIN
+
+    def _made(self, instrument: Instrument) -> Counter | Gauge | Histogram:
+        name, text = instrument.name, instrument.help
+        labels = tuple(label.name for label in instrument.labels)
+        match instrument.kind:
+            case "counter":
+                return Counter(name, text, labels, registry=self._registry)
+            case "histogram":
+                return Histogram(
+                    name, text, labels, buckets=instrument.boundaries, registry=self._registry
+                )
+            case "gauge":
+                return Gauge(name, text, labels, registry=self._registry)
+
+
+def _accepts_openmetrics(accept: str) -> bool:
+    """Whether a header names the version of OpenMetrics that is written here, or none.
+
+    The library's own choice fails on versions that are none, and claims any later one.
+    """
+    for item in accept.lower().split(","):
+        kind, *parameters = (part.strip() for part in item.split(";"))
+        if kind == "application/openmetrics-text":
+            versions = [one for one in parameters if one.startswith("version=")]
+            if versions in ([], ["version=1.0.0"]):
+                return True
+    return False

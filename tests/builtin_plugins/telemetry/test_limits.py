@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hookgate.builtin_plugins.telemetry.instruments import EVENTS, TOOL_CALLS, TURN_SECONDS, Reading
+from hookgate.builtin_plugins.telemetry.limits import LABEL_CHARS, Limits
+
+
+def within(limits: Limits, *labels: str) -> tuple[str, ...]:
+    return limits.within(Reading(TOOL_CALLS, 1, labels)).labels
+
+
+def test_values_beyond_the_limit_become_other_and_known_ones_stay() -> None:
+    limits = Limits(2)
+    assert within(limits, "a", "done") == ("a", "done")
+    assert within(limits, "b", "done") == ("b", "done")
+    assert within(limits, "c", "failed") == ("other", "failed")
+    assert within(limits, "a", "done") == ("a", "done")
+    # A known tool with another status is one more series as well.
+    assert within(limits, "a", "failed") == ("other", "failed")
+
+
+def test_each_instrument_has_its_own_limit() -> None:
+    limits = Limits(1)
+    within(limits, "a", "done")
+    assert limits.within(Reading(EVENTS, 1, ("acme",))).labels == ("acme",)
+
+
+def test_thousands_of_names_stay_within_the_limit() -> None:
+    limits = Limits()
+    statuses = ("done", "failed", "x")
+    made = {within(limits, f"tool-{n}", statuses[n % 3]) for n in range(5000)}
+    assert len(made) == 1000 + 3
+    assert ("other", "other") in made
+
+
+def test_value_that_is_not_of_the_known_ones_becomes_other() -> None:
+    assert within(Limits(), "mail", "exploded") == ("mail", "other")
+
+
+def test_names_are_cut_and_made_well_formed() -> None:
+    name, _ = within(Limits(), "\ud800" + "x" * 500, "done")
+    assert name == "\ufffd" + "x" * (LABEL_CHARS - 1)
+
+
+def test_reading_without_labels_is_left_alone() -> None:
+    reading = Reading(TURN_SECONDS, 0.5)
+    assert Limits(1).within(reading) is reading

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookgate.builtin_plugins.telemetry.instruments import INSTRUMENTS, Reading
+from hookgate.builtin_plugins.telemetry.limits import Limits
+from hookgate.builtin_plugins.telemetry.otel import OtelFigures
+from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
+from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
+from hookgate.core.hooks import HookFailure
+from hookgate.core.metrics import MetricRecord
+
+KNOWN = ("turn", "model.call", "tool.call", "awareness.turn", "awareness.tripped")
+FIELDS = (
+    *("ending", "milliseconds", "model", "input_tokens", "output_tokens", "tool", "status"),
+    *("sessionType", "injected", "totalTokens", "selectionTimeMs"),
+)
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def said(name: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
+    record = MetricRecord(name=name, timestamp=1, fields=fields)
+    return [(one.instrument.name, one.value, one.labels) for one in readings_of(record)]
+
+
+def test_turn_is_counted_by_its_ending_and_timed() -> None:
+    assert said("turn", turn="t", session="s", ending="done", milliseconds=1500.0) == [
+        ("hookgate_turns", 1, ("done",)),
+        ("hookgate_turn_seconds", 1.5, ()),
+    ]
+
+
+def test_model_call_is_counted_timed_and_its_tokens_added() -> None:
+    fields = {"model": "acme/big", "ending": "done", "milliseconds": 20, "input_tokens": 7}
+    assert said("model.call", **fields, output_tokens=0) == [
+        ("hookgate_model_calls", 1, ("acme/big", "done")),
+        ("hookgate_model_seconds", 0.02, ("acme/big", "done")),
+        ("hookgate_model_tokens", 7.0, ("acme/big", "input")),
+        ("hookgate_model_tokens", 0.0, ("acme/big", "output")),
+    ]
+
+
+def test_tool_call_that_did_not_run_is_counted_and_not_timed() -> None:
+    assert said("tool.call", tool="mail", status="denied") == [
+        ("hookgate_tool_calls", 1, ("mail", "denied"))
+    ]
+
+
+def test_awareness_counts_turns_with_and_without_cards() -> None:
+    cards = [{"id": "a", "relevanceScore": 0.9, "tokensUsed": 100}, {"id": "b"}]
+    more = {"sessionKey": "s", "sessionType": "main", "routerTags": ["x"]}
+    assert said("awareness.turn", **more, injected=cards, totalTokens=130, selectionTimeMs=2) == [
+        ("hookgate_awareness_turns", 1, ("main", "true")),
+        ("hookgate_capabilities_injected", 1, ("a",)),
+        ("hookgate_capabilities_injected", 1, ("b",)),
+        ("hookgate_awareness_tokens", 130.0, ()),
+        ("hookgate_awareness_selection_seconds", 0.002, ()),
+    ]
+    assert said("awareness.turn", sessionType="isolated", injected=[]) == [
+        ("hookgate_awareness_turns", 1, ("isolated", "false"))
+    ]
+
+
+def test_kill_switch_is_a_gauge_that_goes_up_and_down() -> None:
+    tripped = {"rate": 0.4, "turns": 60, "triggered": 24, "threshold": 0.3}
+    assert said("awareness.tripped", **tripped) == [("hookgate_awareness_tripped", 1, ())]
+    assert said("awareness.enabled") == [("hookgate_awareness_tripped", 0, ())]
+
+
+def test_record_of_another_plugin_is_counted_by_its_name() -> None:
+    assert said("acme.sync", rows=12) == [("hookgate_events", 1, ("acme.sync",))]
+
+
+def test_failed_hook_is_counted_by_plugin_and_hook() -> None:
+    failure = HookFailure(
+        hook="tag_turn", plugin="acme", kind="raised", message="no", required=False
+    )
+    (reading,) = readings_of_failure(failure)
+    assert (reading.instrument.name, reading.labels) == (
+        "hookgate_hook_failures",
+        ("acme", "tag_turn"),
+    )
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, "12", [], -1, -0.5, math.nan, math.inf, -math.inf, 10**400]
+)
+def test_figure_that_is_none_costs_its_own_reading_alone(value: Any) -> None:
+    assert said("turn", ending="done", milliseconds=value) == [("hookgate_turns", 1, ("done",))]
+
+
+@pytest.mark.parametrize("value", [None, 5, "", [], {}])
+def test_missing_name_is_counted_as_other(value: Any) -> None:
+    assert said("tool.call", tool=value, status=value) == [
+        ("hookgate_tool_calls", 1, ("other", "other"))
+    ]
+
+
+@pytest.mark.parametrize("value", [None, 5, "ab", {"id": "a"}, True])
+def test_injected_that_is_no_list_counts_as_nothing_injected(value: Any) -> None:
+    assert said("awareness.turn", sessionType="main", injected=value) == [
+        ("hookgate_awareness_turns", 1, ("main", "false"))
+    ]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(KNOWN) | st.text(),
+            st.dictionaries(st.sampled_from(FIELDS) | st.text(), values, max_size=6),
+        ),
+        max_size=8,
+    )
+)
+def test_whatever_is_recorded_can_be_kept_and_written(records: list[tuple[str, Any]]) -> None:
+    prometheus, otel, limits = PrometheusFigures(), OtelFigures("test"), Limits(3)
+    for name, fields in records:
+        for reading in readings_of(MetricRecord(name=name, timestamp=1, fields=fields)):
+            within: Reading = limits.within(reading)
+            prometheus.add(within)
+            otel.add(within)
+    page, _ = prometheus.page("")
+    assert page.decode().endswith("\n")
+    assert otel.payload() or not records
+    otel.close()
+
+
+def test_every_name_is_given_once_and_counters_leave_their_suffix_to_the_writer() -> None:
+    assert len({one.name for one in INSTRUMENTS}) == len({one.otel for one in INSTRUMENTS})
+    assert len({one.name for one in INSTRUMENTS}) == len(INSTRUMENTS)
+    assert not [one.name for one in INSTRUMENTS if one.name.endswith("_total")]
+
+
+def test_no_label_names_a_session_a_turn_or_a_person() -> None:
+    names = {label.name for one in INSTRUMENTS for label in one.labels}
+    assert names == {
+        *("ending", "model", "direction", "tool", "status", "session_type", "injected"),
+        *("capability", "plugin", "hook", "name"),
+    }
