@@ -1,0 +1,114 @@
+"""Keywords in a message: found as whole words, in any script, in linear time.
+
+Messages and keywords are compared in one form: Unicode NFKC, without case, each run of white
+space one space. A keyword is searched as it is, never as a pattern, so nothing in it has to be
+escaped, and one that begins or ends with a symbol (``c++``, ``.env``) is found as well.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["SCANNED_CHARS", "Keywords", "fold", "plain"]
+
+SCANNED_CHARS = 4000
+"""So many characters from the beginning of a message, and from its end, are searched. What
+somebody asks stands in front of what was pasted or behind it."""
+
+_SEAM = " \0 "
+"""Between beginning and end; no keyword holds it."""
+
+_QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\0": " "})
+
+# Scripts that put no space between words: Thai, Lao, Tibetan, Myanmar, Khmer, Kana, Bopomofo
+# and Han. A keyword in one of them may stand anywhere.
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
+    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def plain(text: str) -> str:
+    """Return `text` in the form in which words are compared."""
+    if text.isascii():
+        folded = text.lower()
+    else:
+        folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(folded.translate(_QUOTES).split())
+
+
+def fold(message: str) -> str:
+    """Return what is searched of a message, in the form in which words are compared."""
+    if len(message) <= 2 * SCANNED_CHARS:
+        return plain(message)
+    return plain(message[:SCANNED_CHARS]) + _SEAM + plain(message[-SCANNED_CHARS:])
+
+
+def _in_word(character: str) -> bool:
+    # A vowel sign or an accent is part of the word that it is written in.
+    return character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"
+
+
+def _joins(inside: str, outside: str) -> bool:
+    """Whether `outside` continues the word that `inside`, beside it, belongs to."""
+    return _in_word(outside) and not (_SPACELESS.match(inside) or _SPACELESS.match(outside))
+
+
+class Keywords:
+    """A list of keywords, made ready to be searched for.
+
+    Attributes:
+        names: The keywords as they were written, without those that come to the same.
+    """
+
+    __slots__ = ("_folded", "names")
+
+    def __init__(self, keywords: Iterable[str]) -> None:
+        wanted: dict[str, str] = {}
+        for keyword in keywords:
+            if folded := plain(keyword):
+                wanted.setdefault(folded, " ".join(keyword.split()))
+        self.names = tuple(wanted.values())
+        self._folded = tuple(wanted)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def held(self, folded: str) -> bool:
+        """Whether one of the keywords is in `folded`, which `fold` returned."""
+        return any(keyword in folded and _next(folded, keyword, 0) >= 0 for keyword in self._folded)
+
+    def count(self, folded: str) -> Mapping[str, int]:
+        """Return how often each keyword that is in `folded` is there; see `fold`."""
+        found: dict[str, int] = {}
+        for name, keyword in zip(self.names, self._folded, strict=True):
+            if keyword in folded and (times := _times(folded, keyword)):
+                found[name] = times
+        return found
+
+
+def _times(text: str, keyword: str) -> int:
+    times, at = 0, _next(text, keyword, 0)
+    while at >= 0:
+        times += 1
+        at = _next(text, keyword, at + len(keyword))
+    return times
+
+
+def _next(text: str, keyword: str, start: int) -> int:
+    """Return where `keyword` stands as a word, from `start` on, or -1."""
+    at = text.find(keyword, start)
+    while at >= 0:
+        end = at + len(keyword)
+        if not (
+            (at and _joins(keyword[0], text[at - 1]))
+            or (end < len(text) and _joins(keyword[-1], text[end]))
+        ):
+            return at
+        at = text.find(keyword, at + 1)
+    return -1
