@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.discovery.scanner import Scan
-    from hookgate.core.content.problems import Problem
 
 __all__ = ["app"]
 
@@ -65,8 +64,10 @@ def validate(
     def render(console: Console) -> None:
         from rich.text import Text
 
+        from hookgate.cli.render import problem_line
+
         for problem in found.problems:
-            console.print(_line(problem), soft_wrap=True)
+            console.print(problem_line(problem), soft_wrap=True)
         count = f"{len(ids)} {'capability' if len(ids) == 1 else 'capabilities'}"
         style = "bold red" if bad else "bold green"
         console.print(Text.assemble(("wrong " if bad else "ok ", style), count))
@@ -103,21 +104,6 @@ def _everything(state: State) -> Scan:
 
 def _paths(values: Any) -> list[Path]:
     return [Path(value) for value in values or () if isinstance(value, str | Path)]
-
-
-def _line(problem: Problem) -> Any:
-    from rich.text import Text
-
-    from hookgate.cli.render import clean
-
-    kind = ("warning ", "yellow") if problem.severity == "warning" else ("error ", "bold red")
-    line = Text.assemble(kind, (clean(problem.place), "cyan"))
-    if problem.key:
-        line.append(f"  {clean(problem.key)}", style="bold")
-    line.append(f"\n    found {clean(problem.found)}\n    expected {clean(problem.expected)}")
-    if problem.nearest:
-        line.append(f"\n    did you mean {clean(problem.nearest)}?")
-    return line
 
 
 @app.command()

@@ -15,7 +15,18 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["cell", "clean", "fields", "print_json", "print_result", "short", "table"]
+    from hookgate.core.content.problems import Problem
+
+__all__ = [
+    "cell",
+    "clean",
+    "fields",
+    "print_json",
+    "print_result",
+    "problem_line",
+    "short",
+    "table",
+]
 
 MAX_WHOLE = 40
 """Characters of a table's first column that are not wrapped."""
@@ -147,6 +158,18 @@ def _is_array_of_objects(value: Any) -> bool:
         and len(value) > 0
         and all(isinstance(item, Mapping) for item in value)
     )
+
+
+def problem_line(problem: Problem) -> Text:
+    """Return what is wrong with a file of content, on a line and two or three below it."""
+    kind = ("warning ", "yellow") if problem.severity == "warning" else ("error ", "bold red")
+    line = Text.assemble(kind, (clean(problem.place), "cyan"))
+    if problem.key:
+        line.append(f"  {clean(problem.key)}", style="bold")
+    line.append(f"\n    found {clean(problem.found)}\n    expected {clean(problem.expected)}")
+    if problem.nearest:
+        line.append(f"\n    did you mean {clean(problem.nearest)}?")
+    return line
 
 
 def print_json(data: Any) -> None:
