@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.awareness.detector import inspect, verdict
 from hookgate.builtin_plugins.awareness.folders import NO_CARD, SUFFIX, CardFolder, CardScan, scan
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.descriptors import Card
 
-__all__ = ["check_path", "create", "is_same", "judged"]
+__all__ = ["check_path", "create", "is_same", "objections"]
 
 _CARD = """\
 ---
@@ -129,7 +129,7 @@ def check_path(path: Path, folders: Sequence[CardFolder] = ()) -> CardScan:
     return CardScan(problems=(problem,))
 
 
-def judged(found: CardScan) -> tuple[Problem, ...]:
+def objections(found: CardScan) -> tuple[Problem, ...]:
     """Return what the sanitizer has against the cards that were read.
 
     A problem is an error where it rejects the card, and a warning where it does not; what it
@@ -137,28 +137,32 @@ def judged(found: CardScan) -> tuple[Problem, ...]:
     """
     problems: list[Problem] = []
     for file in found.files:
-        if file.reading.card is not None:
-            problems += _against(file.reading.card, file.reading.line)
+        card, first = file.reading.card, file.reading.line
+        if card is None:
+            continue
+        for start, told in _against(f"{card.name}\n{card.description}", card):
+            key = "name" if start < len(card.name) else "description"
+            problems.append(replace(told, key=key))
+        for start, told in _against(card.text, card):
+            problems.append(replace(told, line=first + card.text.count("\n", 0, start)))
     return tuple(problems)
 
 
-def _against(card: Card, line: int) -> Iterator[Problem]:
+def _against(text: str, card: Card) -> Iterator[tuple[int, Problem]]:
+    """Yield the places in `text`, and what is wrong there."""
     expected = "text that tells of something, and neither gives orders nor poses as a speaker"
+    told = Problem(file=card.source_ref, found="", expected=expected)
     try:
-        clean(card.text)
+        clean(text)
     except NestedError as error:
-        yield Problem(file=card.source_ref, line=line, found=str(error), expected=expected)
+        yield 0, replace(told, found=str(error))
         return
-    for finding in inspect(card.text):
+    for finding in inspect(text):
         became = verdict([finding], card.trusted)
         if became != "clean":
-            yield Problem(
-                file=card.source_ref,
-                line=line + card.text.count("\n", 0, finding.start),
-                found=f"{finding.note} ({finding.rule}, {finding.severity})",
-                expected=expected,
-                severity="error" if became == "reject" else "warning",
-            )
+            found = f"{finding.note} ({finding.rule}, {finding.severity})"
+            severity: Literal["error", "warning"] = "error" if became == "reject" else "warning"
+            yield finding.start, replace(told, found=found, severity=severity)
 
 
 def is_same(one: Path, other: Path) -> bool:

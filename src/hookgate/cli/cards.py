@@ -48,12 +48,12 @@ def validate(
         hookgate cards validate .hookgate/cards
     """
     from hookgate.builtin_plugins.awareness.folders import scan
-    from hookgate.builtin_plugins.awareness.scaffold import check_path, judged
+    from hookgate.builtin_plugins.awareness.scaffold import check_path, objections
 
     state = state_of(ctx)
     folders = _folders(state, every=path is not None)
     found = scan(folders) if path is None else check_path(path, folders)
-    problems = [*found.problems, *judged(found)]
+    problems = [*found.problems, *objections(found)]
     rejected = {problem.file for problem in problems if problem.severity == "error"}
     ids = [card.id for card in found.cards if card.source_ref not in rejected]
     data = {
