@@ -210,7 +210,7 @@ AWARENESS_SELECTION = Instrument(
 )
 AWARENESS_TRIPPED = Instrument(
     name="hookgate_awareness_tripped",
-    help="1 once awareness has turned itself off because it injected too often.",
+    help="1 once awareness has turned itself off in this process, 0 when it is on again.",
     kind="gauge",
     otel="hookgate.awareness.tripped",
     unit="1",

@@ -230,6 +230,12 @@ async def test_without_the_extra_the_start_says_what_to_install(
         await gateway(tmp_path, otel={"enabled": True}).__aenter__()
 
 
+async def test_endpoint_that_nothing_can_grant_stops_the_start(tmp_path: Path) -> None:
+    otel = {"enabled": True, "endpoint": "http://127.1:4318/v1/metrics"}
+    with pytest.raises(StartError, match="four decimal numbers"):
+        await gateway(tmp_path, otel=otel).__aenter__()
+
+
 async def test_without_a_way_out_the_start_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingKeyError, match="egress"):
         await gateway(
