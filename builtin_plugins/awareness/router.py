@@ -135,7 +135,6 @@ DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "without asking me",
             "you allowed to",
             "you permitted to",
-            "prompt injection",
         ),
         "debug": (
             "hookgate status",
@@ -184,11 +183,12 @@ EXAMPLE_WORDS = 4
 """A keyword of so many words says by itself what a tag is about; a shorter one may mean many
 things."""
 
-APART, FLOOR = 0.5, 0.28
+APART, FLOOR = 0.5, 0.3
 """A tag is taken where the best cosine of a message with its examples, less so much of the best
 cosine with an unrelated message, is at least the floor. Found with the tuning half of the
-messages of `benchmarks/awareness.py` and the model that comes with hookgate: the highest floor
-at which no message that should be found is lost. With another model, cosines differ."""
+messages of `benchmarks/awareness.py` and the model that comes with hookgate: there, 0.3 shows
+the right card for 96 of 100 messages and a card for nothing for fewer than 3; lower floors show
+more for nothing, higher ones miss more. Another model has other cosines."""
 
 NEAR = 0.05
 """Tags whose best cosine is so near to the best one of all count beside it."""

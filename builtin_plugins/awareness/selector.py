@@ -159,10 +159,10 @@ class CardMatcher:
             reason = f"not for {session_type} sessions"
         elif point not in triggers.inject_at:
             reason = f"not shown at {point}, only at {', '.join(triggers.inject_at) or 'no point'}"
-        elif score < triggers.confidence_threshold:
-            reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"
-        else:
+        elif score >= triggers.confidence_threshold:
             chosen = True
+        elif score:
+            reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"
         return Judged(card=card, score=score, reason=reason, chosen=chosen)
 
 
