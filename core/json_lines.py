@@ -117,11 +117,15 @@ class JsonLinesWriter:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(), name="json_lines")
 
-    async def close(self) -> None:
-        """Write what still waits, and close the file."""
+    async def flush(self) -> None:
+        """Wait until all that was added has been written, or lost."""
         if self._task is not None:
             await asyncio.wait([self._task])
         await self._run()
+
+    async def close(self) -> None:
+        """Write what still waits, and close the file."""
+        await self.flush()
         await asyncio.to_thread(self._file.close)
 
     async def _run(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
 
 from hookgate.core.events import Event
@@ -383,10 +383,15 @@ class Turn:
     def __contains__(self, key: TurnKey[Any]) -> bool:
         return key in self._scratch
 
-    def get(self, key: TurnKey[T], default: T) -> T:
+    @overload
+    def get(self, key: TurnKey[T]) -> T | None: ...
+
+    @overload
+    def get(self, key: TurnKey[T], default: T) -> T: ...
+
+    def get(self, key: TurnKey[Any], default: Any = None) -> Any:
         """Return ``turn[key]``, or `default` where nothing was set."""
-        value: T = self._scratch.get(key, default)
-        return value
+        return self._scratch.get(key, default)
 
     def emit(self, event: Event) -> None:
         """Send `event` to the client of this turn and to the gateway's bus; never waits."""

@@ -12,7 +12,7 @@ from hookgate.core.content.fields import (
     ID,
     KEYWORD,
     LABEL,
-    TOOL,
+    TOOL_GLOB,
     Fields,
 )
 from hookgate.core.content.frontmatter import split
@@ -180,7 +180,7 @@ def _triggers(card: Fields, *, strict: bool) -> Triggers:
     else:
         fields.only(TRIGGER_KEYS, strict=strict)
         threshold = fields.number("confidence_threshold", 0, 1)
-        tools = fields.texts("tools", TOOL)
+        tools = fields.texts("tools", TOOL_GLOB)
         found = Triggers(
             router_tags=fields.texts("router_tags", LABEL),
             keywords=fields.texts("keywords", KEYWORD),

@@ -1,91 +1,301 @@
-"""The plugin ``awareness``: the tool list_capabilities, and the sanitizer of others' text."""
+"""The plugin ``awareness``: cards for the turns that need them, and the sanitizer of all text."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.awareness.listing import listing, visible
-from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
-from hookgate.core.descriptors import Card, Finding, Flags, Rejected
+from hookgate.builtin_plugins.awareness import model_selector, runtime_file
+from hookgate.builtin_plugins.awareness.control import milliseconds
+from hookgate.builtin_plugins.awareness.explaining import Explainer
+from hookgate.builtin_plugins.awareness.injector import (
+    PREFIX,
+    STATE,
+    TurnCards,
+    selections,
+    shown_file,
+)
+from hookgate.builtin_plugins.awareness.listing import fitted, listing, visible
+from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
+from hookgate.builtin_plugins.awareness.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
+from hookgate.builtin_plugins.awareness.reference import Reference, shipped_reference
+from hookgate.builtin_plugins.awareness.sanitizer import judged
+from hookgate.builtin_plugins.awareness.service import Awareness
+from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+from hookgate.core.content.problems import ContentError
+from hookgate.core.context import Block
+from hookgate.core.descriptors import CapabilityKind, Card, Flags, Rejected
+from hookgate.core.errors import HookgateError
+from hookgate.core.events import Event
 from hookgate.core.strict_json import canonical
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
+    from hookgate.core.context import ContextBuilder
+    from hookgate.core.descriptors import Capabilities, Selection
     from hookgate.core.host import Host
+    from hookgate.core.models import ModelRequest
+    from hookgate.core.operations import Operation
     from hookgate.core.tools import Tool
-    from hookgate.core.turn import Turn
+    from hookgate.core.turn import Outcome, Turn
 
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""
 
+SHOWN_FILE = "awareness runtime file"
+
 
 class Plugin:
-    """Lists what there is, and cleans what others wrote."""
+    """Shows cards to the turns that need them, and cleans what others wrote."""
 
-    def __init__(self) -> None:
-        self._host: Host | None = None
+    Settings = AwarenessSettings
+
+    def __init__(self, settings: AwarenessSettings) -> None:
+        self._awareness = Awareness(settings)
+        self._explainer = Explainer(self._awareness)
+
+    def take_settings(self, settings: AwarenessSettings) -> None:
+        """Take over changed settings; turns that run go on as they began."""
+        self._awareness.take_settings(settings)
 
     @hookimpl
-    def list_tools(self, host: Host) -> Sequence[Tool]:
-        """Bring the tool."""
-        self._host = host
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Open the switch and the pins, and follow the cards wherever they come from."""
+        awareness, changed = self._awareness, asyncio.Event()
+        await awareness.open(host)
+        host.cards.watch(changed.set)
+        tasks = [host.spawn(awareness.look_through(changed), name="awareness.look_through")]
+        if awareness.settings.watch:
+            tasks.append(host.spawn(awareness.registry.watch(host), name="awareness.watch"))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await awareness.control.close()
+
+    # -- what there is -------------------------------------------------------
+
+    @hookimpl
+    async def list_cards(self, host: Host) -> Sequence[Card]:
+        """Bring the cards of the folders and of the configured URLs."""
+        return await self._awareness.registry.refresh(host)
+
+    @hookimpl
+    async def list_tools(self, host: Host) -> Sequence[Tool]:
+        """Bring the tools that tell what there is."""
+        del host
+        pages = await asyncio.to_thread(self._reference().pages)
         return [
             tool(
                 self.show_capabilities,
                 # The hook of this name is another thing: it brings capabilities.
-                name="list_capabilities",
+                name=LIST_TOOL,
                 flags=Flags.none(),
                 always_on=True,
                 category="discovery",
                 tags=("overview", "tools", "skills", "plugins"),
-            )
+            ),
+            tool(
+                self.awareness_status,
+                flags=Flags.none(),
+                category="discovery",
+                tags=("cards", "router", "tokens"),
+            ),
+            tool(
+                self.read_reference,
+                name=REFERENCE_TOOL,
+                description=f"Read how a part of this gateway works: {', '.join(pages)}.",
+                flags=Flags.none(),
+                category="discovery",
+                tags=("documentation", "manual", "help"),
+            ),
         ]
 
     @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Bring what shows cards and switches them."""
+        del host
+        return AwarenessOperations(self._awareness, self._explainer).all()
+
+    @hookimpl
+    @blocking
     def sanitize_card(self, card: Card) -> Card | Rejected | None:
-        """Take from a card what could pass for the frame of a conversation."""
+        """Take from a card what could pass for the frame of a conversation; judge the rest."""
+        return judged(card)
+
+    # -- before the model ----------------------------------------------------
+
+    @hookimpl
+    async def tag_turn(self, turn: Turn) -> Collection[str] | None:
+        """Name what the message is about, by its words and by its meaning."""
+        awareness = self._awareness
+        rules = awareness.rules(turn.agent.name)
+        state = turn[STATE] = TurnCards.of(turn, rules, on=awareness.control.on)
+        if not state.on:
+            return None
+        started = time.perf_counter()
+        found = await awareness.tags(turn.message.text, turn.snapshot.cards)
+        state.seconds += time.perf_counter() - started
+        return frozenset(found)
+
+    @hookimpl
+    def withhold_capabilities(
+        self, turn: Turn, capabilities: Capabilities
+    ) -> Collection[str] | None:
+        """Take away what is excluded, what the agent's profile lacks, what is not approved."""
+        del capabilities
+        awareness, cards = self._awareness, turn.snapshot.cards
+        hidden = awareness.rules(turn.agent.name).withheld(cards)
+        hidden |= awareness.registry.waiting(cards)
+        return {f"{PREFIX}{card}" for card in hidden}
+
+    @hookimpl
+    async def select_capabilities(
+        self, turn: Turn, capabilities: Capabilities
+    ) -> Sequence[Selection] | None:
+        """Choose the cards whose tags the turn has, or whose keywords the message holds."""
+        state, plan, awareness = turn.get(STATE), turn.plan, self._awareness
+        if state is None or not state.on or (plan.kinds is not None and "card" not in plan.kinds):
+            return None
+        cards = turn.snapshot.cards
+        rows = capabilities.of_kind("card").values()
+        ids = frozenset(row.name for row in rows if row.name in cards)
+        matcher = awareness.made(cards).matcher(ids)
+        how = awareness.settings.selector
+        state.select(matcher, turn, rules=how != "none")
+        if how == "model":
+            there = [card for name, card in cards.items() if name in ids]
+            try:
+                model = awareness.settings.selector_model
+                scores = await model_selector.ask(awareness.host, turn, there, model)
+            except HookgateError as error:
+                awareness.host.log.warning("cards are chosen by rules", reason=str(error))
+            else:
+                state.choose(scores, "chosen by a model")
+        return selections(state.judged.values())
+
+    @hookimpl
+    async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
+        """Add the pointer, and the cards that were chosen and fit."""
+        state, awareness = turn.get(STATE), self._awareness
+        if state is None or not state.on:
+            return
+        if context.stage == "start":
+            if awareness.settings.pointer:
+                context.add(Block(kind="other", text=pointer(turn.offered), stable=True))
+            state.take_selections(turn)
+            chosen = list(state.judged.values())
+        else:
+            matcher = awareness.made(turn.snapshot.cards).matcher(frozenset(turn.snapshot.cards))
+            chosen = state.select_after_tools(matcher, turn)
+        for block in await state.blocks(chosen, awareness.host.sanitize):
+            context.add(block)
+
+    @hookimpl
+    async def before_model_call(self, turn: Turn, request: ModelRequest) -> None:
+        """See which cards stand in the request, and show them in the session's file."""
+        state, host = turn.get(STATE), self._awareness.host
+        if state is None or request.cause != "turn" or not state.sent(request):
+            return
+        data = {"cards": [card.id for card in state.injected], "stage": turn.stage}
+        turn.emit(Event("cards", data, scope="chat"))
+        text = shown_file(turn, state, host.clock.now().isoformat(timespec="seconds"))
+        path = runtime_file.place_of(host.settings.home, str(turn.session))
         try:
-            cleaned = replace(
-                card,
-                text=clean(card.text),
-                name=clean(card.name),
-                description=clean(card.description),
-            )
-        except NestedError as error:
-            finding = Finding(rule="nested-role-tags", severity="high", end=len(card.text))
-            return Rejected(reason=str(error), findings=(finding,))
-        return None if cleaned == card else cleaned
+            await asyncio.to_thread(runtime_file.write, path, host.secrets.redact(text))
+        except OSError as error:
+            # It is for people to look at: what a model gets to read does not hang on it.
+            host.degrade(SHOWN_FILE, f"{path} cannot be written: {error}")
+        else:
+            host.recover(SHOWN_FILE)
+
+    # -- after the turn ------------------------------------------------------
+
+    @hookimpl
+    async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
+        """Record what was decided, of turns that were refused or cancelled too."""
+        del outcome
+        awareness = self._awareness
+        host = awareness.host
+        state = turn.get(STATE)
+        if state is None:
+            rules = awareness.rules(turn.agent.name)
+            state = TurnCards.of(turn, rules, on=awareness.control.on)
+        record = state.record(turn, milliseconds(host))
+        await awareness.control.record(host, record, state.told(turn, record))
+
+    # -- tools ---------------------------------------------------------------
+
+    def _reference(self) -> Reference:
+        return Reference((shipped_reference(), *self._awareness.settings.reference_dirs))
 
     async def show_capabilities(
-        self, turn: Turn, detail: Literal["summary", "full"] = "summary"
+        self,
+        turn: Turn,
+        detail: Literal["summary", "full"] = "summary",
+        kind: CapabilityKind | None = None,
     ) -> ToolResult:
         """List the tools, skills, extensions, channels and cards that there are, on and off.
 
         Args:
             turn: The turn; not part of the arguments.
             detail: summary gives names; full says what each one does and where it is from.
+            kind: one kind only.
         """
-        assert self._host is not None, "list_tools has run before a tool is called"
-        plugins = self._host.doors.plugins() if detail == "full" else ()
-        data = listing(turn, detail, plugins)
+        host = self._awareness.host
+        plugins = host.doors.plugins() if detail == "full" else ()
+        why = self._awareness.control.why_off
+        data = listing(turn, detail, plugins, kind=kind, why_off=why)
         if detail == "full":
             await self._describe(turn, data)
+            limit = host.settings.context.result_tokens
+            data = fitted(data, lambda made: host.tokens.count(canonical(made).decode()) <= limit)
         return ToolResult(content=canonical(data).decode(), data=data)
 
     async def _describe(self, turn: Turn, data: dict[str, Any]) -> None:
-        assert self._host is not None, "show_capabilities has looked"
         texts = {row.id: row for rows in visible(turn).values() for row in rows}
         for kind in data["kinds"].values():
             for entry in kind["rows"]:
                 row = texts[entry["id"]]
                 text = row.description[:DESCRIPTION_CHARS]
                 card = Card(id=row.id, text=text, source_ref=row.source_ref)
-                safe = await self._host.sanitize(card)
+                safe = await self._awareness.host.sanitize(card)
                 entry["description"] = (
                     f"(not shown: {safe.reason})" if isinstance(safe, Rejected) else safe.text
                 )
+
+    async def awareness_status(self, turn: Turn) -> ToolResult:
+        """Show which capability cards this conversation got, why, and what they cost.
+
+        Args:
+            turn: The turn; not part of the arguments.
+        """
+        control = self._awareness.control
+        data: dict[str, Any] = {"on": control.on, "why": control.why_off}
+        state = turn.get(STATE)
+        if state is not None:
+            data["thisTurn"] = state.told(
+                turn, state.record(turn, milliseconds(self._awareness.host))
+            )
+        data["lastTurns"] = list(control.recent.of(str(turn.session)))
+        return ToolResult(content=canonical(data).decode(), data=data)
+
+    async def read_reference(self, name: str) -> ToolResult:
+        """Read how a part of this gateway works.
+
+        Args:
+            name: The page's name.
+        """
+        try:
+            return ToolResult(content=await asyncio.to_thread(self._reference().read, name))
+        except ContentError as error:
+            return ToolResult.error(str(error))

@@ -1,8 +1,9 @@
-"""Cleaning text that somebody else wrote, before a model reads it.
+"""Cleaning and judging text that somebody else wrote, before a model reads it.
 
 What could pass for the frame of a conversation is taken away: characters that nobody
-sees, tags that name a role, and role markers at the start of a line. This does not detect
-injections; it keeps text from posing as another speaker.
+sees, tags that name a role, and role markers at the start of a line. That keeps text from
+posing as another speaker. What gives orders to a model is found by `detector`, in the text
+as it came, and costs the card its place.
 
 All patterns run in linear time: no repetition in them stands beside another one that
 takes the same characters.
@@ -12,8 +13,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-__all__ = ["MAX_PASSES", "NestedError", "clean"]
+from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.core.descriptors import Finding, Rejected
+
+if TYPE_CHECKING:
+    from hookgate.core.descriptors import Card
+
+__all__ = ["MAX_PASSES", "NestedError", "clean", "judged"]
 
 MAX_PASSES = 20
 """Tags may hide in tags. A text that is not clean after so many passes is no honest text."""
@@ -62,6 +71,32 @@ def clean(text: str) -> str:
             return text
         text = cleaner
     raise NestedError(f"role tags are nested in one another more than {MAX_PASSES} deep")
+
+
+def judged(card: Card) -> Card | Rejected | None:
+    """Return `card` cleaned, or why no model may see it; None where there is nothing to change.
+
+    The text is judged as it came: what hides an order says as much as the order. Name and
+    description are held to the same.
+    """
+    try:
+        cleaned = replace(
+            card,
+            text=clean(card.text),
+            name=clean(card.name),
+            description=clean(card.description),
+        )
+    except NestedError as error:
+        nested = Finding(rule="nested-role-tags", severity="high", end=len(card.text))
+        return Rejected(reason=str(error), findings=(nested,))
+    findings = inspect(card.text)
+    about = inspect(f"{card.name}\n{card.description}") if card.name or card.description else ()
+    for what, found in (("its text", findings), ("its name or description", about)):
+        if verdict(found, card.trusted) == "reject":
+            worst = [one for one in found if one.severity != "low"]
+            rules = ", ".join(dict.fromkeys(one.rule for one in worst))
+            return Rejected(reason=f"{what} gives orders to a model ({rules})", findings=found)
+    return None if cleaned == card else cleaned
 
 
 def _pass(text: str) -> str:

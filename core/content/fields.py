@@ -24,6 +24,7 @@ __all__ = [
     "NAME",
     "SECRET",
     "TOOL",
+    "TOOL_GLOB",
     "Fields",
     "camel",
 ]
@@ -47,6 +48,7 @@ ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}")
 LABEL = re.compile(r"\w(?:[\w &+./-]{0,38}\w)?")
 SECRET = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 TOOL = re.compile(r"(?:tool:)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+TOOL_GLOB = re.compile(r"(?:tool:)?[A-Za-z0-9_*?.-]{1,128}")
 
 # Controls, line breaks, blanks other than a space, and what turns the direction of a text.
 _ODD = (
@@ -60,6 +62,7 @@ _NAMED = {
     LABEL: "words of letters and digits on one line, at most 40 characters",
     SECRET: "the name of a secret, such as OPENAI_API_KEY",
     TOOL: "the name of a tool, such as http_get",
+    TOOL_GLOB: "the name of a tool or a glob of names, such as http_*",
     KEYWORD: "a word or a few on one line, at most 60 characters",
 }
 

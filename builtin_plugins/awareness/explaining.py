@@ -1,0 +1,139 @@
+"""What a message would bring up, without a turn; and what messages that need nothing would."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hookgate.builtin_plugins.awareness.injector import frame
+from hookgate.builtin_plugins.awareness.selector import Judged, fit, force, order, refuse
+from hookgate.core.descriptors import Flags, Rejected
+from hookgate.core.errors import TurnError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.awareness.service import Awareness
+
+__all__ = ["Explainer"]
+
+
+class Explainer:
+    """Holds messages against the cards that there are now."""
+
+    def __init__(self, awareness: Awareness) -> None:
+        self._awareness = awareness
+
+    async def explain(
+        self,
+        *,
+        message: str,
+        agent: str = "",
+        session_type: Literal["main", "isolated"] = "main",
+        point: Literal["bootstrap", "mid"] = "bootstrap",
+        tools: Sequence[str] = (),
+    ) -> dict[str, Any]:
+        """Return what would be shown, JSON-ready.
+
+        Other plugins' selectors are not asked: they choose for a turn, and there is none.
+
+        Raises:
+            TurnError: There is no such tool.
+        """
+        awareness = self._awareness
+        host, rules = awareness.host, awareness.rules(agent or self._agent())
+        cards = host.cards.view()
+        hidden = rules.withheld(cards)
+        matcher = awareness.made(cards).matcher(frozenset(cards))
+        used = [(name, self._flags(name)) for name in tools]
+        await awareness.prepare()
+        started = time.perf_counter()
+        tags = await awareness.tags(message, cards)
+        judged = force(
+            matcher.judge(message, tags=frozenset(tags), session_type=session_type, point=point),
+            rules.forced,
+        )
+        if used:
+            judged = _either(judged, matcher.after_tools(used, session_type=session_type))
+        took = (time.perf_counter() - started) * 1000
+        judged = refuse(judged, rules.excluded, "excluded")
+        judged = refuse(judged, hidden - rules.excluded, "not in the agent's profile")
+        waiting = awareness.registry.waiting(cards)
+        judged = refuse(judged, waiting, "waits to be approved")
+        decisions = fit(order(await self._clean(judged)), rules.budget, frame)
+        return {
+            "on": awareness.control.on,
+            "tags": tags,
+            "budget": rules.budget,
+            "tokens": sum(one.tokens for one in decisions),
+            "milliseconds": round(took, 3),
+            "cards": [one.to_json() for one in decisions],
+            "text": "\n\n".join(one.text for one in decisions if one.text),
+        }
+
+    async def benign(self) -> dict[str, Any]:
+        """Hold everyday messages against the cards; return what comes up all the same.
+
+        None of them is about the gateway, so that each card which one of them shows is wrong.
+        """
+        awareness = self._awareness
+        cards, rules = awareness.host.cards.view(), awareness.rules(self._agent())
+        matcher = awareness.made(cards).matcher(frozenset(cards) - rules.withheld(cards))
+        texts = await asyncio.to_thread(everyday)
+        await awareness.prepare()
+        shown: Counter[str] = Counter()
+        wrong = 0
+        for text in texts:
+            tags = frozenset(await awareness.tags(text, cards))
+            judged = matcher.judge(text, tags=tags, session_type="main", point="bootstrap")
+            chosen = [one.card.id for one in force(judged, rules.forced) if one.chosen]
+            wrong += bool(chosen)
+            shown.update(chosen)
+        return {
+            "messages": len(texts),
+            "withCard": wrong,
+            "share": round(wrong / len(texts), 4),
+            "cards": dict(shown.most_common()),
+        }
+
+    def _agent(self) -> str:
+        settings = self._awareness.host.settings
+        return settings.default_agent or next(iter(settings.agents), "demo")
+
+    def _flags(self, name: str) -> Flags:
+        made = self._awareness.host.tools.view().get(name)
+        if made is None:
+            raise TurnError(
+                f"found no tool {name!r}",
+                code="not_found",
+                action="`hookgate tools list` shows all",
+            )
+        return made.flags
+
+    async def _clean(self, judged: Sequence[Judged]) -> list[Judged]:
+        host = self._awareness.host
+        clean = []
+        for one in judged:
+            safe = await host.sanitize(one.card) if one.chosen else one.card
+            if isinstance(safe, Rejected):
+                clean += refuse([one], {one.card.id}, f"rejected: {safe.reason}")
+            else:
+                clean.append(replace(one, card=safe))
+        return clean
+
+
+def everyday() -> tuple[str, ...]:
+    """Return messages that people send to an assistant, and that need no card; reads a file."""
+    text = Path(__file__).with_name("everyday.txt").read_text("utf-8")
+    lines = (line.strip() for line in text.splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
+
+
+def _either(first: Sequence[Judged], second: Sequence[Judged]) -> list[Judged]:
+    """Return for each card the decision that chooses it, if one of the two does."""
+    later = {one.card.id: one for one in second if one.chosen}
+    return [one if one.chosen else later.get(one.card.id, one) for one in first]

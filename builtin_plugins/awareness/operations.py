@@ -1,0 +1,219 @@
+"""The operations of cards and awareness: status, report, switch, list, explain, approve."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.awareness.control import milliseconds
+from hookgate.builtin_plugins.awareness.operations_models import (
+    Approved,
+    ApproveParams,
+    CardRows,
+    DisableParams,
+    ExplainParams,
+    ExplainResult,
+    PointerResult,
+    ReportParams,
+    ReportResult,
+    StatusResult,
+    SwitchRow,
+)
+from hookgate.builtin_plugins.awareness.pointer import pointer
+from hookgate.builtin_plugins.awareness.report import GOALS, figures
+from hookgate.core.errors import NotAllowedError, TurnError
+from hookgate.core.host import redact_json
+from hookgate.core.operations import Empty, Invocation, Operation
+from hookgate.core.ports import AUDIT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.awareness.explaining import Explainer
+    from hookgate.builtin_plugins.awareness.service import Awareness
+
+__all__ = ["AwarenessOperations"]
+
+_HOUR = 3_600_000
+
+
+class AwarenessOperations:
+    """The handlers, and what they are offered as."""
+
+    def __init__(self, awareness: Awareness, explainer: Explainer) -> None:
+        self._awareness = awareness
+        self._explainer = explainer
+
+    def all(self) -> Sequence[Operation[Any, Any]]:
+        """Return the operations."""
+        return (*self._of_awareness(), *self._of_cards())
+
+    async def status(self, invocation: Invocation, _: Empty) -> StatusResult:
+        """Say how awareness is."""
+        host, control, registry = invocation.host, self._awareness.control, self._awareness.registry
+        window, rules = control.window(host), control.switch.settings
+        return StatusResult.model_validate(
+            redact_json(
+                host.secrets,
+                {
+                    "on": control.on,
+                    "why": control.why_off,
+                    "turns": window.turns,
+                    "with_card": window.triggered,
+                    "rate": round(window.rate, 4),
+                    "threshold": rules.threshold,
+                    "samples": rules.samples,
+                    "window_hours": rules.window_hours,
+                    "cards": len(host.cards),
+                    "rejected": dict(registry.review.rejected),
+                    "warned": dict(registry.review.warned),
+                    "differing": registry.review.differing,
+                    "problems": [str(problem) for problem in registry.problems],
+                },
+            )
+        )
+
+    async def report(self, invocation: Invocation, params: ReportParams) -> ReportResult:
+        """Say what cards have cost."""
+        host, control = invocation.host, self._awareness.control
+        await control.flush()
+        since = milliseconds(host) - int(params.hours * _HOUR)
+        records = await asyncio.to_thread(control.records, host, since)
+        benign = await self._explainer.benign() if params.benign else {}
+        return ReportResult(
+            hours=params.hours, figures=figures(records), benign=benign, goals=dict(GOALS)
+        )
+
+    async def enable(self, invocation: Invocation, _: Empty) -> SwitchRow:
+        """Turn cards on."""
+        if not self._awareness.control.settings.enabled:
+            raise NotAllowedError(
+                "cards are off by the settings",
+                action="set `plugin.awareness.enabled = true`, then `hookgate reload`",
+            )
+        await self._awareness.control.turn_on(invocation.host)
+        return await self._switched(invocation, "awareness_enabled", "")
+
+    async def disable(self, invocation: Invocation, params: DisableParams) -> SwitchRow:
+        """Turn cards off."""
+        await self._awareness.control.turn_off(invocation.host, params.reason)
+        return await self._switched(invocation, "awareness_disabled", params.reason)
+
+    async def _switched(self, invocation: Invocation, kind: str, reason: str) -> SwitchRow:
+        audit = invocation.host.get(AUDIT)
+        if audit is not None:
+            await audit.append(kind, {"by": invocation.principal.id, "reason": reason})
+        return SwitchRow(on=self._awareness.control.on, why=self._awareness.control.why_off)
+
+    async def point(self, invocation: Invocation, _: Empty) -> PointerResult:
+        """Say what the pointer says."""
+        text = pointer(invocation.host.tools.view())
+        return PointerResult(text=text, tokens=invocation.host.tokens.count(text))
+
+    async def listed(self, invocation: Invocation, _: Empty) -> CardRows:
+        """List the cards."""
+        rows = [self._awareness.card_row(card) for card in invocation.host.cards.view().values()]
+        rows.sort(key=lambda row: str(row["id"]))
+        return CardRows.model_validate(redact_json(invocation.host.secrets, {"cards": rows}))
+
+    async def explain(self, invocation: Invocation, params: ExplainParams) -> ExplainResult:
+        """Say which cards a message would bring up."""
+        found = await self._explainer.explain(**params.model_dump())
+        return ExplainResult.model_validate(redact_json(invocation.host.secrets, found))
+
+    async def approve(self, invocation: Invocation, params: ApproveParams) -> Approved:
+        """Approve cards as they are now."""
+        host = invocation.host
+        if bool(params.id) == params.all:
+            raise TurnError(
+                "found neither a card nor `all`, or both",
+                code="invalid_params",
+                action="name a card, or say `--all`",
+            )
+        cards = list(host.cards.view().values())
+        if params.id:
+            cards = [card for card in cards if card.id == params.id]
+            if not cards:
+                raise TurnError(
+                    f"found no card {params.id!r}",
+                    code="not_found",
+                    action="`hookgate cards list` shows all",
+                )
+        return Approved(cards=await self._awareness.approve(cards, by=invocation.principal.id))
+
+    def _of_awareness(self) -> Sequence[Operation[Any, Any]]:
+        return (
+            Operation(
+                name="awareness.status",
+                summary="Show whether cards are on, and what is wrong with any.",
+                params=Empty,
+                result=StatusResult,
+                handler=self.status,
+                rest=("GET", "/v1/awareness"),
+                command="awareness status",
+            ),
+            Operation(
+                name="awareness.report",
+                summary="Show what cards have cost, and how often they came up.",
+                params=ReportParams,
+                result=ReportResult,
+                handler=self.report,
+                command="awareness report",
+            ),
+            Operation(
+                name="awareness.enable",
+                summary="Turn cards on again, with a fresh window of the kill switch.",
+                params=Empty,
+                result=SwitchRow,
+                handler=self.enable,
+                scope="operate",
+                command="awareness enable",
+            ),
+            Operation(
+                name="awareness.disable",
+                summary="Turn cards off at once; turns that run finish as they began.",
+                params=DisableParams,
+                result=SwitchRow,
+                handler=self.disable,
+                scope="operate",
+                command="awareness disable",
+            ),
+            Operation(
+                name="awareness.pointer",
+                summary="Show the two sentences for an AGENTS.md, which name the tools.",
+                params=Empty,
+                result=PointerResult,
+                handler=self.point,
+                command="awareness pointer",
+            ),
+        )
+
+    def _of_cards(self) -> Sequence[Operation[Any, Any]]:
+        return (
+            Operation(
+                name="cards.list",
+                summary="List the cards, and whether each one can be shown.",
+                params=Empty,
+                result=CardRows,
+                handler=self.listed,
+                rest=("GET", "/v1/cards"),
+                command="cards list",
+            ),
+            Operation(
+                name="cards.explain",
+                summary="Show which cards a message would bring up, and why not the others.",
+                params=ExplainParams,
+                result=ExplainResult,
+                handler=self.explain,
+                command="cards explain",
+            ),
+            Operation(
+                name="cards.approve",
+                summary="Approve cards as they are now.",
+                params=ApproveParams,
+                result=Approved,
+                handler=self.approve,
+                scope="operate",
+                command="cards approve",
+            ),
+        )

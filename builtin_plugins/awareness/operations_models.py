@@ -1,0 +1,181 @@
+"""What the operations of cards and awareness take and return."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from hookgate.core.operations import OperationModel
+
+__all__ = [
+    "ApproveParams",
+    "Approved",
+    "CardRow",
+    "CardRows",
+    "DisableParams",
+    "ExplainParams",
+    "ExplainResult",
+    "PointerResult",
+    "ReportParams",
+    "ReportResult",
+    "StatusResult",
+    "SwitchRow",
+]
+
+
+class SwitchRow(OperationModel):
+    """Whether cards are on."""
+
+    on: bool
+    """Whether they are shown to turns that start now."""
+    why: str
+    """Why not; empty where they are."""
+
+
+class StatusResult(SwitchRow):
+    """How awareness is."""
+
+    turns: int
+    """Turns in the window of the kill switch."""
+    with_card: int
+    """Those of them that have had a card."""
+    rate: float
+    """Their share."""
+    threshold: float
+    """The share above which cards turn themselves off."""
+    samples: int
+    """So many turns the window must hold for that."""
+    window_hours: float
+    """The length of the window."""
+    cards: int
+    """Cards that there are."""
+    rejected: dict[str, str]
+    """Why a card reaches no model, by its id."""
+    warned: dict[str, str]
+    """What was found in trusted cards that are used all the same, by id."""
+    differing: tuple[str, ...]
+    """Cards that are not the ones that were approved."""
+    problems: tuple[str, ...]
+    """What is wrong with files and sources."""
+
+
+class ReportParams(OperationModel):
+    """Of which time."""
+
+    hours: float = Field(default=24 * 7, gt=0, le=24 * 366)
+    """The last so many hours."""
+    benign: bool = True
+    """Whether messages that need no card are held against the cards, too."""
+
+
+class ReportResult(OperationModel):
+    """What cards have cost, and how often they came up."""
+
+    hours: float
+    """Of so many hours."""
+    figures: dict[str, Any]
+    """Turns, sessions, tokens, times, cards and tags."""
+    benign: dict[str, Any]
+    """Of messages that need no card: how many there are, how many get one, and which cards.
+    Empty where it was not asked for."""
+    goals: dict[str, float]
+    """What is aimed at."""
+
+
+class DisableParams(OperationModel):
+    """Why cards are turned off."""
+
+    reason: str = Field(default="an operator turned them off", min_length=1, max_length=300)
+    """Shown in `status` until they are on again."""
+
+
+class PointerResult(OperationModel):
+    """The pointer."""
+
+    text: str
+    """What the context holds, and an AGENTS.md may."""
+    tokens: int
+    """What it takes."""
+
+
+class CardRow(OperationModel):
+    """One card."""
+
+    id: str
+    """Its id."""
+    name: str
+    """Its name for people."""
+    whose: str
+    """repo, configured, workspace, user or plugin."""
+    trusted: bool
+    """Whether medium findings warn instead of rejecting."""
+    priority: int
+    """0 to 20; higher goes first."""
+    router_tags: tuple[str, ...]
+    """Tags that select it."""
+    chars: int
+    """The length of its text."""
+    state: str
+    """ready, rejected, warned, changed or waiting."""
+    why: str
+    """What was found, where something was."""
+    source: str
+    """Where it was declared."""
+
+
+class CardRows(OperationModel):
+    """Cards."""
+
+    cards: tuple[CardRow, ...]
+    """In the order of their ids."""
+
+
+class ExplainParams(OperationModel):
+    """A message that nobody sends."""
+
+    message: str = Field(max_length=100_000)
+    """What it says."""
+    agent: str = Field(default="", max_length=64)
+    """Whose rules hold; the default agent's where it is empty."""
+    session_type: Literal["main", "isolated"] = "main"
+    """main is a person's, isolated nested or scheduled."""
+    point: Literal["bootstrap", "mid"] = "bootstrap"
+    """Whether it is the first message of a session, or a later one."""
+    tools: tuple[str, ...] = ()
+    """Tools that were used, for the cards that follow them."""
+
+
+class ExplainResult(OperationModel):
+    """What would be shown, and why the rest would not."""
+
+    on: bool
+    """Whether cards are on; what follows holds if they were."""
+    tags: dict[str, str]
+    """The router tags, and by what the message has them."""
+    budget: int
+    """Tokens of all cards."""
+    tokens: int
+    """What is shown takes."""
+    milliseconds: float
+    """What tagging and selecting took."""
+    cards: tuple[dict[str, Any], ...]
+    """A decision on every card, in order: id, chosen, score, tokens, reason."""
+    text: str
+    """What the model would read."""
+
+
+class ApproveParams(OperationModel):
+    """Which cards to approve as they are now."""
+
+    id: str = Field(default="", max_length=256)
+    """One card's id."""
+    all: bool = False
+    """All that have changed."""
+
+
+class Approved(OperationModel):
+    """What was approved."""
+
+    cards: tuple[str, ...]
+    """Ids."""

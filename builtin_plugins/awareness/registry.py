@@ -1,0 +1,251 @@
+"""The cards of a gateway: read from folders and URLs, watched, looked through, and pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.awareness.folders import CardScan, folders_of, scan
+from hookgate.builtin_plugins.awareness.remote import fetched
+from hookgate.core.content.problems import Problem
+from hookgate.core.content.watching import changes
+from hookgate.core.descriptors import Rejected
+from hookgate.core.events import Event
+from hookgate.core.ports import AUDIT, EGRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.builtin_plugins.awareness.folders import CardFolder
+    from hookgate.builtin_plugins.awareness.pins import Pins
+    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+    from hookgate.core.descriptors import Card
+    from hookgate.core.host import Host
+
+__all__ = ["CardRegistry", "Review"]
+
+SOURCE = "awareness"
+"""The name under which the cards of folders and URLs are registered: the plugin's."""
+
+FILES = "cards"
+REJECTED = "cards rejected"
+CHANGED = "cards changed"
+"""What `status` calls what is wrong with files, and what was found in cards."""
+
+SHOWN = 3
+"""So many problems stand in `status`; `hookgate cards validate` shows all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What was found in the cards that there are.
+
+    Attributes:
+        rejected: Why a card reaches no model, by its id.
+        warned: What was found in trusted cards that are used all the same, by id.
+        differing: Ids of the cards that are not the ones that were approved.
+    """
+
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    warned: Mapping[str, str] = field(default_factory=dict)
+    differing: tuple[str, ...] = ()
+
+
+class CardRegistry:
+    """Reads cards, and keeps what it knows of them.
+
+    Attributes:
+        settings: The plugin's settings as they are now.
+        pins: What was approved; None before the plugin is open.
+        review: What was found in the cards when they were last looked through.
+        problems: What is wrong with files and URLs.
+    """
+
+    def __init__(
+        self,
+        settings: AwarenessSettings,
+        *,
+        user_home: Path | None = None,
+        workspace: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self.pins: Pins | None = None
+        self.review = Review()
+        self.problems: tuple[Problem, ...] = ()
+        self._scan = CardScan()
+        self._cards: tuple[Card, ...] = ()
+        self._user_home = Path.home() if user_home is None else user_home
+        self._workspace = Path.cwd() if workspace is None else workspace
+        self._reading = asyncio.Lock()
+        self._judging = asyncio.Lock()
+
+    def folders(self, home: Path) -> tuple[CardFolder, ...]:
+        """Return the folders that are read, the most important one first."""
+        return folders_of(
+            home=home,
+            workspace=self._workspace,
+            user_home=self._user_home,
+            dirs=self.settings.dirs,
+            allow_workspace_cards=self.settings.allow_workspace_cards,
+            allow_user_capabilities=self.settings.allow_user_capabilities,
+        )
+
+    # -- reading -----------------------------------------------------------
+
+    async def refresh(self, host: Host) -> Sequence[Card]:
+        """Read everything again; return the cards for the hook `list_cards`."""
+        async with self._reading:
+            await self._read(host)
+            return self._cards
+
+    async def watch(self, host: Host) -> None:
+        """Read the folders again whenever something in them changes, until cancelled."""
+        stop = asyncio.Event()
+
+        def places() -> list[Path]:
+            return [folder.path for folder in self.folders(host.settings.home)]
+
+        try:
+            async for _ in changes(places, debounce_ms=self.settings.debounce_ms, stop=stop):
+                await self._update(host)
+        finally:
+            stop.set()
+
+    async def _update(self, host: Host) -> None:
+        async with self._reading:
+            before = self._cards
+            await self._read(host)
+            if self._cards == before:
+                return
+            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
+            host.cards.replace(SOURCE, cards)
+        known = {card.id: card for card in before}
+        now = {card.id: card for card in self._cards}
+        data = {
+            "added": sorted(now.keys() - known.keys()),
+            "removed": sorted(known.keys() - now.keys()),
+            "changed": sorted(i for i in now.keys() & known.keys() if now[i] != known[i]),
+        }
+        host.log.info("cards reloaded", **data)
+        host.events.publish(Event("cards_reloaded", data, scope="read"))
+
+    async def _read(self, host: Host) -> None:
+        folders = self.folders(host.settings.home)
+        self._scan = await asyncio.to_thread(scan, folders, self._scan)
+        kept = host.settings.home / "awareness" / "sources"
+        readings = await fetched(self.settings.sources, host.get(EGRESS), kept)
+        problems = list(self._scan.problems)
+        cards = {card.id: card for card in self._scan.cards}
+        for reading in readings:
+            problems += reading.problems
+            if reading.card is None:
+                continue
+            first = cards.setdefault(reading.card.id, reading.card)
+            if first is not reading.card:
+                problems.append(_left_out(reading.card, first))
+        self._cards = tuple(cards.values())
+        self._say(host, tuple(problems))
+
+    def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:
+        known, self.problems = self.problems, problems
+        for problem in problems:
+            if problem.severity == "warning" and problem not in known:
+                host.log.info("card file", problem=str(problem))
+        errors = [str(one) for one in problems if one.severity == "error"]
+        if errors:
+            host.degrade(FILES, f"passed over: {_some(errors, '; ')}")
+        else:
+            host.recover(FILES)
+
+    # -- what is in them ---------------------------------------------------
+
+    async def judge(self, host: Host) -> None:
+        """Look through all cards that there are, from wherever; say what was found.
+
+        A card that is rejected reaches no model in any case: this says it before a turn asks.
+        """
+        async with self._judging:
+            cards = list(host.cards.view().values())
+            if self.pins is not None:
+                await self._check_pins(host, self.pins, cards)
+            rejected: dict[str, str] = {}
+            warned: dict[str, str] = {}
+            for card in cards:
+                safe = await host.sanitize(card)
+                if isinstance(safe, Rejected):
+                    rejected[card.id] = safe.reason
+                elif card.trusted and (why := await asyncio.to_thread(warning_of, card)):
+                    warned[card.id] = why
+            new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
+            for card_id, why in new.items():
+                host.log.warning("a trusted card is suspicious", card=card_id, why=why)
+            differing = self.pins.differing(cards) if self.pins is not None else []
+            self.review = Review(
+                rejected=rejected,
+                warned=warned,
+                differing=tuple(sorted(card.id for card in differing)),
+            )
+            self._say_review(host)
+
+    async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
+        now = host.clock.now().isoformat()
+        for change in await pins.check(cards, now):
+            data = {
+                "card": change.pin.id,
+                "source": change.pin.source,
+                "before": change.before,
+                "after": change.pin.seen,
+                "approved": change.pin.approved == change.pin.seen,
+            }
+            host.log.warning("a card has changed", **data)
+            host.events.publish(Event("card_changed", data, scope="read"))
+            audit = host.get(AUDIT)
+            if audit is not None:
+                await audit.append("card_changed", data)
+
+    def _say_review(self, host: Host) -> None:
+        review = self.review
+        if review.rejected:
+            told = [f"{card} ({why})" for card, why in sorted(review.rejected.items())]
+            host.degrade(REJECTED, f"no model sees {_some(told, '; ')}")
+        else:
+            host.recover(REJECTED)
+        if not review.differing:
+            host.withdraw(CHANGED)
+            return
+        strict = self.settings.pin == "strict"
+        what = "wait to be approved" if strict else "are used, and were not approved like this"
+        named = _some(review.differing, ", ")
+        host.announce(CHANGED, f"{named} {what}: look at them, then `hookgate cards approve`")
+
+    def waiting(self, cards: Mapping[str, Card]) -> frozenset[str]:
+        """Return the ids of the cards that nobody has approved in their present form."""
+        if self.settings.pin == "note":
+            return frozenset()
+        return frozenset(cards) if self.pins is None else self.pins.waiting(cards.values())
+
+
+def warning_of(card: Card) -> str:
+    """Return what was found in a card that is used all the same; "" for nothing. It blocks."""
+    findings = inspect(card.text)
+    if verdict(findings, card.trusted) != "warn":
+        return ""
+    found = (f"{one.rule} at {one.start}" for one in findings if one.severity == "medium")
+    return ", ".join(found)
+
+
+def _some(told: Sequence[str], between: str) -> str:
+    more = f"{between}and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
+    return between.join(told[:SHOWN]) + more
+
+
+def _left_out(loser: Card, winner: Card) -> Problem:
+    return Problem(
+        file=loser.source_ref,
+        found=f"the id {loser.id!r}, which {winner.source_ref} has already",
+        expected="another id; this card is left out",
+        severity="warning",
+    )

@@ -1,0 +1,216 @@
+"""What the parts of the plugin share: settings, cards, switch, router and matcher."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.awareness import runtime_file
+from hookgate.builtin_plugins.awareness.control import Control
+from hookgate.builtin_plugins.awareness.injector import Rules
+from hookgate.builtin_plugins.awareness.pins import Pins, ProcessPins
+from hookgate.builtin_plugins.awareness.registry import CardRegistry
+from hookgate.builtin_plugins.awareness.router import SentenceVectors, TagRouter
+from hookgate.builtin_plugins.awareness.selector import CardMatcher
+from hookgate.builtin_plugins.awareness.settings import ProfileSettings
+from hookgate.core.errors import EmbeddingError
+from hookgate.core.ports import AUDIT, EMBEDDER, STORE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+    from hookgate.core.descriptors import Card
+    from hookgate.core.host import Host
+    from hookgate.core.ports import Embedder
+
+__all__ = ["MINIMAL", "Awareness"]
+
+MINIMAL = ProfileSettings(cards=("awareness", "policy"), budget=400)
+"""The profile that is there already: what an agent can do at all, and what it may."""
+
+MEANING = "awareness meaning"
+
+MATCHERS = 64
+"""Sets of cards, as agents and plugins withhold them, for which a matcher is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made of one set of cards."""
+
+    cards: Mapping[str, Card]
+    router: TagRouter
+    matchers: dict[frozenset[str], CardMatcher] = field(default_factory=dict)
+
+    def matcher(self, ids: frozenset[str]) -> CardMatcher:
+        """Return the matcher of those of the cards that are among `ids`."""
+        known = self.matchers.get(ids)
+        if known is None:
+            if len(self.matchers) >= MATCHERS:
+                self.matchers.clear()
+            known = CardMatcher({name: card for name, card in self.cards.items() if name in ids})
+            self.matchers[ids] = known
+        return known
+
+
+class Awareness:
+    """The plugin without its hooks.
+
+    Attributes:
+        settings: The settings as they are now.
+        control: The switch and the records.
+        registry: The cards.
+    """
+
+    def __init__(self, settings: AwarenessSettings) -> None:
+        self.settings = settings
+        self.control = Control(settings)
+        self.registry = CardRegistry(settings)
+        self._vectors = SentenceVectors()
+        self._made: _Made | None = None
+        self._host: Host | None = None
+
+    @property
+    def host(self) -> Host:
+        """The gateway; there once the plugin is open."""
+        assert self._host is not None, "the plugin is open before a turn or an operation runs"
+        return self._host
+
+    # -- opening -----------------------------------------------------------
+
+    async def open(self, host: Host) -> None:
+        """Read what earlier runs left."""
+        self._host = host
+        self.registry.pins = await self._pins(host)
+        await self.control.open(host)
+        keep = self.settings.keep_days
+        await asyncio.to_thread(runtime_file.prune, host.settings.home, keep)
+
+    async def _pins(self, host: Host) -> Pins:
+        store = host.get(STORE)
+        if store is None:
+            # Pins of the process alone: a change is noticed until the gateway stops.
+            return Pins(ProcessPins(), self.settings.pin)
+        # SQLAlchemy takes a third of a second to import: not on the event loop.
+        tables = await asyncio.to_thread(import_module, "hookgate.builtin_plugins.awareness.tables")
+        await store.migrate("awareness", tables.METADATA, tables.SCRIPTS)
+        pins = Pins(tables.StorePins(store), self.settings.pin)
+        await pins.load()
+        return pins
+
+    async def look_through(self, changed: asyncio.Event) -> None:
+        """Look through the cards, and embed the tags, after each change; until cancelled."""
+        while True:
+            await changed.wait()
+            changed.clear()
+            await self.registry.judge(self.host)
+            await self.prepare()
+
+    async def prepare(self) -> None:
+        """Embed what the tags mean, so that no turn has to wait for it."""
+        embedder = self.embedder()
+        router = self.made(self.host.cards.view()).router
+        if embedder is None:
+            return
+        try:
+            await router.prepare(embedder)
+        except EmbeddingError as error:
+            self.host.degrade(MEANING, f"messages are tagged by their words alone: {error}")
+        else:
+            self.host.recover(MEANING)
+
+    def take_settings(self, settings: AwarenessSettings) -> None:
+        """Take over changed settings. Folders are read again by the reload that brings them."""
+        self.settings = settings
+        self.control.take_settings(settings)
+        self.registry.settings = settings
+        if self.registry.pins is not None:
+            self.registry.pins.mode = settings.pin
+        self._made = None
+
+    # -- what a turn needs ---------------------------------------------------
+
+    def embedder(self) -> Embedder | None:
+        """Return the embedder, where meaning is asked for and it has a model."""
+        embedder = self.host.get(EMBEDDER) if self.settings.meaning else None
+        return embedder if embedder is not None and embedder.dimension else None
+
+    def rules(self, agent: str) -> Rules:
+        """Return what the settings say of the cards of `agent`."""
+        own = self.settings.agents.get(agent)
+        name = own.capability_profile if own is not None else ""
+        profile = None
+        if name:
+            profile = {"minimal": MINIMAL, **self.settings.profiles}.get(name)
+            if profile is None:
+                # A name that was misspelt must not bring everything.
+                profile = ProfileSettings(cards=())
+        return Rules.of(self.settings, own, profile)
+
+    def made(self, cards: Mapping[str, Card]) -> _Made:
+        """Return router and matchers for `cards`; made once for each set."""
+        known = self._made
+        if known is None or known.cards is not cards:
+            if known is not None and dict(known.cards) == dict(cards):
+                self._made = _Made(cards, known.router, known.matchers)
+            else:
+                router = TagRouter(self.settings.tags, tuple(cards.values()), vectors=self._vectors)
+                self._made = _Made(cards, router)
+        assert self._made is not None, "it was made above"
+        return self._made
+
+    async def tags(self, text: str, cards: Mapping[str, Card]) -> dict[str, str]:
+        """Return the router tags of a message, and by what it has each."""
+        router = self.made(cards).router
+        found = dict.fromkeys(sorted(router.words(text)), "words")
+        embedder = self.embedder()
+        if embedder is None or not router.ready(embedder) or not text.strip():
+            return found
+        try:
+            meant = await router.meaning(text, embedder)
+        except EmbeddingError as error:
+            self.host.degrade(MEANING, f"messages are tagged by their words alone: {error}")
+            return found
+        return {**dict.fromkeys(sorted(meant), "meaning"), **found}
+
+    # -- cards ---------------------------------------------------------------
+
+    def card_row(self, card: Card) -> dict[str, Any]:
+        """Return what `cards list` shows of a card."""
+        review = self.registry.review
+        state, why = "ready", ""
+        if card.id in review.rejected:
+            state, why = "rejected", review.rejected[card.id]
+        elif card.id in self.registry.waiting({card.id: card}):
+            state = "waiting"
+        elif card.id in review.differing:
+            state = "changed"
+        elif card.id in review.warned:
+            state, why = "warned", review.warned[card.id]
+        return {
+            "id": card.id,
+            "name": card.name,
+            "whose": card.origin,
+            "trusted": card.trusted,
+            "priority": card.priority,
+            "router_tags": card.triggers.router_tags,
+            "chars": len(card.text),
+            "state": state,
+            "why": why,
+            "source": card.source_ref,
+        }
+
+    async def approve(self, cards: Sequence[Card], *, by: str) -> tuple[str, ...]:
+        """Approve `cards` as they are now; return the ids of those that were not before."""
+        pins, host = self.registry.pins, self.host
+        assert pins is not None, "the plugin is open"
+        approved = await pins.approve(cards, host.clock.now().isoformat())
+        audit = host.get(AUDIT)
+        for pin in approved:
+            if audit is not None:
+                await audit.append("card_approved", {"card": pin.id, "digest": pin.seen, "by": by})
+        await self.registry.judge(host)
+        return tuple(sorted(pin.id for pin in approved))

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.builtin_plugins.turns import TurnedClock, make_host
+
+from hookgate.builtin_plugins.awareness.control import Control, milliseconds
+from hookgate.builtin_plugins.awareness.records import Injected, TurnRecord
+from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+from hookgate.core.host import Host
+from hookgate.core.ports import CLOCK
+
+CARD = (Injected(id="a", score=1.0, tokens=100),)
+
+
+def settings(**more: Any) -> AwarenessSettings:
+    return AwarenessSettings.model_validate(more)
+
+
+def moved(host: Host, *, hours: float) -> None:
+    clock = host[CLOCK]
+    assert isinstance(clock, TurnedClock)
+    clock.advance(hours * 3600)
+
+
+async def opened(home: Path, **more: Any) -> tuple[Control, Host]:
+    host = make_host(home)
+    control = Control(settings(**more))
+    await control.open(host)
+    return control, host
+
+
+async def run(control: Control, host: Host, turns: int, with_card: int) -> None:
+    for number in range(turns):
+        injected = CARD if number < with_card else ()
+        record = TurnRecord(
+            timestamp=milliseconds(host), session="s", session_type="main", injected=injected
+        )
+        await control.record(host, record, {"turn": number})
+
+
+async def test_too_many_turns_with_a_card_turn_cards_off_and_say_so_everywhere(
+    tmp_path: Path,
+) -> None:
+    control, host = await opened(tmp_path)
+    await run(control, host, 50, 15)
+    await run(control, host, 1, 1)
+    assert not control.on
+    assert "16 of 51 turns had a card" in control.why_off
+    assert "hookgate awareness enable" in host.degraded["awareness"]
+    tripped = [record for record in host.metrics if record.name == "awareness.tripped"]
+    assert [dict(record.fields) for record in tripped] == [
+        {"rate": 0.3137, "turns": 51, "triggered": 16, "threshold": 0.3}
+    ]
+    await control.close()
+
+
+async def test_30_percent_of_50_turns_are_not_too_many(tmp_path: Path) -> None:
+    control, host = await opened(tmp_path)
+    await run(control, host, 50, 15)
+    assert control.on
+    assert host.degraded == {}
+    await control.close()
+
+
+async def test_off_survives_a_restart_and_on_begins_a_window_afresh(tmp_path: Path) -> None:
+    control, host = await opened(tmp_path)
+    await run(control, host, 60, 60)
+    await control.close()
+
+    control, host = await opened(tmp_path)
+    assert not control.on
+    assert "awareness" in host.degraded
+    moved(host, hours=1)
+    await control.turn_on(host)
+    assert control.on
+    assert control.window(host).turns == 0
+    assert host.degraded == {}
+    await control.close()
+
+    control, host = await opened(tmp_path)
+    assert control.on
+    assert control.window(host).turns == 0
+    await control.close()
+
+
+async def test_the_window_survives_a_restart(tmp_path: Path) -> None:
+    control, host = await opened(tmp_path)
+    await run(control, host, 49, 49)
+    await control.close()
+    control, host = await opened(tmp_path)
+    assert control.window(host).triggered == 49
+    await run(control, host, 1, 0)
+    assert not control.on
+    await control.close()
+
+
+async def test_every_turn_is_recorded_with_a_card_and_without(tmp_path: Path) -> None:
+    control, host = await opened(tmp_path)
+    await run(control, host, 3, 1)
+    await control.flush()
+    lines = (tmp_path / "awareness" / "turns.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["totalTokens"] for line in lines] == [100, 0, 0]
+    assert [len(one.injected) for one in control.records(host)] == [1, 0, 0]
+    turns = [record for record in host.metrics if record.name == "awareness.turn"]
+    assert [record.fields["totalTokens"] for record in turns] == [100, 0, 0]
+    assert "timestamp" not in turns[0].fields
+    await control.close()
+
+
+async def test_a_switch_that_cannot_be_read_is_off_until_somebody_turns_it_on(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "awareness" / "switch.json"
+    place.parent.mkdir()
+    place.write_text("{", encoding="utf-8")
+    control, host = await opened(tmp_path)
+    assert not control.on
+    assert "switch.json cannot be read" in host.degraded["awareness"]
+    await control.turn_on(host)
+    await control.close()
+    control, host = await opened(tmp_path)
+    assert control.on
+    await control.close()
+
+
+async def test_a_switch_that_cannot_be_written_is_said_and_holds_all_the_same(
+    tmp_path: Path,
+) -> None:
+    control, host = await opened(tmp_path)
+    (tmp_path / "awareness" / "switch.json").mkdir(parents=True)
+    await control.turn_off(host, "said so")
+    assert not control.on
+    assert "lost at the next start" in host.degraded["awareness switch"]
+    await control.close()
+
+
+async def test_off_by_the_settings_and_back_is_taken_over_live(tmp_path: Path) -> None:
+    control, _ = await opened(tmp_path)
+    control.take_settings(settings(enabled=False))
+    assert not control.on
+    assert "enabled" in control.why_off
+    control.take_settings(settings())
+    assert control.on
+    await control.close()
+
+
+async def test_without_records_nothing_is_written_and_the_switch_still_counts(
+    tmp_path: Path,
+) -> None:
+    control, host = await opened(tmp_path, records={"enabled": False})
+    await run(control, host, 51, 51)
+    assert not control.on
+    assert not (tmp_path / "awareness" / "turns.jsonl").exists()
+    await control.close()
