@@ -7,9 +7,8 @@ near to the examples of a tag, and not as near to messages that are about someth
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
-from collections import OrderedDict
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.builtin_plugins.awareness.keywords import Keywords, fold
+from hookgate.builtin_plugins.awareness.sentence_vectors import SentenceVectors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -196,51 +196,16 @@ NEAR = 0.05
 MOST = 2
 """So many tags a message has by its meaning at most."""
 
-KEPT_TEXTS = 20_000
-"""Vectors of so many sentences are kept; the ones used least recently go first."""
 
-
+@lru_cache(maxsize=1)
 def examples() -> Mapping[str, tuple[str, ...]]:
-    """Return the examples of each tag, and unrelated messages; reads a file.
+    """Return the examples of each tag, and unrelated messages; reads a file, once.
 
     Raises:
         OSError: The file is not there.
     """
     data = tomllib.loads(EXAMPLES.read_text("utf-8"))
     return MappingProxyType({name: tuple(texts) for name, texts in data.items()})
-
-
-class SentenceVectors:
-    """Vectors of sentences, kept in memory, so that new cards cost what is new in them alone.
-
-    Its methods belong to the event loop's thread.
-    """
-
-    def __init__(self) -> None:
-        self._fingerprint = ""
-        self._known: OrderedDict[str, Floats] = OrderedDict()
-        self._one_at_a_time = asyncio.Lock()
-
-    async def of(self, texts: Sequence[str], embedder: Embedder) -> Floats:
-        """Return one vector for each text: an array of shape (texts, dimension).
-
-        Raises:
-            EmbeddingError: The model could not be asked. The next call asks it again.
-        """
-        async with self._one_at_a_time:
-            if embedder.fingerprint != self._fingerprint:
-                self._known.clear()
-                self._fingerprint = embedder.fingerprint
-            missing = [text for text in dict.fromkeys(texts) if text not in self._known]
-            if missing:
-                vectors = await embedder.embed(missing)
-                self._known.update(zip(missing, vectors, strict=True))
-            for text in texts:
-                self._known.move_to_end(text)
-            found = [self._known[text] for text in texts]
-            while len(self._known) > KEPT_TEXTS:
-                self._known.popitem(last=False)
-        return np.stack(found) if found else np.zeros((0, embedder.dimension), np.float32)
 
 
 class TagRouter:
