@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import accumulate, compress
+from itertools import accumulate, compress, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.builtin_plugins.awareness.lexicon import LEXICON, Part
@@ -18,7 +18,18 @@ from hookgate.builtin_plugins.awareness.normalise import unleet
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_UNIT_CHARS", "Unit", "Word", "mentioned", "negated", "quoted", "reported", "units"]
+__all__ = [
+    "MAX_UNIT_CHARS",
+    "Unit",
+    "Word",
+    "defensive",
+    "mentioned",
+    "negated",
+    "quoted",
+    "reported",
+    "units",
+    "unwrap",
+]
 
 MAX_UNIT_CHARS = 600
 """A longer sentence is cut: so the work on one sentence is bounded."""
@@ -37,6 +48,8 @@ _LIVE = (Part.URL | Part.ADDRESS | Part.SEND | Part.REVEAL).value
 _BEGINNINGS = frozenset(word[:3] for word in LEXICON if len(word) > 2)
 _LONE = re.compile(b"\x01{4,}")
 """So many letters that stand alone in a row are read as one word."""
+_WRAPPED = re.compile(r"[^\n:|`-]\n[^\W\d_]")
+_KEY = re.compile(r"[\w -]{1,30}:")
 _LISTING = frozenset('-*|>+"`')
 
 
@@ -82,7 +95,7 @@ class Unit:
 def units(text: str) -> list[Unit]:
     """Cut a text in plain form into sentences, in time linear in its length."""
     found: list[Unit] = []
-    hidden = heading = intro = False
+    hidden = heading = intro = table = False
     start = depth = 0
     words = _words(text)
     words.append(_NO_MORE)
@@ -103,11 +116,12 @@ def units(text: str) -> list[Unit]:
             while words[at].start < end:
                 at += 1
             if at > first:
-                row, theme = bare[0] == "|", heading or intro
+                row, theme = bare[0] == "|", heading or intro or table
                 for unit in _sentences(text, start, end, words[first:at]):
                     unit.fenced, unit.row, unit.hidden, unit.theme = fenced, row, hidden, theme
                     speaks = speaks or unit.mask & _MENTION != 0
                     found.append(unit)
+            table = bare[0] == "|" and (table or speaks)
             if bare[0] == "#" and not fenced:
                 heading, intro = speaks, False
             elif bare[-1] == ":":
@@ -118,6 +132,24 @@ def units(text: str) -> list[Unit]:
                 hidden = False
         start = end
     return found
+
+
+def unwrap(text: str) -> str:
+    """Return a text in plain form with the lines of a paragraph joined, at the same offsets.
+
+    Only lines of prose are joined: what goes on with a letter, outside code and tables.
+    """
+    if not _WRAPPED.search(text):
+        return text
+    lines = text.split("\n")
+    fenced, parts = False, [lines[0]]
+    for before, line in pairwise(lines):
+        if before.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        prose = not fenced and line[:1].isalpha() and before[-1:] not in ("", ":", "|", "`", "-")
+        prose = prose and before.count(" ") > 1 and before[:1] not in "#|" and line.count(" ") > 0
+        parts += (" " if prose and not _KEY.match(line) else "\n", line)
+    return "".join(parts)
 
 
 def _sentences(text: str, start: int, end: int, words: list[Word]) -> list[Unit]:
@@ -273,13 +305,32 @@ def quoted(unit: Unit, start: int, end: int) -> bool:
 
 def reported(unit: Unit, start: int) -> bool:
     """Tell whether the order is told of ("if asked to ignore ..."), right before `start`."""
+    if not unit.mask & _TOLD:
+        return False
     near = [word for word in unit.words if start - 40 <= word.start < start]
     return any(word.bits & _TOLD for word in near[-3:])
 
 
+_IN_DATA = re.compile(
+    r" (?:that (?:is |are |may be |might be )?)?(?:in|inside|within|from|found in|contained in"
+    r"|embedded in|appears? in|hidden in|it contains|they contain) ?(?:it|them|the (?:text|document"
+    r"|input|pages?|files?|data|content|results?|e?mails?|messages?|source|web|body|issue|comments?"
+    r"|repo\w{0,8}|transcript|code)|user[- ](?:content|input|data)|web|tool|external|untrusted"
+    r"|retrieved|fetched|third|quoted|pasted)?\b"
+)
+
+
+def defensive(unit: Unit, end: int) -> bool:
+    """Tell whether what is to be ignored stands in the data, as a careful author asks for."""
+    found = _IN_DATA.match(unit.text, end)
+    return found is not None and found.group()[-2:] not in ("in", "om")
+
+
 def mentioned(unit: Unit, start: int, end: int) -> bool:
     """Tell whether a span is spoken of, and not said: an example, a pattern, a warning."""
-    return unit.theme or any(
+    if unit.theme or not unit.mask & _MENTION:
+        return unit.theme
+    return any(
         word.bits & _MENTION and not word.bits & _LIVE and (word.end <= start or word.start >= end)
         for word in unit.words
     )

@@ -3,23 +3,37 @@
 The text is brought to a plain form, and what is packed in it is unpacked. Every sentence is
 held against rules about what its words do (`rules`), what it carries where
 (`exfiltration`), who it speaks as (`frames`), and what it has done (`deeds`, `schemes`).
+What says little by itself (`signals`, `ploys`, `snares`, `wiles`) is weighed with what
+stands near it.
 What is quoted as an example of an attack, in a text that speaks of attacks, is a finding of
 low severity.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
-from hookgate.builtin_plugins.awareness.context import mentioned, quoted, reported, units
+from hookgate.builtin_plugins.awareness.context import (
+    defensive,
+    mentioned,
+    quoted,
+    reported,
+    units,
+    unwrap,
+)
 from hookgate.builtin_plugins.awareness.cues import Cues
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.frames import FRAMES
 from hookgate.builtin_plugins.awareness.lexicon import Part
 from hookgate.builtin_plugins.awareness.normalise import decoded, fold
+from hookgate.builtin_plugins.awareness.ploys import PLOYS
 from hookgate.builtin_plugins.awareness.rules import RULES, match
 from hookgate.builtin_plugins.awareness.schemes import SCHEMES
+from hookgate.builtin_plugins.awareness.signals import ACTS, CIRCUMSTANCES, NEAR, SIGNALS, SURE
+from hookgate.builtin_plugins.awareness.snares import SNARES
+from hookgate.builtin_plugins.awareness.wiles import WILES
 from hookgate.core.descriptors import Finding
 
 if TYPE_CHECKING:
@@ -27,6 +41,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.context import Unit
     from hookgate.builtin_plugins.awareness.frames import Frame
+    from hookgate.builtin_plugins.awareness.signals import Signal
     from hookgate.core.descriptors import Severity
 
 __all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "verdict"]
@@ -35,6 +50,18 @@ MAX_FINDINGS = 32
 """So many findings of one text are named; it is judged by then."""
 
 _NOT = int(Part.NOT)
+_TOLD = ("override", "leak")
+"""What may be told of ("if asked to ignore ..."); other signals are often conditional."""
+
+_SAYING_NO = ("override", "conceal", "quiet", "threat", "turn", "obey", "hidden", "self", "steer")
+"""What often stands behind a "not", and means no less."""
+
+_COMPANY = 16
+"""So many signals before one are weighed with it."""
+
+_TRIED, _APART = 16, 60
+"""A signal is looked at again so many characters after it was, or was found to be meant."""
+
 _REACH = 200
 """So many characters around a hint are searched for a pattern."""
 
@@ -42,7 +69,8 @@ MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
 
 _PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
-_CUES = Cues(frame.hint for frame in _PATTERNS)
+_HINTED = (*SIGNALS, *PLOYS, *SNARES, *WILES)
+_CUES = Cues(one.hint for one in (*_PATTERNS, *_HINTED))
 
 
 def inspect(text: str) -> tuple[Finding, ...]:
@@ -69,11 +97,13 @@ def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "war
 def _inspect(text: str, depth: int) -> list[Finding]:
     folded = fold(text)
     found: list[Finding] = []
-    sentences = units(folded.text)
+    plain = unwrap(folded.text)
+    sentences, places = units(plain), _CUES.places(plain)
     for source in (
         _by_words(sentences),
-        _by_load(folded.text, sentences),
-        _by_frame(folded.text, sentences),
+        _by_load(plain, sentences),
+        _by_frame(plain, sentences, places),
+        _by_company(plain, sentences, places),
     ):
         for name, severity, note, start, end in source:
             first, last = folded.origin(start, end)
@@ -100,11 +130,11 @@ def _packed(text: str, depth: int) -> Iterator[Finding]:
 
 
 def _by_words(sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    judged: set[str] = set()
+    judged: set[tuple[str, bool, bool, bool]] = set()
     for unit in sentences:
         if len(unit.words) < 2:
             continue
-        text = unit.text[unit.start : unit.end]
+        text = unit.text[unit.start : unit.end], unit.fenced, unit.row, unit.theme
         if text in judged:
             continue
         judged.add(text)
@@ -116,6 +146,8 @@ def _by_words(sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, 
             span = match(rule, unit)
             if span is not None:
                 named.add(rule.name)
+                if rule.name == "override" and defensive(unit, span[1]):
+                    continue
                 yield rule.name, _severity(rule.severity, unit, *span), rule.note, *span
 
 
@@ -143,16 +175,94 @@ def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, 
         yield "exfiltrate", severity, f"carries data to an address (weight {weight})", start, end
 
 
-def _by_frame(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    for number, places in sorted(_CUES.places(text).items()):
+def _by_frame(
+    text: str, sentences: list[Unit], places: dict[int, list[int]]
+) -> Iterator[tuple[str, Severity, str, int, int]]:
+    for number in sorted(number for number in places if number < len(_PATTERNS)):
         frame = _PATTERNS[number]
-        for start, end in _near(text, frame, places):
+        for start, end in _near(text, frame, places[number]):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:
                 yield frame.name, severity, frame.note, start, end
 
 
-def _near(text: str, frame: Frame, places: list[int]) -> Iterator[tuple[int, int]]:
+def _by_company(
+    text: str, sentences: list[Unit], places: dict[int, list[int]]
+) -> Iterator[tuple[str, Severity, str, int, int]]:
+    """Weigh what says little by itself with what stands near it."""
+    found: list[tuple[int, int, str, int]] = []
+    for number in places:
+        if number >= len(_PATTERNS):
+            found += _meant(text, sentences, _HINTED[number - len(_PATTERNS)], places[number])
+    found.sort()
+    first = 0
+    for last, (start, _, _, _) in enumerate(found):
+        while found[first][0] < start - NEAR:
+            first += 1
+        company = found[max(first, last - _COMPANY) : last + 1]
+        weights: dict[str, int] = {}
+        for _, _, kind, weight in company:
+            weights[kind] = max(weights.get(kind, 0), weight)
+        if not weights.keys() & ACTS:
+            weights = {kind: by for kind, by in weights.items() if kind not in CIRCUMSTANCES}
+        if max(weights.values(), default=0) > 1 and sum(weights.values()) >= SURE:
+            note = f"together: {', '.join(sorted(weights))}"
+            yield "company", "medium", note, company[0][0], max(place[1] for place in company)
+            first = last + 1
+            if first == len(found):
+                return
+
+
+def _meant(
+    text: str, sentences: list[Unit], faint: Signal, places: list[int]
+) -> Iterator[tuple[int, int, str, int]]:
+    """Yield where a signal is meant; what comes again at once adds nothing to it."""
+    tried = kept = -_APART
+    for start, end in _near(text, faint, places):
+        if start < tried + _TRIED or start < kept + _APART:
+            continue
+        tried = start
+        if _live(sentences, start, end, faint):
+            kept = start
+            yield start, end, faint.kind, faint.weight
+
+
+def _live(sentences: list[Unit], start: int, end: int, faint: Signal) -> bool:
+    """Tell whether a signal is meant: no example, no code, and not what is warned of."""
+    unit = _unit_at(sentences, start)
+    if unit is None:
+        return True
+    aside = unit.fenced or quoted(unit, start, end)
+    if unit.row or (aside and mentioned(unit, start, end)):
+        return False
+    if faint.code:
+        return True
+    if aside and (unit.fenced or faint.kind != "turn"):
+        return False
+    if faint.kind in _TOLD and (reported(unit, start) or defensive(unit, end)):
+        return False
+    return faint.kind in _SAYING_NO or not _refused(unit, start)
+
+
+def _refused(unit: Unit, start: int) -> bool:
+    """Tell whether a "not" stands right before."""
+    return unit.mask & _NOT != 0 and any(
+        start - 20 <= word.start < start and word.bits & _NOT for word in unit.words
+    )
+
+
+def _unit_at(sentences: list[Unit], start: int) -> Unit | None:
+    number = bisect_right(sentences, start, key=_start_of) - 1
+    if number >= 0 and sentences[number].start <= start < sentences[number].end:
+        return sentences[number]
+    return None
+
+
+def _start_of(unit: Unit) -> int:
+    return unit.start
+
+
+def _near(text: str, frame: Frame | Signal, places: list[int]) -> Iterator[tuple[int, int]]:
     """Yield where the pattern is, near its hints and in their lines.
 
     Each window begins where the one before it ends, if they overlap.
@@ -186,7 +296,7 @@ def _framed(frame: Frame, sentences: list[Unit], start: int, end: int) -> Severi
     if not near or not near[0].start <= start < near[0].end:
         return frame.severity
     unit = near[0]
-    if any(start - 20 <= word.start < start and word.bits & _NOT for word in unit.words):
+    if _refused(unit, start):
         return None
     if (unit.fenced and not frame.code) or unit.row:
         return "low"

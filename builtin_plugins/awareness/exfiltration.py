@@ -100,6 +100,8 @@ def weigh(unit: Unit, before: Sequence[Unit], names: Counter[str]) -> tuple[int,
         weight += 1
     if unit.fenced or unit.row:
         weight -= 2
+    if _HEADER.search(text):
+        weight -= 2
     for found in _HOST.finditer(text):
         if names[_registered(found[1])] <= 2:
             weight += 1
@@ -110,6 +112,7 @@ def weigh(unit: Unit, before: Sequence[Unit], names: Counter[str]) -> tuple[int,
     return weight, send.start, place[-1].end
 
 
+_HEADER = re.compile(r"\b(?:authorization|bearer|x-api-key|basic auth|public[ -]key)\b")
 _NOUNS = ("log", "email", "mail", "post", "report", "backup", "share", "dump", "push", "ship")
 _KEYS = re.compile(
     r"\b(?:(?:api|private|access)[ _-]keys?|seed phrase|credit card|card number|social "

@@ -169,7 +169,8 @@ FRAMES: tuple[Frame, ...] = (
         "medium",
         "changes how the model speaks from here on",
         "from now on|from this point",
-        r"\bfrom (?:now on|this point (?:on|forward|onward)s?|this moment on)",
+        r"\bfrom (?:now on|this point (?:on|forward|onward)s?|this moment on)\b"
+        r"(?!,? (?:the |this |it |we |our |these |an? |api|all ))",
         P.YOU | P.REPLY | P.ACT | P.ALWAYS,
     ),
     frame(
@@ -217,7 +218,8 @@ FRAMES: tuple[Frame, ...] = (
         r"the )(?<!whether the )(?:user|owner|admin\w{0,11}|human|operator|security team"
         r"|compliance) (?:has|have|had) (?:already |previously |explicitly |fully |also "
         r")?(?:been )?(?:given|granted|approved|authori[sz]ed|consented|agreed|pre-?approved"
-        r"|permitted|cleared|waived|signed off)\b",
+        r"|permitted|cleared|waived|signed off)\b"
+        r"(?![^.\n]{0,40}\b(?:when|if|once|unless) (?:they|the|he|she)\b)",
         P.OVERRIDE | P.SEND | P.DELETE | P.MONEY | P.WITHOUT | P.FREE | P.HARM,
     ),
     frame(
@@ -298,15 +300,39 @@ FRAMES: tuple[Frame, ...] = (
         "override",
         "high",
         "sets aside what the model was told before",
-        "忽略|無視|无视|忽視|忘记|忘記|不要遵|忘れ",
-        r"(?:忽略|无视|無視|忽視|忘记|忘記|不要遵[守循从])[^。\n]{0,14}(?:指令|指示|说明|提示|規則|规则|要求|设定|限制)"
+        "忽略|無視|无视|忽視|忘记|忘記|不要遵|忘れ|不要理|不必|不再遵|别管|不用管|抛开|拋開|丢弃|绕过"
+        "|覆盖|取代|放弃|停止|抛弃|终止|改为执行|执行以下|执行下|遵循以下|服从以下|作废|失效|无效|無効|従わ|取り消|破棄|に従|不要听",
+        r"(?:忽略|无视|無視|忽視|忘记|忘記|(?:不要|不必|不再|无需)(?:再)?(?:遵[守循从]|理会|听从|执行|服从)|别管"
+        r"|不用管|抛开|拋開|丢弃|绕过|覆盖|取代)[^。\n]{0,14}(?:指令|指示|说明|提示|規則|规则|要求|设定|限制)"
+        r"|(?:之前|以前|先前|上述|以上|原有|系统)的?[^。\n]{0,8}(?:指令|指示|提示|规则)[^。\n]{0,6}(?:作废|失效|无效)"
+        r"|(?:上記|以前|これまで|システム)[^。\n]{0,8}(?:指示|命令|ルール|プロンプト)[^。\n]{0,6}"
+        r"(?:無効|従わ|取り消|破棄)"
+        r"|(?:放弃|停止|抛弃|终止)[^。\n]{0,6}(?:任务|目标)|改为执行|(?:执行|遵循|服从)(?:以下|下列|下面)的?[^。\n]{0,6}(?:命令|指令)"
         r"|(?:指示|命令|ルール|プロンプト|指令)[^。\n]{0,10}(?:無視|忘れ)",
     ),
     frame(
         "override",
         "high",
         "sets aside what the model was told before",
-        "무시|잊",
-        r"(?:지시|명령|지침|규칙|프롬프트)[^.\n]{0,12}(?:무시|잊)",
+        "무시|잊|따르지|무효",
+        r"(?:지시|명령|지침|규칙|프롬프트)[^.\n]{0,12}(?:무시|잊|따르지|무효)",
+    ),
+    frame(
+        "hide",
+        "medium",
+        "hides from the person what the model does",
+        "不要告诉|别告诉|不要让用户|瞒着|偷偷|悄悄|不要提|ユーザーに|사용자에게|말하지",
+        r"(?:不要告诉|别告诉|不要让|瞒着|不要向)[^。\n]{0,4}(?:用户|使用者|任何人|他们?)|(?:偷偷|悄悄)[^。\n]{0,12}"
+        r"(?:发送|上传|复制|删除|转发|执行|记录)|ユーザーに[^。\n]{0,10}(?:言わ|知らせ|伝え|見せ)(?:ない|ず)"
+        r"|사용자에게[^.\n]{0,10}(?:말하지|알리지)",
+    ),
+    frame(
+        "exfiltrate",
+        "medium",
+        "carries data to where it does not belong",
+        "发送|上传|提交到|传到|转发|发到|送信|アップロード|전송|보내|업로드",
+        r"(?:密码|密钥|令牌|凭证|凭据|对话|聊天记录|环境变量|私钥|パスワード|鍵|会話|環境変数|비밀번호|대화|토큰)"
+        r"[^。\n]{0,30}(?:发送|上传|提交到|传到|转发|发到|送信|アップロード|전송|보내|업로드)[^。\n]{0,20}(?:https?:|到|@)?"
+        r"|(?:发送|上传|转发)[^。\n]{0,12}(?:密码|密钥|凭证|私钥|对话|聊天记录|环境变量)[^。\n]{0,20}(?:到|给|至|https?:)",
     ),
 )

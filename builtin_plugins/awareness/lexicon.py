@@ -94,7 +94,7 @@ _WORDS: dict[Part, str] = {
     Part.IGNORE: (
         "ignore ignoring disregard disregarding forget neglect unsee "
         "ignoriere ignorieren ignoriert vergiss vergesst vergessen missachte missachten "
-        "ignorez ignorer oublie oubliez oublier "
+        "omiso ignorez ignorer oublie oubliez oublier "
         "ignora ignorad ignorar olvida olvide olvidar olviden "
         "ignorate ignorare dimentica dimenticate esqueca esquece desconsidere "
         "negeer vergeet zignoruj zapomnij ignoruj yoksay unut glem "
@@ -108,6 +108,9 @@ _WORDS: dict[Part, str] = {
     ),
     Part.PRIOR: (
         "previous previously prior above earlier preceding foregoing aforementioned past "
+        "zuvor vorher erhaltenen vorstehenden auparavant recues anteriormente recibidas antes "
+        "precedentemente "
+        "раньше предыдущим прежних ранее предыдущую "
         "vorherigen vorherige vorigen bisherigen bisherige obigen fruheren vorangegangenen "
         "precedentes precedente precedents precedent anterieures anterieure ci dessus "
         "anteriores anterior previas previos previa precedenti anteriori vorige eerdere "
@@ -116,7 +119,7 @@ _WORDS: dict[Part, str] = {
     ),
     Part.ANY: (
         "all any every each alle allen aller jede jeder toutes tous toute chaque todas todos "
-        "cada tutte tutti ogni wszystkie tum butun все всех всё entire whole both"
+        "cada tutte tutti ogni wszystkie tum butun всем все всех всё entire whole both"
     ),
     Part.YOUR: (
         "your its the his their deine deinen deiner ihre ihren ihrer die der das vos tes votre "
@@ -141,6 +144,7 @@ _WORDS: dict[Part, str] = {
         "instruccion instrucciones reglas directrices ordenes indicaciones "
         "istruzioni istruzione regole direttive instrucoes regras instrukcje instrukcji zasady "
         "instructies regels opdrachten talimatlari talimatlar kurallari "
+        "инструкциям инструкцию правил правилам указаниям systemprompt "
         "инструкции инструкций правила указания команды instruktioner instruksjoner"
     ),
     Part.EVERYTHING: "everything anything whatever alles tout todo tutto tudo wszystko все",
@@ -150,7 +154,8 @@ _WORDS: dict[Part, str] = {
         "provide describe copy enumerate verrate zeige wiederhole gib nenne offenbare "
         "revele revelez affiche affichez repete repetez montre montrez donne donnez "
         "revela revele muestra muestre repite imprime dime rivela rivelate mostra stampa ripeti "
-        "mostre repita ujawnij pokaz toon onthul раскрой покажи повтори выведи"
+        "mostre repita ujawnij pokaz toon onthul geben nennen offenlegen покажите раскрой "
+        "покажи повтори выведи"
     ),
     Part.PROMPT: (
         "prompt prompts instructions instruction preamble configuration directives rules "
@@ -158,8 +163,11 @@ _WORDS: dict[Part, str] = {
         "istruzioni instrucoes instrukcje instructies инструкции промпт prompten aufforderung "
         "guidelines"
     ),
-    Part.SYSTEM: "system systeme sistema hidden initial original systeem системный secret "
-    "developer",
+    Part.SYSTEM: (
+        "system systeme sistema hidden initial original systeem системный системным "
+        "системные системной systemprompt secret "
+        "developer"
+    ),
     Part.EXACT: (
         "verbatim word exact exactly above everything words full entire complete wortlich mot "
         "palabra parola palavra beginning begins starting letter unmodified "
@@ -192,6 +200,7 @@ _WORDS: dict[Part, str] = {
         "password passwords passwd passphrase credential credentials secret secrets apikey "
         "apikeys token tokens id_rsa id_ed25519 authorized_keys netrc keychain cookies keystore "
         "mnemonic wallet pem kubeconfig shadow ssn otp 2fa passport cvv "
+        "claves clave llaves schlussel chiavi chaves mots ключи ключ токены "
         "passwort passworter zugangsdaten kennwort motdepasse contrasena contrasenas "
         "credenciales credenziali senha senhas haslo hasla wachtwoord пароль пароли "
         "ssh gnupg aws_secret_access_key keyring "
@@ -244,7 +253,7 @@ _WORDS: dict[Part, str] = {
         "retrieval session conversation turn response analysis processing gathering "
         "summarizing summarising anything else"
     ),
-    Part.YOU: "you du sie tu vous usted tu voce jij ty ты вы you're you'll",
+    Part.YOU: "you du sie tu vous usted tu voce jij ty ты тебе вам вы you're you'll",
     Part.BE: "are is be become you're now will shall must bist sind es etes eres",
     Part.ACT: (
         "act pretend roleplay behave simulate imagine respond speak emulate impersonate enter "
@@ -357,7 +366,10 @@ _WORDS: dict[Part, str] = {
     ),
     Part.FOLLOW: (
         "follow obey answer respond reply execute run comply perform act carry do apply "
-        "interpret befolge suivez "
+        "interpret befolge befolgen folge folgen beachte beachten suivez suivre tiens tenez "
+        "respecte "
+        "respectez sigas cumplas cumpla obedezcas seguire rispettare volg obedeca "
+        "следуй следуйте подчиняйся подчиняйтесь выполняй выполняйте "
         "suis sigue segui siga execute adhere honor"
     ),
     Part.CODED: (

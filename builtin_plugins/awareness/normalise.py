@@ -222,9 +222,30 @@ def _escaped_lines(text: str) -> list[Packed]:
     return pieces
 
 
-_ROT13 = ("vtaber", "qvfertneq", "cerivbhf", "vafgehpgvba", "cnffjbeq", "cebzcg")
-_BACKWARDS = ("erongi", "dragersid", "suoiverp", "snoitcurtsni", "drowssap", "tpmorp")
-"""Words of orders, in disguise: ignore, disregard, previous, instruction, password, prompt."""
+_ROT13 = (
+    "vtaber",
+    "qvfertneq",
+    "cerivbhf",
+    "vafgehpgvba",
+    "cnffjbeq",
+    "cebzcg",
+    "frperg",
+    "fraq ",
+    "qryrgr",
+)
+_BACKWARDS = (
+    "erongi",
+    "dragersid",
+    "suoiverp",
+    "snoitcurtsni",
+    "drowssap",
+    "tpmorp",
+    "terces",
+    " dnes",
+    "eteled",
+)
+"""Words of orders, in disguise: ignore, disregard, previous, instruction, password, prompt,
+secret, send, delete."""
 
 
 def _ciphered_lines(text: str) -> list[Packed]:

@@ -144,6 +144,26 @@ RULES: tuple[Rule, ...] = (
         (P.PRIOR, 3),
         negatable=False,
     ),
+    _rule(
+        "override",
+        "medium",
+        _OVERRIDE,
+        (P.NOT, 0),
+        (P.FOLLOW, 3),
+        (P.INSTRUCTION, 4),
+        (P.SYSTEM | P.PRIOR, 3),
+        negatable=False,
+    ),
+    _rule(
+        "override",
+        "medium",
+        _OVERRIDE,
+        (P.NOT, 0),
+        (P.FOLLOW, 2),
+        (P.SYSTEM | P.PRIOR, 2),
+        (P.INSTRUCTION, 2),
+        negatable=False,
+    ),
     # Roles without limits.
     _rule(
         "persona",

@@ -105,9 +105,9 @@ SCHEMES: tuple[Frame, ...] = (
         _BIAS,
         "without review|without check|even if|regardless|no matter|whatever",
         r"\b(?:treat|mark|classify|label|consider|rate|approve|accept|merge|allow|recommend"
-        r"|promote|suggest|prefer|endorse|praise)\b (?:(?!treat |mark |approve |recommend "
-        r"|prefer )[^\n.]){0,90}\b(?:without (?:any )?(?:review|check)|even if (?:it|they)"
-        r"|regardless of|no matter (?:what|how|who)|whatever (?:the|they))",
+        r"|promote|suggest|prefer|endorse|praise)\b (?:(?!treat |mark |approve |recommend |prefer "
+        r"|as data|as untrusted|as text)[^\n.]){0,90}\b(?:without (?:any )?(?:review|check)|even "
+        r"if (?:it|they)|regardless of|no matter (?:what|how|who)|whatever (?:the|they))",
         P.PERSON | P.LIMIT | P.RATE | P.REQUEST | P.RIVAL | P.DATA | P.INSTRUCTION,
     ),
     frame(
@@ -267,10 +267,10 @@ SCHEMES: tuple[Frame, ...] = (
         "persist",
         "medium",
         "settles in files that are read again later",
-        "memory|soul.md|claude.md|agents.md|system prompt",
+        "memory|memories|soul.md|system prompt",
         r"\b(?:write|save|add|store|put|insert|append) (?:this|these|the following) "
         r"(?:\w{1,12} ){0,2}(?:in|into|to) (?:your |the |its )?(?:\w{1,12}[ -])?(?:memory"
-        r"|memories|soul\.md|claude\.md|agents\.md|system prompt)\b",
+        r"|memories|soul\.md|system prompt)\b",
         P.ALWAYS | P.REST | P.DONE,
     ),
     frame(
@@ -427,9 +427,10 @@ SCHEMES: tuple[Frame, ...] = (
         "medium",
         "destroys what cannot be brought back",
         "whenever|after|before|every time|each time",
-        r"\b(?:delete|purge|drop|wipe|erase|destroy) (?:the |all |every |their )?(?:\w{1,12} "
-        r")?(?:database|backups?|files|data|records|logs|accounts?|repository|repo"
-        r"|tables?)\b[^\n.]{0,30}\b(?:whenever|every time|each time|afterwards|after (?:every"
-        r"|each|any))\b",
+        r"\b(?:delete|purge|drop|wipe|erase|destroy) (?:the |all |every |their )?(?!temp|tmp|cache"
+        r"|old |stale|build|expired|unused|intermediate|generated)(?:\w{1,12} )?(?:database"
+        r"|backups?|files|data|records|logs|accounts?|repository|repo"
+        r"|tables?)\b[^\n.]{0,30}\b(?:whenever|every time|each time|afterwards|after (?:every|each"
+        r"|any))\b",
     ),
 )
