@@ -296,4 +296,5 @@ def _of_card(card: Card) -> Capability:
         description=card.description,
         tags=card.triggers.router_tags,
         source_ref=card.source_ref,
+        load=lambda: CapabilityDetail(content=card.text),
     )

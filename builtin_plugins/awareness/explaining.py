@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import orjson
 
 from hookgate.builtin_plugins.awareness.injector import frame
 from hookgate.builtin_plugins.awareness.selector import Judged, fit, force, order, refuse
@@ -15,11 +17,30 @@ from hookgate.core.descriptors import Flags, Rejected
 from hookgate.core.errors import TurnError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.service import Awareness
 
-__all__ = ["Explainer"]
+__all__ = ["Explainer", "Trial"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What messages whose cards are known came to.
+
+    Attributes:
+        needless: Messages that need no card.
+        wrong: Those of them that show one.
+        needing: Messages that need a card which is there.
+        hits: Those of them that show it.
+        cards: How often each card was shown to a message that needs none.
+    """
+
+    needless: int
+    wrong: int
+    needing: int
+    hits: int
+    cards: Mapping[str, int]
 
 
 class Explainer:
@@ -75,30 +96,34 @@ class Explainer:
             "text": "\n\n".join(one.text for one in decisions if one.text),
         }
 
-    async def benign(self) -> dict[str, Any]:
-        """Hold everyday messages against the cards; return what comes up all the same.
+    async def trial(self) -> Trial:
+        """Hold messages whose cards are known against the cards that there are now.
 
-        None of them is about the gateway, so that each card which one of them shows is wrong.
+        Those that need a card ask about what comes with hookgate; a message counts as needing
+        one where a card that answers it is there.
         """
         awareness = self._awareness
         cards, rules = awareness.host.cards.view(), awareness.rules(self._agent())
-        matcher = awareness.made(cards).matcher(frozenset(cards) - rules.withheld(cards))
-        texts = await asyncio.to_thread(everyday)
+        there = frozenset(cards) - rules.withheld(cards)
+        matcher = awareness.made(cards).matcher(there)
+        messages = await asyncio.to_thread(known_messages)
         await awareness.prepare()
-        shown: Counter[str] = Counter()
-        wrong = 0
-        for text in texts:
+        wrong: Counter[str] = Counter()
+        needless = needing = hits = mistaken = 0
+        for text, wanted in messages:
             tags = frozenset(await awareness.tags(text, cards))
             judged = matcher.judge(text, tags=tags, session_type="main", point="bootstrap")
-            chosen = [one.card.id for one in force(judged, rules.forced) if one.chosen]
-            wrong += bool(chosen)
-            shown.update(chosen)
-        return {
-            "messages": len(texts),
-            "withCard": wrong,
-            "share": round(wrong / len(texts), 4),
-            "cards": dict(shown.most_common()),
-        }
+            chosen = {one.card.id for one in force(judged, rules.forced) if one.chosen}
+            if not wanted:
+                needless += 1
+                mistaken += bool(chosen)
+                wrong.update(chosen)
+            elif wanted & there:
+                needing += 1
+                hits += bool(chosen & wanted)
+        return Trial(
+            needless=needless, wrong=mistaken, needing=needing, hits=hits, cards=dict(wrong)
+        )
 
     def _agent(self) -> str:
         settings = self._awareness.host.settings
@@ -126,11 +151,11 @@ class Explainer:
         return clean
 
 
-def everyday() -> tuple[str, ...]:
-    """Return messages that people send to an assistant, and that need no card; reads a file."""
-    text = Path(__file__).with_name("everyday.txt").read_text("utf-8")
-    lines = (line.strip() for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
+def known_messages() -> tuple[tuple[str, frozenset[str]], ...]:
+    """Return messages with the ids of the cards that answer each, none for most; reads a file."""
+    lines = Path(__file__).with_name("messages.jsonl").read_bytes().splitlines()
+    rows = (orjson.loads(line) for line in lines)
+    return tuple((row["text"], frozenset(row["cards"])) for row in rows)
 
 
 def _either(first: Sequence[Judged], second: Sequence[Judged]) -> list[Judged]:

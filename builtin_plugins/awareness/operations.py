@@ -10,9 +10,11 @@ from hookgate.builtin_plugins.awareness.operations_models import (
     Approved,
     ApproveParams,
     CardRows,
+    CountRow,
     DisableParams,
     ExplainParams,
     ExplainResult,
+    FigureRow,
     PointerResult,
     ReportParams,
     ReportResult,
@@ -20,14 +22,14 @@ from hookgate.builtin_plugins.awareness.operations_models import (
     SwitchRow,
 )
 from hookgate.builtin_plugins.awareness.pointer import pointer
-from hookgate.builtin_plugins.awareness.report import GOALS, figures
+from hookgate.builtin_plugins.awareness.report import figures, seen
 from hookgate.core.errors import NotAllowedError, TurnError
 from hookgate.core.host import redact_json
 from hookgate.core.operations import Empty, Invocation, Operation
 from hookgate.core.ports import AUDIT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
@@ -79,9 +81,16 @@ class AwarenessOperations:
         await control.flush()
         since = milliseconds(host) - int(params.hours * _HOUR)
         records = await asyncio.to_thread(control.records, host, since)
-        benign = await self._explainer.benign() if params.benign else {}
+        trial = await self._explainer.trial() if params.trial else None
+        cards, tags = seen(records)
         return ReportResult(
-            hours=params.hours, figures=figures(records), benign=benign, goals=dict(GOALS)
+            hours=params.hours,
+            turns=len(records),
+            sessions=len({record.session for record in records}),
+            figures=tuple(FigureRow(**row) for row in figures(records, trial)),
+            cards=_counts(cards),
+            tags=_counts(tags),
+            shown_for_nothing=_counts(trial.cards if trial else {}),
         )
 
     async def enable(self, invocation: Invocation, _: Empty) -> SwitchRow:
@@ -217,3 +226,7 @@ class AwarenessOperations:
                 command="cards approve",
             ),
         )
+
+
+def _counts(found: Mapping[str, int]) -> tuple[CountRow, ...]:
+    return tuple(CountRow(name=name, turns=count) for name, count in found.items())

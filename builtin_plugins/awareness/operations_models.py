@@ -13,9 +13,11 @@ __all__ = [
     "Approved",
     "CardRow",
     "CardRows",
+    "CountRow",
     "DisableParams",
     "ExplainParams",
     "ExplainResult",
+    "FigureRow",
     "PointerResult",
     "ReportParams",
     "ReportResult",
@@ -65,22 +67,49 @@ class ReportParams(OperationModel):
 
     hours: float = Field(default=24 * 7, gt=0, le=24 * 366)
     """The last so many hours."""
-    benign: bool = True
-    """Whether messages that need no card are held against the cards, too."""
+    trial: bool = True
+    """Whether messages whose cards are known are held against the cards, too."""
+
+
+class FigureRow(OperationModel):
+    """One figure."""
+
+    figure: str
+    """What was measured."""
+    found: float | None
+    """What it came to; null where there was nothing to measure."""
+    goal: str
+    """What is aimed at; empty where nothing is."""
+    met: bool | None
+    """Whether that was met."""
+
+
+class CountRow(OperationModel):
+    """How often something came up."""
+
+    name: str
+    """A card's id, or a router tag."""
+    turns: int
+    """In so many turns."""
 
 
 class ReportResult(OperationModel):
     """What cards have cost, and how often they came up."""
 
     hours: float
-    """Of so many hours."""
-    figures: dict[str, Any]
-    """Turns, sessions, tokens, times, cards and tags."""
-    benign: dict[str, Any]
-    """Of messages that need no card: how many there are, how many get one, and which cards.
-    Empty where it was not asked for."""
-    goals: dict[str, float]
-    """What is aimed at."""
+    """Of the last so many hours."""
+    turns: int
+    """Turns in that time."""
+    sessions: int
+    """Sessions in that time."""
+    figures: tuple[FigureRow, ...]
+    """The figures, with their goals."""
+    cards: tuple[CountRow, ...]
+    """Cards that were shown, the most frequent first."""
+    tags: tuple[CountRow, ...]
+    """Router tags that were given, the most frequent first."""
+    shown_for_nothing: tuple[CountRow, ...]
+    """Cards that were shown to a message of the trial that needs none."""
 
 
 class DisableParams(OperationModel):
@@ -104,24 +133,16 @@ class CardRow(OperationModel):
 
     id: str
     """Its id."""
-    name: str
-    """Its name for people."""
     whose: str
     """repo, configured, workspace, user or plugin."""
-    trusted: bool
-    """Whether medium findings warn instead of rejecting."""
     priority: int
     """0 to 20; higher goes first."""
     router_tags: tuple[str, ...]
     """Tags that select it."""
-    chars: int
-    """The length of its text."""
     state: str
     """ready, rejected, warned, changed or waiting."""
     why: str
     """What was found, where something was."""
-    source: str
-    """Where it was declared."""
 
 
 class CardRows(OperationModel):

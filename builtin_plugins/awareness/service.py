@@ -192,15 +192,11 @@ class Awareness:
             state, why = "warned", review.warned[card.id]
         return {
             "id": card.id,
-            "name": card.name,
             "whose": card.origin,
-            "trusted": card.trusted,
             "priority": card.priority,
             "router_tags": card.triggers.router_tags,
-            "chars": len(card.text),
             "state": state,
             "why": why,
-            "source": card.source_ref,
         }
 
     async def approve(self, cards: Sequence[Card], *, by: str) -> tuple[str, ...]:

@@ -25,7 +25,10 @@ def write_whole(path: Path, content: bytes, *, durable: bool) -> None:
     Raises:
         OSError: It could not be written; what was there before is still there.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # One by one: `parents=True` makes those in between as the umask has it.
+    for folder in reversed(path.parents):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

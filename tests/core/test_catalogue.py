@@ -99,6 +99,20 @@ async def test_a_source_that_fails_on_reload_keeps_its_last_good_rows_and_recove
         assert gate.host.degraded == {}
 
 
+async def test_a_cards_row_shows_its_text_to_people() -> None:
+    class Cards:
+        name = "brings"
+
+        @hookimpl
+        def list_cards(self, host: Any) -> list[Card]:
+            return [Card(id="a", text="All about a.")]
+
+    async with gateway(Scripted(Script(say("ok"))), Cards()) as gate:
+        row = capability_rows(gate.host)["card:a"]
+    assert row.load is not None
+    assert row.load().content == "All about a."
+
+
 # -- what is said of tools and channels ----------------------------------------------
 
 

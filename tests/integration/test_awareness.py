@@ -642,8 +642,14 @@ async def test_explain_and_report_tell_an_operator_what_comes_up_and_what_it_cos
     )
     assert told.tokens == first["tokens"] > 0
     assert "knitting patterns" in told.text
-    assert report.figures["turns"] == 2
-    assert report.figures["shareOfTurns"] == 0.5
-    assert report.figures["tokensWithoutCard"] == 0
-    assert report.benign["messages"] > 100
-    assert report.benign["share"] < report.goals["falseInjections"]
+    figures = {row.figure: row for row in report.figures}
+    assert (report.turns, report.sessions) == (2, 1)
+    assert figures["share of turns with a card"].found == 0.5
+    assert figures["tokens of cards in a turn without a card"].found == 0
+    assert figures["tokens of cards in a turn with a card, highest"].met
+    (needless,) = [row for row in report.figures if "need no card" in row.figure]
+    (needed,) = [row for row in report.figures if "which they need" in row.figure]
+    assert needless.met
+    assert needed.found is not None
+    assert needed.found > 0.1  # by words alone: meaning is off here
+    assert [(row.name, row.turns) for row in report.cards] == [("knitting", 1)]
