@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate.cli.cards_scan import scan
 from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, State, state_of
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Cards that make models aware of capabilities: check their files, begin new ones.",
 )
+app.command()(scan)
 
 
 @app.command()
@@ -47,12 +49,12 @@ def validate(
     Example:
         hookgate cards validate .hookgate/cards
     """
-    from hookgate.builtin_plugins.awareness.folders import scan
+    from hookgate.builtin_plugins.awareness.folders import scan as scan_folders
     from hookgate.builtin_plugins.awareness.scaffold import check_path, objections
 
     state = state_of(ctx)
     folders = _folders(state, every=path is not None)
-    found = scan(folders) if path is None else check_path(path, folders)
+    found = scan_folders(folders) if path is None else check_path(path, folders)
     problems = [*found.problems, *objections(found)]
     rejected = {problem.file for problem in problems if problem.severity == "error"}
     ids = [card.id for card in found.cards if card.source_ref not in rejected]
