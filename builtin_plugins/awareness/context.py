@@ -297,6 +297,8 @@ def quoted(unit: Unit, start: int, end: int) -> bool:
         return True
     if before.count("`") % 2 and "`" in after:
         return True
+    if "'" not in before or "'" not in after:
+        return False
     opened = len(re.findall(r"(?<!\w)'(?=\w|$)", before)) > len(
         re.findall(r"(?<=\S)'(?!\w)", before)
     )

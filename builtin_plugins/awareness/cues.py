@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Cues"]
+__all__ = ["Cues", "either"]
 
 
 class Cues:
@@ -38,8 +38,8 @@ class Cues:
         self._passes = [
             (re.compile(pattern), _owners_by_longest(several, owners))
             for pattern, several in (
-                (rf"\b(?=({_either(words)}))", words),
-                (f"({_either(signs)})", signs),
+                (rf"\b(?=({either(words)}))", words),
+                (f"({either(signs)})", signs),
             )
             if several
         ]
@@ -76,7 +76,7 @@ def _owners_by_longest(hints: list[str], owners: dict[str, set[int]]) -> dict[st
     }
 
 
-def _either(words: Iterable[str]) -> str:
+def either(words: Iterable[str]) -> str:
     """Return a pattern of the longest of the words: a tree, so that no letter is read twice."""
     tails: dict[str, list[str]] = defaultdict(list)
     complete = False
@@ -85,8 +85,8 @@ def _either(words: Iterable[str]) -> str:
             tails[word[0]].append(word[1:])
         else:
             complete = True
-    ways = [re.escape(first) + _either(tails[first]) for first in sorted(tails)]
+    ways = [re.escape(first) + either(tails[first]) for first in sorted(tails)]
     if not ways:
         return ""
-    either = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
-    return f"(?:{either})?" if complete else either
+    tree = ways[0] if len(ways) == 1 else f"(?:{'|'.join(ways)})"
+    return f"(?:{tree})?" if complete else tree

@@ -26,10 +26,12 @@ from hookgate.builtin_plugins.awareness.cues import Cues
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.frames import FRAMES
+from hookgate.builtin_plugins.awareness.hushing import HUSHING
 from hookgate.builtin_plugins.awareness.lexicon import Part
+from hookgate.builtin_plugins.awareness.lures import LURES
 from hookgate.builtin_plugins.awareness.normalise import decoded, fold
 from hookgate.builtin_plugins.awareness.ploys import PLOYS
-from hookgate.builtin_plugins.awareness.rules import RULES, match
+from hookgate.builtin_plugins.awareness.rules import FAINT, RULES, match
 from hookgate.builtin_plugins.awareness.schemes import SCHEMES
 from hookgate.builtin_plugins.awareness.signals import ACTS, CIRCUMSTANCES, NEAR, SIGNALS, SURE
 from hookgate.builtin_plugins.awareness.snares import SNARES
@@ -69,8 +71,8 @@ MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
 
 _PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
-_HINTED = (*SIGNALS, *PLOYS, *SNARES, *WILES)
-_CUES = Cues(one.hint for one in (*_PATTERNS, *_HINTED))
+_HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *WILES)
+_CUES = Cues([*(frame.hint for frame in _PATTERNS), *(faint.hint for faint in _HINTED)])
 
 
 def inspect(text: str) -> tuple[Finding, ...]:
@@ -153,7 +155,7 @@ def _by_words(sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, 
 
 def _severity(severity: Severity, unit: Unit, start: int, end: int) -> Severity:
     aside = quoted(unit, start, end) or unit.fenced or unit.row
-    if mentioned(unit, start, end) and aside:
+    if mentioned(unit, start, end) and (aside or reported(unit, start)):
         return "low"
     if severity == "medium" and (aside or reported(unit, start)):
         return "low"
@@ -194,6 +196,7 @@ def _by_company(
     for number in places:
         if number >= len(_PATTERNS):
             found += _meant(text, sentences, _HINTED[number - len(_PATTERNS)], places[number])
+    found += _by_parts(sentences)
     found.sort()
     first = 0
     for last, (start, _, _, _) in enumerate(found):
@@ -211,6 +214,18 @@ def _by_company(
             first = last + 1
             if first == len(found):
                 return
+
+
+def _by_parts(sentences: list[Unit]) -> Iterator[tuple[int, int, str, int]]:
+    """Yield signals that the words give, in all languages of the lexicon."""
+    for unit in sentences:
+        if unit.fenced or unit.row:
+            continue
+        for kind, rule in FAINT:
+            if unit.mask & rule.masks[0] and unit.mask & rule.masks[1]:
+                span = match(rule, unit)
+                if span is not None and not quoted(unit, *span):
+                    yield *span, kind, 2
 
 
 def _meant(

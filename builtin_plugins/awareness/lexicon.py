@@ -94,7 +94,8 @@ _WORDS: dict[Part, str] = {
     Part.IGNORE: (
         "ignore ignoring disregard disregarding forget neglect unsee "
         "ignoriere ignorieren ignoriert vergiss vergesst vergessen missachte missachten "
-        "omiso ignorez ignorer oublie oubliez oublier "
+        "beende beenden arrete arretez abandona прекрати прекратите omiso ignorez ignorer "
+        "oublie oubliez oublier "
         "ignora ignorad ignorar olvida olvide olvidar olviden "
         "ignorate ignorare dimentica dimenticate esqueca esquece desconsidere "
         "negeer vergeet zignoruj zapomnij ignoruj yoksay unut glem "
@@ -183,6 +184,7 @@ _WORDS: dict[Part, str] = {
         "envoie envoyez envoyer transmets transmettez transmettre televerse telechargez "
         "envia envie enviar manda mande reenvia sube invia inviate inviare inoltra carica "
         "envie enviar encaminhe wyslij przeslij stuur verstuur gonder yukle "
+        "сообщай сообщи mandalo mandale "
         "отправь отправьте вышли пришли передай перешли загрузи skicka"
     ),
     Part.PLACE: (
@@ -312,6 +314,7 @@ _WORDS: dict[Part, str] = {
         "vulnerability vulnerabilities flag flags block blocks blocked sanitize heuristic "
         "classifier victim untrusted defense defence angriff ataque attaque "
         "attempts attempt trick tricks tricked hijack refuse payload payloads example examples "
+        "refused mitigation hacked owasp expect cases assert "
         "e.g quote quotes called known named detectar examples indicators signatures reject "
         "tries trying phrase beware flagged"
     ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.context import Unit
     from hookgate.core.descriptors import Severity
 
-__all__ = ["RULES", "Rule", "match"]
+__all__ = ["FAINT", "RULES", "Rule", "match"]
 
 _NOT = int(P.NOT)
 _NEGATION = 3
@@ -353,6 +353,16 @@ RULES: tuple[Rule, ...] = (
         (P.INSTRUCTION | P.MESSAGE, 5),
     ),
 )
+
+
+FAINT: tuple[tuple[str, Rule], ...] = (
+    (
+        "conceal",
+        _rule("hide", "low", _HIDE, (P.NOT, 0), (P.TELL, 2), (P.PERSON, 3), negatable=False),
+    ),
+    ("destroy", _rule("destroy", "low", _DESTROY, (P.DELETE, 0), (P.ANY, 2), (P.DATA, 2))),
+)
+"""What is no more than a signal, of that kind."""
 
 
 def match(rule: Rule, unit: Unit) -> tuple[int, int] | None:

@@ -144,8 +144,8 @@ SNARES = (
         r"|badmouth) ~(?:complaints|criticism|negative|weaknesses|flaws|risks|problems"
         r"|competitors?|rivals?|the others|any)\b|\bat (?:each|every) opportunity\b|\b(?:nudge"
         r"|steer|push|manipulate|coax) (?:people|users?|them|customers?|the user|readers) "
-        r"(?:to(?:wards?)?|into)\b|\brecommend (?:acceptance|hiring|approval)\b|\bchoose (?:allow"
-        r"|accept|approve|pass)\b",
+        r"(?:to(?:wards?)?|into)\b|\brecommend (?:acceptance|hiring|approval)\b(?! or)|\bchoose "
+        r"(?:allow|accept|approve|pass)\b",
     ),
     signal(
         "reader",

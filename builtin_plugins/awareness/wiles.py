@@ -5,6 +5,7 @@ They ask for the meaning of two or three places of a sentence and leave its word
 
 from __future__ import annotations
 
+from hookgate.builtin_plugins.awareness.cues import either
 from hookgate.builtin_plugins.awareness.signals import signal
 
 __all__ = ["WILES"]
@@ -15,12 +16,13 @@ _CANCEL = (
     "|erase|unlearn|nullif|moot|purge|scrap|supplant|overwrit|discard|drop|clear|reject|refuse to"
     "|break free|shed|replace|supersed|outdated|obsolete"
 )
-_ENDS = (
-    r"(?:ignor|disregard|forget|overlook|discount|disobey|retract|amend|reliev|releas|wip|annul"
-    r"|repeal|rescind|withdraw|cancel|void|invalidat|suspend|lift|revok|dissolv|waiv|abandon"
-    r"|dismiss|reset|eras|unlearn|nullif|moot|purg|scrap|supplant|overwrit|discard|drop|clear"
-    r"|reject|shed|replac|supersed|outdated|obsolete)\w{0,4}"
+_STEMS = (
+    "ignor disregard forget overlook discount disobey retract amend reliev releas wip "
+    "annul repeal rescind withdraw cancel void invalidat suspend lift revok dissolv waiv "
+    "abandon dismiss reset eras unlearn nullif moot purg scrap supplant overwrit discard "
+    "drop clear reject shed replac supersed outdated obsolete"
 )
+_ENDS = rf"{either(_STEMS.split())}\w{{0,4}}"
 _BINDS = (
     r"(?:instructions?|directives?|guidance|guidelines|rules|prompt|orders|commands|polic(?:y|ies)"
     r"|restrictions?|obligations?|guard ?rails|programming|safeguards|mandate|briefing|safety"
@@ -36,7 +38,7 @@ _UNBOUND = (
         "override",
         3,
         _CANCEL,
-        rf"(?<!not )(?<!n't )(?<!never )(?<!to )(?<!or )\b{_ENDS} (?:[\w'-]{{1,14}},? "
+        rf"\b(?<!not )(?<!n't )(?<!never )(?<!to )(?<!or ){_ENDS} (?:[\w'-]{{1,14}},? "
         rf"){{0,5}}?(?:your|imposed|developer'?s?|admin\w{{0,11}}|operator'?s?|system|earlier"
         rf"|previous|prior|initial|original|all) (?:[\w'-]{{1,14}} "
         rf"){{0,2}}{_BINDS}\b(?=[^\n]{{0,90}}\b{_WHOSE}\b)"
