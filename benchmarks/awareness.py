@@ -1,10 +1,11 @@
 """Whether the right capability cards are shown, and how often one is shown for nothing.
 
 The messages are in ``benchmarks/awareness_messages.jsonl``. A line is ``{"text", "kind",
-"cards"}``: the ids of the cards that answer it, or none, where no card should be shown. They
-were written before anything was fitted, and are split in halves by a digest of their text: the
-constants of the router and the examples were looked at with one half, ``tune``; the figures
-with goals are those of the other one, ``held out``.
+"cards"}``: the ids of the cards that answer it, or none, where no card should be shown. Those
+of the kind ``fresh`` were written when everything was done, and nothing was changed for them:
+the figures with goals are theirs. All others were in sight when the examples of the router were
+written; they are split in halves by a digest of their text, ``tune`` and ``held out``, and the
+constants were fitted with the first.
 
 Each message is judged twice: by words alone, and by words and meaning, as with the installed
 embedder. `--data` names a folder of sets of tools and queries, as for
@@ -46,6 +47,7 @@ DATA, CACHE = "HOOKGATE_BENCH_DATA", "HOOKGATE_BENCH_CACHE"
 POOL = "mix"
 MESSAGES = Path(__file__).with_name("awareness_messages.jsonl")
 WORDS, BOTH = "words", "words and meaning"
+TUNE, HELD_OUT, FRESH = "tune", "held out", "fresh"
 HITS, FALSE, TOKENS = 0.90, 0.05, 1500
 ROUNDS = 5
 
@@ -59,9 +61,12 @@ class Message:
     cards: frozenset[str] = frozenset()
 
     @property
-    def held_out(self) -> bool:
-        """Whether it is in the half that nothing was fitted to."""
-        return bool(hashlib.sha256(self.text.encode()).digest()[0] & 1)
+    def part(self) -> str:
+        """Which part of the messages it belongs to: ``tune``, ``held out`` or ``fresh``."""
+        if self.kind == FRESH:
+            return FRESH
+        odd = hashlib.sha256(self.text.encode()).digest()[0] & 1
+        return HELD_OUT if odd else TUNE
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +209,14 @@ def _mean(values: Sequence[float]) -> float:
 
 def show(scores: dict[tuple[str, str], Score]) -> None:
     table = Table(title="capability cards")
-    for heading in ("by", "half"):
+    for heading in ("by", "part"):
         table.add_column(heading)
     for heading in ("right card", "wrong beside", "false", "tokens", "most", "ms"):
         table.add_column(heading, justify="right")
-    for (way, half), one in scores.items():
+    for (way, part), one in scores.items():
         table.add_row(
             way,
-            half,
+            part,
             f"{one.hits:.3f}",
             f"{one.wrong_beside:.2f}",
             f"{one.false:.3f}",
@@ -227,21 +232,22 @@ def tell_wrong(way: str, shown: Iterable[Shown]) -> None:
         if not one.right:
             wanted = ", ".join(sorted(one.message.cards)) or "none"
             found = ", ".join(one.cards) or "none"
-            half = "held out" if one.message.held_out else "tune"
-            print(f"{way} | {half} | {one.message.text} | wanted {wanted} | shown {found}")
+            print(
+                f"{way} | {one.message.part} | {one.message.text} | wanted {wanted} | shown {found}"
+            )
 
 
-def figures(held: Score, words: Score) -> list[Figure]:
+def figures(both: Score, words: Score) -> list[Figure]:
     rows: list[tuple[str, float, str, float | None, bool]] = [
-        ("right card", held.hits, "share", HITS, True),
+        ("right card", both.hits, "share", HITS, True),
         ("right card, words alone", words.hits, "share", None, True),
-        ("false injections", held.false, "share", FALSE, False),
+        ("false injections", both.false, "share", FALSE, False),
         ("false injections, words alone", words.false, "share", FALSE, False),
-        ("most tokens", held.most, "tokens", TOKENS, False),
-        ("time", held.milliseconds, "ms a message", None, False),
+        ("most tokens", both.most, "tokens", TOKENS, False),
+        ("time", both.milliseconds, "ms a message", None, False),
     ]
     return [
-        Figure(name=name, value=value, unit=unit, against="held out", goal=goal, at_least=least)
+        Figure(name=name, value=value, unit=unit, against=FRESH, goal=goal, at_least=least)
         for name, value, unit, goal, least in rows
     ]
 
@@ -272,10 +278,8 @@ async def run(chosen: argparse.Namespace) -> None:
         if embedder is not None:
             vectors.of([message.text for message in messages])
         shown = [await judge.show(message) for message in messages]
-        for half in ("tune", "held out"):
-            scores[way, half] = score(
-                one for one in shown if one.message.held_out == (half == "held out")
-            )
+        for part in (TUNE, HELD_OUT, FRESH):
+            scores[way, part] = score(one for one in shown if one.message.part == part)
         if chosen.wrong:
             tell_wrong(way, shown)
         if embedder is not None and chosen.data is not None:
@@ -286,7 +290,7 @@ async def run(chosen: argparse.Namespace) -> None:
                 if folder.name != POOL
             ]
     show(scores)
-    report("awareness", figures(scores[BOTH, "held out"], scores[WORDS, "held out"]) + found)
+    report("awareness", figures(scores[BOTH, FRESH], scores[WORDS, FRESH]) + found)
 
 
 def arguments() -> Any:

@@ -7,26 +7,24 @@ near to the examples of a tag, and not as near to messages that are about someth
 
 from __future__ import annotations
 
+import asyncio
 import tomllib
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hookgate.builtin_plugins.awareness.keywords import Keywords, fold
+from hookgate.builtin_plugins.awareness.nearness import Nearness
 from hookgate.builtin_plugins.awareness.sentence_vectors import SentenceVectors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    import numpy.typing as npt
-
     from hookgate.core.descriptors import Card
     from hookgate.core.ports import Embedder
-
-    Floats: TypeAlias = npt.NDArray[np.float32]
 
 __all__ = ["DEFAULT_TAGS", "SentenceVectors", "TagRouter", "examples"]
 
@@ -183,19 +181,6 @@ EXAMPLE_WORDS = 4
 """A keyword of so many words says by itself what a tag is about; a shorter one may mean many
 things."""
 
-APART, FLOOR = 0.5, 0.3
-"""A tag is taken where the best cosine of a message with its examples, less so much of the best
-cosine with an unrelated message, is at least the floor. Found with the tuning half of the
-messages of `benchmarks/awareness.py` and the model that comes with hookgate: there, 0.3 shows
-the right card for 96 of 100 messages and a card for nothing for fewer than 3; lower floors show
-more for nothing, higher ones miss more. Another model has other cosines."""
-
-NEAR = 0.05
-"""Tags whose best cosine is so near to the best one of all count beside it."""
-
-MOST = 2
-"""So many tags a message has by its meaning at most."""
-
 
 @lru_cache(maxsize=1)
 def examples() -> Mapping[str, tuple[str, ...]]:
@@ -246,11 +231,10 @@ class TagRouter:
         self._words = words
         self._names = tuple(name for name in texts if texts[name])
         self._texts = tuple(text for name in self._names for text in texts[name])
-        counts = [len(texts[name]) for name in self._names]
-        self._starts = np.cumsum([0, *counts[:-1]]) if counts else np.zeros(0, np.int64)
+        self._counts = tuple(len(texts[name]) for name in self._names)
         self._unrelated = tuple(taught.get(UNRELATED, ()))
         self._vectors = vectors if vectors is not None else SentenceVectors()
-        self._made: tuple[str, Floats] | None = None
+        self._made: tuple[str, Nearness] | None = None
 
     @property
     def tags(self) -> frozenset[str]:
@@ -268,6 +252,8 @@ class TagRouter:
 
     def ready(self, embedder: Embedder) -> bool:
         """Whether `meaning` would wait for nothing but the vector of its text."""
+        if not self._names:
+            return True
         return self._made is not None and self._made[0] == embedder.fingerprint
 
     async def prepare(self, embedder: Embedder) -> None:
@@ -276,10 +262,13 @@ class TagRouter:
         Raises:
             EmbeddingError: The model could not be asked.
         """
-        if not self.ready(embedder):
-            fingerprint = embedder.fingerprint
-            matrix = await self._vectors.of([*self._texts, *self._unrelated], embedder)
-            self._made = (fingerprint, matrix)
+        if not self._names or self.ready(embedder):
+            return
+        fingerprint = embedder.fingerprint
+        matrix = await self._vectors.of([*self._texts, *self._unrelated], embedder)
+        examples, unrelated = matrix[: len(self._texts)], matrix[len(self._texts) :]
+        nearness = await asyncio.to_thread(Nearness, examples, self._counts, unrelated)
+        self._made = (fingerprint, nearness)
 
     async def meaning(self, text: str, embedder: Embedder) -> frozenset[str]:
         """Return the tags whose examples mean what `text` means.
@@ -295,20 +284,7 @@ class TagRouter:
         if made is None or made[0] != embedder.fingerprint or not np.isfinite(vector).all():
             # The model was changed meanwhile: vectors of two models do not compare.
             return frozenset()
-        return frozenset(name for name, _ in self.nearest(made[1] @ vector))
-
-    def nearest(self, cosines: Floats) -> list[tuple[str, float]]:
-        """Return the tags that `cosines` name, the nearest one first.
-
-        Args:
-            cosines: Those of the text with each example and each unrelated message.
-        """
-        bests = np.maximum.reduceat(cosines[: len(self._texts)], self._starts)
-        # Without unrelated messages, and where none is like it at all, nothing is taken off.
-        apart = float(cosines[len(self._texts) :].max(initial=0.0))
-        floor = max(FLOOR + APART * apart, float(bests.max()) - NEAR)
-        first = np.argsort(-bests, kind="stable")[:MOST].tolist()
-        return [(self._names[at], float(bests[at])) for at in first if bests[at] >= floor]
+        return frozenset(self._names[at] for at in made[1].nearest(vector))
 
 
 def _tags_of(cards: Iterable[Card]) -> dict[str, list[Card]]:

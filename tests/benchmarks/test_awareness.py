@@ -25,14 +25,14 @@ from hookgate.core.descriptors import Card, Triggers
 MEMORY = Card(id="memory", text="x" * 400, triggers=Triggers(router_tags=("memory",)))
 
 
-class OfTea:
-    """An embedder that knows whether a text is about tea, and nothing else."""
+class OfZebras:
+    """An embedder that knows whether a text is about zebras, and nothing else."""
 
     dimension = 2
-    fingerprint = "tea"
+    fingerprint = "zebras"
 
     async def embed(self, texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        return np.array([[1, 0] if "tea" in text else [0, 1] for text in texts], np.float32)
+        return np.array([[1, 0] if "zebra" in text else [0, 1] for text in texts], np.float32)
 
     async def embed_query(self, text: str) -> np.ndarray[Any, np.dtype[np.float32]]:
         vectors: np.ndarray[Any, np.dtype[np.float32]] = await self.embed([text])
@@ -44,10 +44,10 @@ def test_the_messages_name_cards_that_there_are_and_none_twice() -> None:
     named = {card for message in messages for card in message.cards}
     assert named == set(cards)
     assert len({message.text for message in messages}) == len(messages)
-    for held_out in (True, False):
-        half = [message for message in messages if message.held_out == held_out]
-        assert sum(bool(message.cards) for message in half) > 50
-        assert sum(not message.cards for message in half) > 100
+    for name in ("tune", "held out", "fresh"):
+        part = [message for message in messages if message.part == name]
+        assert sum(bool(message.cards) for message in part) > 40
+        assert sum(not message.cards for message in part) > 40
 
 
 def test_no_message_is_an_example_of_the_router() -> None:
@@ -72,13 +72,13 @@ async def test_a_message_shows_what_a_turn_would_show() -> None:
 
 
 async def test_a_meaning_counts_where_there_is_an_embedder() -> None:
-    triggers = Triggers(router_tags=("brewing",))
-    card = Card(id="pot", description="How tea is made", text="x" * 40, triggers=triggers)
-    message = Message("a cup of tea?", "gateway", frozenset({"pot"}))
-    assert (await Judge({"pot": card}, None).show(message)).cards == ()
-    judge = Judge({"pot": card}, OfTea())  # type: ignore[arg-type]  # by what it can do
-    assert (await judge.show(message)).cards == ("pot",)
-    assert (await judge.show(Message("a cup of milk?", "everyday"))).cards == ()
+    triggers = Triggers(router_tags=("drawing-animals",))
+    card = Card(id="pens", description="How zebras are drawn", text="x" * 40, triggers=triggers)
+    message = Message("a zebra for my room?", "gateway", frozenset({"pens"}))
+    assert (await Judge({"pens": card}, None).show(message)).cards == ()
+    judge = Judge({"pens": card}, OfZebras())  # type: ignore[arg-type]  # by what it can do
+    assert (await judge.show(message)).cards == ("pens",)
+    assert (await judge.show(Message("a horse for my room?", "everyday"))).cards == ()
 
 
 def test_scores_are_shares_of_the_messages_with_and_without_a_card() -> None:
