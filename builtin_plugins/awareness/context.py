@@ -78,6 +78,7 @@ class Unit:
         fenced: It stands in a code block.
         row: It stands in a table.
         hidden: It stands in a comment or in an element that is not shown.
+        block: It is set apart as a quotation.
         theme: The heading or the line that introduces it speaks of attacks.
     """
 
@@ -90,6 +91,7 @@ class Unit:
     row: bool = False
     hidden: bool = False
     theme: bool = False
+    block: bool = False
 
 
 def units(text: str) -> list[Unit]:
@@ -119,6 +121,7 @@ def units(text: str) -> list[Unit]:
                 row, theme = bare[0] == "|", heading or intro or table
                 for unit in _sentences(text, start, end, words[first:at]):
                     unit.fenced, unit.row, unit.hidden, unit.theme = fenced, row, hidden, theme
+                    unit.block = bare[0] == ">"
                     speaks = speaks or unit.mask & _MENTION != 0
                     found.append(unit)
             table = bare[0] == "|" and (table or speaks)

@@ -24,7 +24,8 @@ from hookgate.builtin_plugins.awareness.context import (
 )
 from hookgate.builtin_plugins.awareness.cues import Cues
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
-from hookgate.builtin_plugins.awareness.exfiltration import HIGH, MEDIUM, hosts, weigh
+from hookgate.builtin_plugins.awareness.exfiltration import FAINTLY, HIGH, MEDIUM, hosts, weigh
+from hookgate.builtin_plugins.awareness.feints import FEINTS
 from hookgate.builtin_plugins.awareness.frames import FRAMES
 from hookgate.builtin_plugins.awareness.hushing import HUSHING
 from hookgate.builtin_plugins.awareness.lexicon import Part
@@ -71,7 +72,7 @@ MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
 
 _PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
-_HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *WILES)
+_HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *FEINTS, *WILES)
 _CUES = Cues([*(frame.hint for frame in _PATTERNS), *(faint.hint for faint in _HINTED)])
 
 
@@ -155,7 +156,7 @@ def _by_words(sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, 
 
 def _severity(severity: Severity, unit: Unit, start: int, end: int) -> Severity:
     aside = quoted(unit, start, end) or unit.fenced or unit.row
-    if mentioned(unit, start, end) and (aside or reported(unit, start)):
+    if mentioned(unit, start, end) and (aside or unit.block or reported(unit, start)):
         return "low"
     if severity == "medium" and (aside or reported(unit, start)):
         return "low"
@@ -197,6 +198,11 @@ def _by_company(
         if number >= len(_PATTERNS):
             found += _meant(text, sentences, _HINTED[number - len(_PATTERNS)], places[number])
     found += _by_parts(sentences)
+    names = hosts(text)
+    for number, unit in enumerate(sentences):
+        weighed = weigh(unit, sentences[max(0, number - 3) : number], names)
+        if weighed is not None and weighed[0] >= FAINTLY:
+            found.append((weighed[1], weighed[2], "sends", 2))
     found.sort()
     first = 0
     for last, (start, _, _, _) in enumerate(found):
@@ -248,7 +254,7 @@ def _live(sentences: list[Unit], start: int, end: int, faint: Signal) -> bool:
     if unit is None:
         return True
     aside = unit.fenced or quoted(unit, start, end)
-    if unit.row or (aside and mentioned(unit, start, end)):
+    if unit.row or ((aside or unit.block) and mentioned(unit, start, end)):
         return False
     if faint.code:
         return True

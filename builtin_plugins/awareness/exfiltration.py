@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.context import Unit, Word
 
-__all__ = ["HIGH", "MEDIUM", "hosts", "weigh"]
+__all__ = ["FAINTLY", "HIGH", "MEDIUM", "hosts", "weigh"]
 
 HIGH = 7
 MEDIUM = 6
-"""From these sums on, a sentence is a finding of that severity."""
+FAINTLY = 5
+"""From these sums on, a sentence is a finding of that severity, or no more than a signal."""
 
 _HOST = re.compile(r"https?://([^/\s:\"'<>`)?]{1,120})")
 _SEND, _PLACE, _URL, _ADDRESS = int(P.SEND), int(P.PLACE), int(P.URL), int(P.ADDRESS)

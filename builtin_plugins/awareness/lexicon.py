@@ -166,7 +166,7 @@ _WORDS: dict[Part, str] = {
     ),
     Part.SYSTEM: (
         "system systeme sistema hidden initial original systeem системный системным "
-        "системные системной systemprompt secret "
+        "системные системной systemprompt systems secret "
         "developer"
     ),
     Part.EXACT: (

@@ -164,6 +164,15 @@ RULES: tuple[Rule, ...] = (
         (P.INSTRUCTION, 2),
         negatable=False,
     ),
+    _rule(
+        "override",
+        "medium",
+        _OVERRIDE,
+        (P.APPLY, 0),
+        (P.INSTRUCTION, 4),
+        (P.NOT, 5),
+        need=(P.SYSTEM | P.PRIOR,),
+    ),
     # Roles without limits.
     _rule(
         "persona",

@@ -66,7 +66,7 @@ _PARTS = {
     "SEND": (
         r"(?:send|post|upload|forward|push|attach|include|append|transmit|submit|e?mail|relay"
         r"|mirror|deliver|share|put|embed|exfiltrate|leak|copy|ends? up|paste|pass|publish"
-        r"|report|ship|stream|pipe|commit|beacon|dispatch|smuggle|encode)(?:ing|ting)?"
+        r"|report|ship|stream|pipe|commit|export|beacon|dispatch|smuggle|encode)(?:ing|ting)?"
     ),
     "SINK": (
         r"(?:https?://|git@|[\w.-]{1,30}@[\w-]{1,30}\.|webhook|query (?:param|string)|url|hidden"
