@@ -54,6 +54,7 @@ class AwarenessOperations:
         """Say how awareness is."""
         host, control, registry = invocation.host, self._awareness.control, self._awareness.registry
         window, rules = control.window(host), control.switch.settings
+        review = await registry.reviewed(host)
         return StatusResult.model_validate(
             redact_json(
                 host.secrets,
@@ -67,9 +68,9 @@ class AwarenessOperations:
                     "samples": rules.samples,
                     "window_hours": rules.window_hours,
                     "cards": len(host.cards),
-                    "rejected": dict(registry.review.rejected),
-                    "warned": dict(registry.review.warned),
-                    "differing": registry.review.differing,
+                    "rejected": dict(review.rejected),
+                    "warned": dict(review.warned),
+                    "differing": review.differing,
                     "problems": [str(problem) for problem in registry.problems],
                 },
             )
@@ -121,6 +122,7 @@ class AwarenessOperations:
 
     async def listed(self, invocation: Invocation, _: Empty) -> CardRows:
         """List the cards."""
+        await self._awareness.registry.reviewed(invocation.host)
         rows = [self._awareness.card_row(card) for card in invocation.host.cards.view().values()]
         rows.sort(key=lambda row: str(row["id"]))
         return CardRows.model_validate(redact_json(invocation.host.secrets, {"cards": rows}))

@@ -106,6 +106,17 @@ class Pins:
             cards: All cards.
             now: The time, ISO 8601 in UTC.
         """
+        fresh, changes = self.compare(cards, now)
+        await self.keep(fresh)
+        return changes
+
+    def compare(self, cards: Iterable[Card], now: str) -> tuple[Sequence[Pin], Sequence[Change]]:
+        """Return the pins of cards that are new or have changed, for `keep`, and the changes.
+
+        Args:
+            cards: All cards.
+            now: The time, ISO 8601 in UTC.
+        """
         fresh: list[Pin] = []
         changes: list[Change] = []
         for card in cards:
@@ -117,9 +128,12 @@ class Pins:
                 pin = replace(known, seen=digest, source=card.source_ref, changed=now)
                 fresh.append(pin)
                 changes.append(Change(pin=pin, before=known.seen))
-        await self._store.save(fresh)
-        self._pins.update({pin.id: pin for pin in fresh})
-        return changes
+        return fresh, changes
+
+    async def keep(self, pins: Sequence[Pin]) -> None:
+        """Keep `pins` in place of those of the same ids."""
+        await self._store.save(pins)
+        self._pins.update({pin.id: pin for pin in pins})
 
     def differing(self, cards: Iterable[Card]) -> list[Card]:
         """Return the cards that are not, or not yet known to be, the approved ones."""
@@ -142,8 +156,7 @@ class Pins:
             _pin(card, self._digest(card), self._digest(card), now)
             for card in self.differing(cards)
         ]
-        await self._store.save(pins)
-        self._pins.update({pin.id: pin for pin in pins})
+        await self.keep(pins)
         return pins
 
     def _digest(self, card: Card) -> str:

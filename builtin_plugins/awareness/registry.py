@@ -81,6 +81,7 @@ class CardRegistry:
         self._workspace = Path.cwd() if workspace is None else workspace
         self._reading = asyncio.Lock()
         self._judging = asyncio.Lock()
+        self._judged = -1
 
     def folders(self, home: Path) -> tuple[CardFolder, ...]:
         """Return the folders that are read, the most important one first."""
@@ -122,6 +123,21 @@ class CardRegistry:
                 return
             cards, _ = host.cards.unclaimed(SOURCE, self._cards)
             host.cards.replace(SOURCE, cards)
+        self._tell(host, before)
+
+    async def settle(self, host: Host) -> None:
+        """Register the cards again where a reload has brought what it had read before a change."""
+        async with self._reading:
+            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
+            there = {
+                name: card
+                for name, card in host.cards.view().items()
+                if host.cards.source_of(name) == SOURCE
+            }
+            if {card.id: card for card in cards} != there:
+                host.cards.replace(SOURCE, cards)
+
+    def _tell(self, host: Host, before: Sequence[Card]) -> None:
         known = {card.id: card for card in before}
         now = {card.id: card for card in self._cards}
         data = {
@@ -166,33 +182,55 @@ class CardRegistry:
         """Look through all cards that there are, from wherever; say what was found.
 
         A card that is rejected reaches no model in any case: this says it before a turn asks.
+
+        Raises:
+            Exception: Pins could not be kept, or a change not be written into the audit. What
+                was found is said all the same; the next call tries it again.
         """
         async with self._judging:
-            cards = list(host.cards.view().values())
+            await self._judge(host)
+
+    async def reviewed(self, host: Host) -> Review:
+        """Return what was found in the cards that there are now, looking where nobody has yet."""
+        async with self._judging:
+            if self._judged != host.cards.version:
+                await self._judge(host)
+            return self.review
+
+    async def _judge(self, host: Host) -> None:
+        version, cards = host.cards.version, list(host.cards.view().values())
+        failure: Exception | None = None
+        try:
             if self.pins is not None:
                 await self._check_pins(host, self.pins, cards)
-            rejected: dict[str, str] = {}
-            warned: dict[str, str] = {}
-            for card in cards:
-                safe = await host.sanitize(card)
-                if isinstance(safe, Rejected):
-                    rejected[card.id] = safe.reason
-                elif card.trusted and (why := await asyncio.to_thread(warning_of, card)):
-                    warned[card.id] = why
-            new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
-            for card_id, why in new.items():
-                host.log.warning("a trusted card is suspicious", card=card_id, why=why)
-            differing = self.pins.differing(cards) if self.pins is not None else []
-            self.review = Review(
-                rejected=rejected,
-                warned=warned,
-                differing=tuple(sorted(card.id for card in differing)),
-            )
-            self._say_review(host)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failure = error
+        rejected: dict[str, str] = {}
+        warned: dict[str, str] = {}
+        for card in cards:
+            safe = await host.sanitize(card)
+            if isinstance(safe, Rejected):
+                rejected[card.id] = safe.reason
+            elif card.trusted and (why := await asyncio.to_thread(warning_of, card)):
+                warned[card.id] = why
+        new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
+        for card_id, why in new.items():
+            host.log.warning("a trusted card is suspicious", card=card_id, why=why)
+        differing = self.pins.differing(cards) if self.pins is not None else []
+        self.review = Review(
+            rejected=rejected,
+            warned=warned,
+            differing=tuple(sorted(card.id for card in differing)),
+        )
+        self._judged = version
+        self._say_review(host)
+        if failure is not None:
+            raise failure
 
     async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
         now = host.clock.now().isoformat()
-        for change in await pins.check(cards, now):
+        fresh, changes = pins.compare(cards, now)
+        for change in changes:
             data = {
                 "card": change.pin.id,
                 "source": change.pin.source,
@@ -205,6 +243,8 @@ class CardRegistry:
             audit = host.get(AUDIT)
             if audit is not None:
                 await audit.append("card_changed", data)
+        # Last: what the audit does not have yet is found again the next time.
+        await pins.keep(fresh)
 
     def _say_review(self, host: Host) -> None:
         review = self.review

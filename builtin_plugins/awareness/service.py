@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,14 @@ MINIMAL = ProfileSettings(cards=("awareness", "policy"), budget=400)
 """The profile that is there already: what an agent can do at all, and what it may."""
 
 MEANING = "awareness meaning"
+REVIEW = "awareness review"
+"""What `status` calls the embedding of tags, and the look through all cards."""
+
+RETRY_SECONDS = 60.0
+"""After so long, what went wrong in the background is tried again."""
+
+SETS = 4
+"""Sets of cards that are kept ready: turns that run use the ones that they began with."""
 
 MATCHERS = 64
 """Sets of cards, as agents and plugins withhold them, for which a matcher is kept."""
@@ -70,7 +79,7 @@ class Awareness:
         self.control = Control(settings)
         self.registry = CardRegistry(settings)
         self._vectors = SentenceVectors()
-        self._made: _Made | None = None
+        self._made: tuple[_Made, ...] = ()
         self._host: Host | None = None
 
     @property
@@ -102,25 +111,46 @@ class Awareness:
         return pins
 
     async def look_through(self, changed: asyncio.Event) -> None:
-        """Look through the cards, and embed the tags, after each change; until cancelled."""
-        while True:
-            await changed.wait()
-            changed.clear()
-            await self.registry.judge(self.host)
-            await self.prepare()
+        """Look through the cards, and embed the tags, after each change; until cancelled.
 
-    async def prepare(self) -> None:
-        """Embed what the tags mean, so that no turn has to wait for it."""
+        What fails - the store, the audit, the model - is said, and tried again.
+        """
+        wait: float | None = None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await changed.wait()
+            changed.clear()
+            good = await self._looked_through()
+            wait = None if await self.prepare() and good else RETRY_SECONDS
+
+    async def _looked_through(self) -> bool:
+        try:
+            await self.registry.settle(self.host)
+            await self.registry.judge(self.host)
+        except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
+            self.host.degrade(REVIEW, f"the cards could not be looked through: {error!r}")
+            return False
+        self.host.recover(REVIEW)
+        return True
+
+    async def prepare(self) -> bool:
+        """Embed what the tags mean, so that no turn has to wait for it; say whether it is done."""
         embedder = self.embedder()
         router = self.made(self.host.cards.view()).router
         if embedder is None:
-            return
+            return True
         try:
             await router.prepare(embedder)
-        except EmbeddingError as error:
-            self.host.degrade(MEANING, f"messages are tagged by their words alone: {error}")
-        else:
-            self.host.recover(MEANING)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
+            self._without_meaning(error)
+            return False
+        self.host.recover(MEANING)
+        return True
+
+    def _without_meaning(self, error: Exception) -> None:
+        why = str(error) if isinstance(error, EmbeddingError) else repr(error)
+        self.host.degrade(MEANING, f"messages are tagged by their words alone: {why}")
 
     def take_settings(self, settings: AwarenessSettings) -> None:
         """Take over changed settings. Folders are read again by the reload that brings them."""
@@ -129,7 +159,7 @@ class Awareness:
         self.registry.settings = settings
         if self.registry.pins is not None:
             self.registry.pins.mode = settings.pin
-        self._made = None
+        self._made = ()
 
     # -- what a turn needs ---------------------------------------------------
 
@@ -152,15 +182,19 @@ class Awareness:
 
     def made(self, cards: Mapping[str, Card]) -> _Made:
         """Return router and matchers for `cards`; made once for each set."""
-        known = self._made
-        if known is None or known.cards is not cards:
-            if known is not None and dict(known.cards) == dict(cards):
-                self._made = _Made(cards, known.router, known.matchers)
-            else:
-                router = TagRouter(self.settings.tags, tuple(cards.values()), vectors=self._vectors)
-                self._made = _Made(cards, router)
-        assert self._made is not None, "it was made above"
-        return self._made
+        for known in self._made:
+            if known.cards is cards:
+                return known
+        for known in self._made:
+            if dict(known.cards) == dict(cards):
+                # Another view of the same cards takes the place of the one before.
+                made = _Made(cards, known.router, known.matchers)
+                self._made = (made, *(one for one in self._made if one is not known))
+                return made
+        router = TagRouter(self.settings.tags, tuple(cards.values()), vectors=self._vectors)
+        made = _Made(cards, router)
+        self._made = (made, *self._made[: SETS - 1])
+        return made
 
     async def tags(self, text: str, cards: Mapping[str, Card]) -> dict[str, str]:
         """Return the router tags of a message, and by what it has each."""
@@ -171,9 +205,10 @@ class Awareness:
             return found
         try:
             meant = await router.meaning(text, embedder)
-        except EmbeddingError as error:
-            self.host.degrade(MEANING, f"messages are tagged by their words alone: {error}")
+        except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
+            self._without_meaning(error)
             return found
+        self.host.recover(MEANING)
         return {**dict.fromkeys(sorted(meant), "meaning"), **found}
 
     # -- cards ---------------------------------------------------------------
