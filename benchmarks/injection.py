@@ -1,10 +1,12 @@
-"""How many injections the card sanitizer finds, and how often it is wrong.
+"""How many injections the card sanitizer finds, how often it is wrong, and how long it takes.
 
 Run it with ``python -m benchmarks.injection --items ITEMS.jsonl.gz [--out RUN.jsonl]``. A
 line of ITEMS is ``{"id", "text", "label": "malicious" | "benign", "kind", "subset"}``; a line
 of RUN is ``{"id", "flagged"}``. Flagged is what is rejected as a stranger's text. The
 figures are those of the subset ``injection`` against all that is benign; other malicious
-subsets have rows of their own. Each time is the least of three.
+subsets have rows of their own. Without ITEMS only the time of made-up texts is measured:
+50,000 characters each of what the detector dislikes most, and a quarter of each. Times are
+of the processor, the least of several.
 """
 
 from __future__ import annotations
@@ -16,14 +18,21 @@ import os
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from benchmarks._shapes import SHAPES, SIZE
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DATA = "HOOKGATE_BENCH_DATA"
 ITEMS = Path("injection/items.jsonl.gz")
 ROUNDS = 3
+TRIES = 10
+SHOWN = 8
+"""So many of the slowest shapes are printed."""
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -60,14 +69,23 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     chosen = arguments()
+    figures = []
     if chosen.items is None:
-        print(f"skipped: no texts are given, with --items or ${DATA}")
-        return
+        print(f"no texts are given, with --items or ${DATA}: time alone is measured")
+    else:
+        figures += accuracy(chosen)
+    report("injection", figures + speed(2 if chosen.quick else TRIES))
+
+
+def accuracy(chosen: argparse.Namespace) -> list[Figure]:
+    """Judge all texts, and print the shares and times of each sort of them."""
     rows: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    times, flags = [], []
+    times: dict[str, list[float]] = defaultdict(list)
+    flags = []
     for item in read(chosen.items):
         flagged, taken = judge(item["text"], 1 if chosen.quick else ROUNDS)
-        times.append(taken)
+        times["all"].append(taken)
+        times[item["kind"]].append(taken)
         flags.append({"id": item["id"], "flagged": flagged})
         subset = f"{item['label']}/{item['subset']}"
         for key in (item["label"], subset, f"{subset}/{item['kind']}"):
@@ -78,23 +96,47 @@ def main() -> None:
         chosen.out.write_text(lines, encoding="utf-8")
     for key, (hits, count) in sorted(rows.items()):
         print(f"{key:<40} {hits:>5} of {count:>5}  {hits / count:.4f}")
-    times.sort()
+    for kind, taken_by in sorted(times.items()):
+        print(f"ms a text, {kind:<30} {_spread(taken_by)}")
     shares = {key: hits / count for key, (hits, count) in rows.items()}
-    print(f"ms a text: mean {sum(times) / len(times):.2f}, p95 {times[int(0.95 * len(times))]:.2f}")
-    report(
-        "injection",
-        [
-            Figure(name=name, value=shares[key], unit="share", goal=goal, at_least=at_least)
-            for name, key, goal, at_least in (
-                ("recall", "malicious/injection", 0.85, True),
-                ("recall in skills", "malicious/injection/skill_md", 0.60, True),
-                ("false positives", "benign", 0.01, False),
-                ("false positives, security-themed", "benign/security_theme", 0.10, False),
-            )
-            if key in shares
-        ]
-        + [Figure(name="longest", value=times[-1], unit="ms", against="CPU time", goal=50)],
+    goals = (
+        ("recall", "malicious/injection", 0.85, True),
+        ("recall in skills", "malicious/injection/skill_md", 0.60, True),
+        ("false positives", "benign", 0.01, False),
+        ("false positives, security-themed", "benign/security_theme", 0.10, False),
     )
+    figures = [
+        Figure(name=name, value=shares[key], unit="share", goal=goal, at_least=at_least)
+        for name, key, goal, at_least in goals
+        if key in shares
+    ]
+    if cards := times.get("card"):
+        mean = sum(cards) / len(cards)
+        figures.append(Figure(name="a card", value=mean, unit="ms", against="CPU time", goal=10))
+    return figures
+
+
+def speed(tries: int) -> list[Figure]:
+    """Take the time of the made-up texts, whole and a quarter of each."""
+    rows = []
+    for name, text in SHAPES.items():
+        whole = judge(text, tries)[1]
+        rows.append((whole, whole / judge(text[: SIZE // 4], tries)[1], name))
+    rows.sort(reverse=True)
+    for whole, growth, name in rows[:SHOWN]:
+        print(f"ms, {SIZE} characters, {name:<20} {whole:>6.1f}, {growth:.1f} times a quarter")
+    growth = max(growth for _, growth, _ in rows)
+    return [
+        Figure(name="slowest shape", value=rows[0][0], unit="ms", against="CPU time", goal=50),
+        Figure(name="growth", value=growth, unit="", against="a quarter of the text", goal=7),
+    ]
+
+
+def _spread(times: Iterable[float]) -> str:
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    mean = sum(ordered) / len(ordered)
+    return f"mean {mean:.2f}, p99 {p99:.2f}, longest {ordered[-1]:.2f}"
 
 
 if __name__ == "__main__":

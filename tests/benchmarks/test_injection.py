@@ -21,7 +21,8 @@ def test_a_run_says_which_texts_were_flagged(
         for item in ITEMS:
             subset = "injection" if item["label"] == "malicious" else "plain"
             lines.write(json.dumps(item | {"kind": "card", "subset": subset}) + "\n")
-    monkeypatch.setattr("sys.argv", ["x", "--items", str(items), "--out", str(out)])
+    monkeypatch.setattr("sys.argv", ["x", "--items", str(items), "--out", str(out), "--quick"])
+    monkeypatch.setattr(injection, "SHAPES", {"words": "a word " * 700})
     injection.main()
     assert [json.loads(line) for line in out.read_text().splitlines()] == [
         {"id": "a", "flagged": True},
@@ -32,10 +33,14 @@ def test_a_run_says_which_texts_were_flagged(
     assert "recall" in printed
 
 
-def test_without_texts_the_benchmark_is_skipped(
+def test_without_texts_the_time_alone_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv(injection.DATA, raising=False)
     monkeypatch.setattr("sys.argv", ["x", "--quick"])
+    monkeypatch.setattr(injection, "SHAPES", {"spaces": " " * 5_000, "words": "a word " * 700})
     injection.main()
-    assert capsys.readouterr().out.startswith("skipped")
+    printed = capsys.readouterr().out
+    assert printed.startswith("no texts are given")
+    assert "slowest shape" in printed
+    assert "recall" not in printed
