@@ -2,10 +2,10 @@
 
 The messages are in ``benchmarks/awareness_messages.jsonl``. A line is ``{"text", "kind",
 "cards"}``: the ids of the cards that answer it, or none, where no card should be shown. Those
-of the kind ``fresh`` were written when everything was done, and nothing was changed for them:
-the figures with goals are theirs. All others were in sight when the examples of the router were
-written; they are split in halves by a digest of their text, ``tune`` and ``held out``, and the
-constants were fitted with the first.
+of the kind ``fresh`` were written when the examples of the router were done: the figures with
+goals are theirs. All others were in sight when the examples were written; they are split in
+halves by a digest of their text, ``tune`` and ``held out``, and the constants were fitted with
+the first.
 
 Each message is judged twice: by words alone, and by words and meaning, as with the installed
 embedder. `--data` names a folder of sets of tools and queries, as for

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["SCANNED_CHARS", "Keywords", "fold", "plain"]
+__all__ = ["SCANNED_CHARS", "Folded", "Keywords", "fold", "plain"]
 
 SCANNED_CHARS = 4000
 """So many characters from the beginning of a message, and from its end, are searched. What
@@ -27,10 +28,13 @@ _QUOTES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\0": " "}
 
 # Scripts that put no space between words: Thai, Lao, Tibetan, Myanmar, Khmer, Kana, Bopomofo
 # and Han. A keyword in one of them may stand anywhere.
-_SPACELESS = re.compile(
-    "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
-    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_SPACELESS_RANGES = (
+    "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
+    "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
+_SPACELESS = re.compile(f"[{_SPACELESS_RANGES}]")
+_PIECE = re.compile(f"[^\\W{_SPACELESS_RANGES}]+")
+"""A piece of a word: a keyword that holds one stands in no text that does not hold the same."""
 
 
 def plain(text: str) -> str:
@@ -42,11 +46,26 @@ def plain(text: str) -> str:
     return " ".join(folded.translate(_QUOTES).split())
 
 
-def fold(message: str) -> str:
-    """Return what is searched of a message, in the form in which words are compared."""
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """What is searched of a message.
+
+    Attributes:
+        text: Its text, in the form in which words are compared.
+        pieces: The pieces of its words.
+    """
+
+    text: str
+    pieces: frozenset[str]
+
+
+def fold(message: str) -> Folded:
+    """Return what is searched of a message."""
     if len(message) <= 2 * SCANNED_CHARS:
-        return plain(message)
-    return plain(message[:SCANNED_CHARS]) + _SEAM + plain(message[-SCANNED_CHARS:])
+        text = plain(message)
+    else:
+        text = plain(message[:SCANNED_CHARS]) + _SEAM + plain(message[-SCANNED_CHARS:])
+    return Folded(text, frozenset(_PIECE.findall(text)))
 
 
 def _in_word(character: str) -> bool:
@@ -66,7 +85,7 @@ class Keywords:
         names: The keywords as they were written, without those that come to the same.
     """
 
-    __slots__ = ("_folded", "names")
+    __slots__ = ("_anywhere", "_by_piece", "_folded", "names")
 
     def __init__(self, keywords: Iterable[str]) -> None:
         wanted: dict[str, str] = {}
@@ -75,21 +94,34 @@ class Keywords:
                 wanted.setdefault(folded, " ".join(keyword.split()))
         self.names = tuple(wanted.values())
         self._folded = tuple(wanted)
+        # By its longest piece, most keywords are ruled out without a look at the text.
+        self._by_piece: dict[str, list[int]] = {}
+        self._anywhere: list[int] = []
+        for number, keyword in enumerate(self._folded):
+            piece = max(_PIECE.findall(keyword), key=len, default="")
+            (self._by_piece.setdefault(piece, []) if piece else self._anywhere).append(number)
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def held(self, folded: str) -> bool:
-        """Whether one of the keywords is in `folded`, which `fold` returned."""
-        return any(keyword in folded and _next(folded, keyword, 0) >= 0 for keyword in self._folded)
+    def held(self, message: Folded) -> bool:
+        """Whether one of the keywords is in `message`."""
+        text = message.text
+        return any(_next(text, self._folded[at], 0) >= 0 for at in self._possible(message))
 
-    def count(self, folded: str) -> Mapping[str, int]:
-        """Return how often each keyword that is in `folded` is there; see `fold`."""
+    def count(self, message: Folded) -> Mapping[str, int]:
+        """Return how often each keyword that is in `message` is there, in their order."""
         found: dict[str, int] = {}
-        for name, keyword in zip(self.names, self._folded, strict=True):
-            if keyword in folded and (times := _times(folded, keyword)):
-                found[name] = times
+        for at in sorted(self._possible(message)):
+            if times := _times(message.text, self._folded[at]):
+                found[self.names[at]] = times
         return found
+
+    def _possible(self, message: Folded) -> list[int]:
+        numbers = list(self._anywhere)
+        for piece in self._by_piece.keys() & message.pieces:
+            numbers += self._by_piece[piece]
+        return numbers
 
 
 def _times(text: str, keyword: str) -> int:

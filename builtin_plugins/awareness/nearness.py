@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Nearness"]
 
-UNRELATED_SHARE, LINE_SHARE, FLOOR = 0.5, 0.1, 0.3
+UNRELATED_SHARE, LINE_SHARE, FLOOR = 0.5, 0.1, 0.32
 """A message has a tag where its best cosine with an example, less so much of the best cosine
 with an unrelated message, plus so much of its side of the line, is at least the floor. Found
 with the messages of `benchmarks/awareness.py` and the model that comes with hookgate: lower

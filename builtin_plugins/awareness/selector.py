@@ -17,6 +17,7 @@ from hookgate.core.descriptors import FLAG_NAMES
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from hookgate.builtin_plugins.awareness.keywords import Folded
     from hookgate.core.descriptors import Card, Flags
 
 __all__ = [
@@ -150,7 +151,7 @@ class CardMatcher:
         return [_after(ready.card, tools, session_type) for ready in self._ready]
 
     def _judge(
-        self, ready: _Ready, folded: str, tags: frozenset[str], session_type: str, point: str
+        self, ready: _Ready, folded: Folded, tags: frozenset[str], session_type: str, point: str
     ) -> Judged:
         card, triggers = ready.card, ready.card.triggers
         score, reason = _score(ready, folded, tags)
@@ -166,10 +167,10 @@ class CardMatcher:
         return Judged(card=card, score=score, reason=reason, chosen=chosen)
 
 
-def _score(ready: _Ready, folded: str, tags: frozenset[str]) -> tuple[float, str]:
+def _score(ready: _Ready, folded: Folded, tags: frozenset[str]) -> tuple[float, str]:
     if matched := sorted(ready.tags & tags):
         return 1.0, f"router tag {', '.join(matched)}"
-    if not folded:
+    if not folded.text:
         priority = min(max(ready.card.priority, 0), HIGHEST_PRIORITY)
         return priority / HIGHEST_PRIORITY, f"no message, priority {ready.card.priority}"
     found = ready.keywords.count(folded)

@@ -74,6 +74,10 @@ def judge(one: Card, message: str, *, tags: str = "", session: str = "main") -> 
         ("\u092f\u093e\u0926", "\u092f\u093e\u0926\u0947\u0902", 0),
         ("\uff4d\uff45\uff4d\uff4f\uff52\uff59", "memory", 1),
         ("snake", "snake_case", 0),
+        ("api", "\u4f7f\u7528API\u7684", 1),
+        ("\u306eapi", "\u79c1\u306eAPI\u3092", 1),
+        ("--explain", "turn --explain now", 1),
+        ("&&", "a && b &&", 2),
     ],
 )
 def test_a_keyword_is_found_as_a_whole_word(keyword: str, message: str, times: int) -> None:
@@ -96,6 +100,21 @@ def test_of_a_long_message_the_beginning_and_the_end_are_searched() -> None:
 def test_beginning_and_end_of_a_long_message_make_no_word_together() -> None:
     message = "a" * (SCANNED_CHARS - 4) + " mem" + "b" * 50 + "ory " + "c" * (SCANNED_CHARS - 4)
     assert not Keywords(["memory", "mem ory"]).count(fold(message))
+
+
+PIECES = st.lists(
+    st.sampled_from(
+        ["a", "B", "1", "_", " ", "-", "+", "\u8a18", "\u0e08", "\u0301", "\u00df", "\n"]
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(PIECES, PIECES, PIECES)
+def test_a_keyword_between_blanks_is_always_found(before: str, keyword: str, after: str) -> None:
+    keywords = Keywords([keyword])
+    if keywords.names:
+        assert keywords.count(fold(f"{before} . {keyword} . {after}"))
 
 
 @given(st.text(max_size=80), st.text(max_size=300))
