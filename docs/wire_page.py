@@ -120,6 +120,7 @@ its result.
 |---|---|
 | `queued` | `turn`, `before`: how many run or wait already |
 | `context` | what was put before the model: `stage`, `tokens`, `budget`, `by_kind`, `left_out` |
+| `cards` | `cards`: ids of the capability cards that the model gets to read; `stage` |
 | `text` | `text`: some more of the answer; one event for each chunk of the model's |
 | `reasoning` | `text`: some more of the reasoning that a provider shows |
 | `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run |
@@ -132,6 +133,19 @@ its result.
 
 `ending` is `done`, `awaiting_client` (the client has to run tools and bring their results in
 `tool_results`), `refused`, `failed` or `cancelled`. Plugins add events of their own.
+
+**Events of the gateway.** `events.subscribe` shows events of turns, and what happens beside them,
+as notifications `event` with `type`, `turn`, `session`, `at` and `data`. Beside turns there are:
+
+| type | data |
+|---|---|
+| `degraded` | `part`, `why`: it does not work as it should |
+| `recovered` | `part`: it does again |
+| `notice` | `part`, `what`: worth an operator's look, though nothing is wrong |
+| `reloaded` | `changed`, `restart`: what was read again, and what waits for a restart |
+| `cards_reloaded` | `added`, `removed`, `changed`: ids, after a change in a watched folder |
+| `card_changed` | `card`, `source`, `before` and `after` (digests), `approved` |
+| `capabilities_indexed` | `version`, `capabilities`, `vectors`: the index was made anew |
 
 **Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and
 lets turns finish for so long.
