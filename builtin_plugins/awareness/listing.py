@@ -23,6 +23,9 @@ SHORT_CHARS = 80
 MAX_ROWS = 200
 """Rows of one kind that are listed; the rest is counted."""
 
+MAX_DIFFERENCES = 20
+"""Names of each kind that differ from the stock product; the rest is counted."""
+
 
 def visible(turn: Turn) -> dict[CapabilityKind, list[Capability]]:
     """Return what the turn may know of, by kind and sorted by name.
@@ -110,7 +113,12 @@ def differences(turn: Turn, plugins: Sequence[PluginInfo]) -> dict[str, list[str
             if card.origin != "repo" and card.id in known
         ],
     }
-    return {what: sorted(names) for what, names in found.items() if names}
+    return {what: _some(sorted(names)) for what, names in found.items() if names}
+
+
+def _some(names: list[str]) -> list[str]:
+    more = len(names) - MAX_DIFFERENCES
+    return [*names[:MAX_DIFFERENCES], f"and {more} more"] if more > 0 else names
 
 
 def _cards(turn: Turn, why_off: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from hookgate.builtin_plugins.awareness.injector import plain_id
 from hookgate.core.descriptors import Rejected
 from hookgate.core.errors import TurnError
 from hookgate.core.messages import Message, Text, join_taints
@@ -51,11 +52,13 @@ async def ask(host: Host, turn: Turn, cards: Sequence[Card], model: str) -> Mapp
     Raises:
         HookgateError: The model could not be asked, or its answer is no list of ids.
     """
-    rows = []
+    rows, ids = [], {}
     for card in cards:
         safe = await host.sanitize(card)
         if not isinstance(safe, Rejected):
-            rows.append({"id": card.id, "about": safe.description or safe.name})
+            called = plain_id(card.id)
+            ids[called] = card.id
+            rows.append({"id": called, "about": safe.description or safe.name})
     if not rows:
         return {}
     if not (model or turn.plan.models):
@@ -80,16 +83,16 @@ async def ask(host: Host, turn: Turn, cards: Sequence[Card], model: str) -> Mapp
     )
     events = host.call_model(turn, request)
     answer = [event.text async for event in events if isinstance(event, TextDelta)]
-    return _scores("".join(answer), {row["id"] for row in rows})
+    return _scores("".join(answer), ids)
 
 
-def _scores(answer: str, known: set[str]) -> Mapping[str, float]:
+def _scores(answer: str, known: Mapping[str, str]) -> Mapping[str, float]:
     for found in reversed(_ARRAY.findall(answer)):
         try:
             ids = orjson.loads(found)
         except orjson.JSONDecodeError:
             continue
-        wanted = dict.fromkeys(one for one in ids if isinstance(one, str) and one in known)
+        wanted = dict.fromkeys(known[one] for one in ids if isinstance(one, str) and one in known)
         return {card: max(1.0 - STEP * place, STEP) for place, card in enumerate(wanted)}
     raise TurnError(
         f"the model that chooses cards answered {answer[:80]!r}: expected a JSON array of ids",
