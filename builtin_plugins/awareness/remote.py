@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx
@@ -46,19 +47,18 @@ async def fetched(
 async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> CardReading:
     path = kept / f"{source.sha256}.md"
     raw = await asyncio.to_thread(_read, path)
+    unkept: tuple[Problem, ...] = ()
     try:
         if raw is None or _digest(raw) != source.sha256:
             raw = await _ask(source, egress)
-            try:
-                await asyncio.to_thread(write_whole, path, raw, durable=True)
-            except OSError as error:
-                return CardReading(problems=(_wrong(source, f"no room to keep it ({error})"),))
+            unkept = await asyncio.to_thread(_keep, path, raw, source)
         text = decoded(raw, source.url, max_bytes=CARD_BYTES)
     except ContentError as error:
         return CardReading(problems=(error.problem,))
-    return await asyncio.to_thread(
+    reading = await asyncio.to_thread(
         parse_card, text, source.url, origin="configured", trusted=False, strict=True
     )
+    return replace(reading, problems=(*unkept, *reading.problems))
 
 
 async def _ask(source: RemoteCard, egress: Egress | None) -> bytes:
@@ -70,7 +70,7 @@ async def _ask(source: RemoteCard, egress: Egress | None) -> bytes:
         ) as client:
             response = await client.get(source.url)
             response.raise_for_status()
-    except (HookgateError, httpx.HTTPError) as error:
+    except (HookgateError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ContentError(_wrong(source, f"no answer ({error})")) from error
     found = _digest(response.content)
     if found != source.sha256:
@@ -82,6 +82,16 @@ async def _ask(source: RemoteCard, egress: Egress | None) -> bytes:
             )
         )
     return response.content
+
+
+def _keep(path: Path, raw: bytes, source: RemoteCard) -> tuple[Problem, ...]:
+    try:
+        write_whole(path, raw, durable=True)
+    except OSError as error:
+        # It is the pinned card all the same; it is fetched again the next time.
+        problem = _wrong(source, f"no room to keep it ({error})", f"a folder to write to: {path}")
+        return (replace(problem, severity="warning"),)
+    return ()
 
 
 def _read(path: Path) -> bytes | None:

@@ -71,8 +71,8 @@ class AgentAwareness(Section):
 class RemoteCard(Section):
     """``[[plugin.awareness.sources]]``: a card that is fetched by HTTP."""
 
-    url: str = Field(pattern=r"^https?://[^\s]+$", max_length=2000)
-    """Where the card file is."""
+    url: str = Field(pattern=r"^https?://[^\s@/?#]+([/?#]\S*)?$", max_length=2000)
+    """Where the card file is. It is shown in lists and logs: no user name stands in it."""
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """The digest of the file, in hex. A file of another digest is not used."""
 
