@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.audit.redaction import Redaction
 from hookgate.core.descriptors import FLAG_NAMES
 
 if TYPE_CHECKING:
@@ -63,11 +64,15 @@ def category(flags: Flags) -> str:
     return "unknown" if any(flags.get(name) is None for name in FLAG_NAMES) else "pure"
 
 
-def decided(turn: Turn, call: ToolCall, decision: Decision) -> Entry:
+def decided(
+    turn: Turn, call: ToolCall, decision: Decision, redaction: Redaction | None = None
+) -> Entry:
     """Return the entry of a decision, with all that a policy could look at.
 
-    A later policy can be judged on it: arguments, flags, provenance, taint.
+    A later policy can be judged on it: arguments, flags, provenance, taint. Which arguments
+    were not recorded stands in ``redacted_arguments``.
     """
+    arguments, masked = (redaction or Redaction(())).apply(call.name, call.arguments)
     data = {
         "agent": turn.agent.name,
         "principal": turn.principal.id,
@@ -86,7 +91,8 @@ def decided(turn: Turn, call: ToolCall, decision: Decision) -> Entry:
         "call_digest": call.digest,
         "flags": call.flags.to_json(),
         "proven": sorted(call.flags.proven),
-        "arguments": dict(call.arguments),
+        "arguments": arguments,
+        "redacted_arguments": list(masked),
         "depth": call.depth,
         "index": call.index,
         "rewritten_by": list(call.rewritten_by),

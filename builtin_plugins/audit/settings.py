@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from hookgate.core.settings import Section
@@ -23,6 +25,14 @@ class MetricsFileSettings(Section):
 class AuditSettings(Section):
     """``[plugin.audit]``: what is recorded, and where."""
 
+    key_file: Path | None = None
+    """The file with the key of the seals; ``audit.key`` in `home` where this is not set. It is
+    made at the first start. Who can read it can rebuild the record: keep it on another disk."""
+    key_secret: str = Field(default="", max_length=128)
+    """The name of a secret that holds the key instead, at least 32 bytes."""
+    redact: tuple[str, ...] = ("*password*", "*passwd*", "*secret*", "*token*", "*api_key*")
+    """Globs of the names of arguments whose values are not recorded, at any depth; `TOOL.NAME`
+    is about one tool's alone."""
     ring: int = Field(default=1000, ge=1, le=1_000_000)
     """Rows that are kept in memory where there is no store."""
     metrics: MetricsFileSettings = MetricsFileSettings()

@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, select, tuple_
+from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, insert, select, tuple_
+
+from hookgate.builtin_plugins.audit.sealing import Head
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection
 
+    from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.trail import Place
 
-__all__ = ["ENTRIES", "METADATA", "SCRIPTS", "newest"]
+__all__ = ["ENTRIES", "METADATA", "SCRIPTS", "chained", "links", "newest", "page"]
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -38,6 +41,11 @@ ENTRIES = Table(
     Column("outcome", Text, nullable=False),
     # Everything, as canonical JSON with secrets masked.
     Column("data", Text, nullable=False),
+    # Of a chain's first row: the last row of all that were there, as CHAIN/SEQ/SEAL.
+    Column("previous", Text, nullable=False, server_default=""),
+    # Names the key of the seal; see `sealing`. Rows from before there were seals have neither.
+    Column("key", Text, nullable=False, server_default=""),
+    Column("seal", Text, nullable=False, server_default=""),
     Index("audit_entry_by_time", "at", "chain", "seq"),
     Index("audit_entry_by_turn", "turn"),
     Index("audit_entry_by_session", "session", "at"),
@@ -65,3 +73,40 @@ def newest(
         return [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
 
     return read
+
+
+def chained(sealer: Sealer, row: Mapping[str, Any]) -> Callable[[Connection], None]:
+    """Return a writer of `row` at the end of its chain.
+
+    What stands at the end is read within the transaction: a row that could not be committed
+    leaves no gap.
+    """
+    columns = (ENTRIES.c.chain, ENTRIES.c.seq, ENTRIES.c.seal)
+    own = select(*columns).where(ENTRIES.c.chain == row["chain"])
+    newest_own = own.order_by(ENTRIES.c.seq.desc()).limit(1)
+    by_time = (ENTRIES.c.at.desc(), ENTRIES.c.chain.desc(), ENTRIES.c.seq.desc())
+    newest_of_all = select(*columns).order_by(*by_time).limit(1)
+
+    def write(connection: Connection) -> None:
+        last = connection.execute(newest_own).first() or connection.execute(newest_of_all).first()
+        head = Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
+        connection.execute(insert(ENTRIES).values(sealer.chained(row, head)))
+
+    return write
+
+
+def page(after: tuple[str, int], limit: int) -> Callable[[Connection], list[dict[str, Any]]]:
+    """Return a reader of rows in the order of chains and numbers, from behind `after` on."""
+    place = (ENTRIES.c.chain, ENTRIES.c.seq)
+    query = select(ENTRIES).where(tuple_(*place) > tuple_(*after)).order_by(*place).limit(limit)
+
+    def read(connection: Connection) -> list[dict[str, Any]]:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+    return read
+
+
+def links(connection: Connection) -> list[str]:
+    """Return what first rows of chains name as the row before them."""
+    query = select(ENTRIES.c.previous).where(ENTRIES.c.seq == 1, ENTRIES.c.previous != "")
+    return list(connection.execute(query).scalars())

@@ -9,16 +9,23 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hookgate.builtin_plugins.audit.entries import Entry
+from hookgate.builtin_plugins.audit.sealing import Head
+from hookgate.builtin_plugins.audit.verifying import Verifier
 from hookgate.core.host import redact_json
 from hookgate.core.messages import new_id
 from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
+    from hookgate.builtin_plugins.audit.sealing import Sealer
+    from hookgate.builtin_plugins.audit.verifying import Findings
     from hookgate.core.ports import Clock, Secrets, Store
 
 __all__ = ["Keeper", "Place", "Ring", "StoreKeeper", "Trail"]
+
+PAGE = 1000
+"""So many rows are read at once."""
 
 
 class Place(NamedTuple):
@@ -50,6 +57,10 @@ class Place(NamedTuple):
 class Keeper(Protocol):
     """Where rows are kept."""
 
+    @property
+    def whole(self) -> bool:
+        """Whether the first rows of chains stay."""
+
     def keep(self, row: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
         """Keep `row`; what this returned from is as durable as it gets here."""
 
@@ -58,16 +69,37 @@ class Keeper(Protocol):
     ) -> Sequence[Mapping[str, Any]]:
         """Return the newest rows, the newest first."""
 
+    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return rows in the order of chains and numbers, from behind `after` on."""
+
+    async def links(self) -> Sequence[str]:
+        """Return what first rows of chains name as the row before them."""
+
 
 class Ring:
     """Keeps the last rows in memory, where there is no store."""
 
-    def __init__(self, size: int) -> None:
+    whole = False
+
+    def __init__(self, size: int, sealer: Sealer) -> None:
         self._rows: deque[Mapping[str, Any]] = deque(maxlen=size)
+        self._sealer = sealer
+        self._heads: dict[str, Head] = {}
 
     async def keep(self, row: Mapping[str, Any]) -> None:
         """Keep `row`; the oldest one goes when the ring is full."""
-        self._rows.append(row)
+        sealed = self._sealer.chained(row, self._heads.get(row["chain"]))
+        self._heads[row["chain"]] = Head(chain=row["chain"], seq=sealed["seq"], seal=sealed["seal"])
+        self._rows.append(sealed)
+
+    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return rows in the order of chains and numbers, from behind `after` on."""
+        rows = sorted(self._rows, key=lambda row: (row["chain"], row["seq"]))
+        return [row for row in rows if (row["chain"], row["seq"]) > after][:limit]
+
+    async def links(self) -> Sequence[str]:
+        """Return nothing: chains in memory follow no other."""
+        return ()
 
     async def newest(
         self, filters: Mapping[str, str], *, limit: int, before: Place | None
@@ -85,16 +117,27 @@ class Ring:
 class StoreKeeper:
     """Keeps rows in the store."""
 
-    def __init__(self, store: Store) -> None:
+    whole = True
+
+    def __init__(self, store: Store, sealer: Sealer) -> None:
         # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
         from hookgate.builtin_plugins.audit import tables
 
         self._store = store
+        self._sealer = sealer
         self._tables = tables
 
     async def keep(self, row: Mapping[str, Any]) -> None:
         """Return once `row` is committed."""
-        await self._store.insert(self._tables.ENTRIES, [row])
+        await self._store.write(self._tables.chained(self._sealer, row))
+
+    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return rows in the order of chains and numbers, from behind `after` on."""
+        return await self._store.read(self._tables.page(after, limit))
+
+    async def links(self) -> Sequence[str]:
+        """Return what first rows of chains name as the row before them."""
+        return await self._store.read(self._tables.links)
 
     async def newest(
         self, filters: Mapping[str, str], *, limit: int, before: Place | None
@@ -104,7 +147,7 @@ class StoreKeeper:
 
 
 class Trail:
-    """Gives entries their place, masks secrets in them and hands them to a keeper.
+    """Masks secrets in entries and hands them to a keeper, which chains them.
 
     It is the `Audit` that other plugins reach under the key ``audit``.
 
@@ -126,9 +169,8 @@ class Trail:
         self._secrets = secrets
         self._failed = failed
         self._worked = worked
-        self._seq = 0
         self._handed_over: set[asyncio.Task[None]] = set()
-        started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+        started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self.chain = f"{started}-{new_id('chain').removeprefix('chain_')[:12]}"
 
     async def append(self, kind: str, data: Mapping[str, Any]) -> None:
@@ -167,6 +209,25 @@ class Trail:
         """Return once everything that was handed over is written, or has failed."""
         await asyncio.gather(*tuple(self._handed_over), return_exceptions=True)
 
+    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
+        """Return rows in the order of chains and numbers, from behind `after` on."""
+        return await self._keeper.page(after, limit)
+
+    async def rows(self) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        """Yield all rows in the order of chains and numbers, page by page."""
+        after = ("", 0)
+        while page := await self._keeper.page(after, PAGE):
+            yield page
+            after = (page[-1]["chain"], page[-1]["seq"])
+
+    async def verify(self, sealer: Sealer, expected: Sequence[Head] = ()) -> Findings:
+        """Look whether every row is as it was written; see `Verifier`."""
+        links = await self._keeper.links()
+        verifier = Verifier(sealer, expected, links, whole=self._keeper.whole)
+        async for page in self.rows():
+            await asyncio.to_thread(verifier.take, page)
+        return verifier.finish()
+
     async def newest(
         self, filters: Mapping[str, str], *, limit: int, before: Place | None = None
     ) -> list[dict[str, Any]]:
@@ -181,10 +242,8 @@ class Trail:
         if masked != plain:
             # A decision that is judged again later must know that it cannot see all.
             masked = canonical({**clean, "redacted": True})
-        self._seq += 1
         return {
             "chain": self.chain,
-            "seq": self._seq,
             "at": self._clock.now().astimezone(UTC).isoformat(timespec="microseconds"),
             "kind": entry.kind,
             "turn": entry.turn,

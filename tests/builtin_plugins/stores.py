@@ -63,7 +63,8 @@ class BrokenStore:
         raise StoreUnavailableError("the disk is gone")
 
     async def write(self, work: Any) -> Any:
-        raise StoreUnavailableError("the disk is gone")
+        if self.broken:
+            raise StoreUnavailableError("the disk is gone")
 
     async def insert(self, table: Any, rows: Any) -> None:
         if self.broken:

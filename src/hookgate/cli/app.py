@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import capabilities, cards, config, gateway, plugins, tokens, tools
+from hookgate.cli import audit, capabilities, cards, config, gateway, plugins, tokens, tools
 from hookgate.cli.chat import chat
 from hookgate.cli.discover import discover
 from hookgate.cli.group import RootGroup
@@ -81,6 +81,7 @@ app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
 app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
 app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)
 app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
+app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)

@@ -9,10 +9,10 @@ from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 from tests.support.script import until
 
-from hookgate.core.json_lines import read_json_lines
 from hookgate.builtin_plugins.audit.plugin import ListParams, Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.errors import StoreUnavailableError
+from hookgate.core.json_lines import read_json_lines
 from hookgate.core.metrics import MetricRecord
 from hookgate.core.operations import Invocation
 from hookgate.core.ports import AUDIT, STORE
@@ -132,7 +132,7 @@ async def test_figures_go_to_the_file_in_home(tmp_path: Path) -> None:
 async def test_no_file_is_written_where_none_is_wanted(tmp_path: Path) -> None:
     async with opened(tmp_path, metrics={"enabled": False}) as (_, plugin):
         plugin.log_metrics(MetricRecord(name="turn", timestamp=5))
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path) == ["audit.key"]
 
 
 async def test_call_before_the_gateway_runs_is_denied_by_an_error() -> None:

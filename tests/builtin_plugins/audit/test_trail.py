@@ -8,6 +8,7 @@ from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
 from hookgate.builtin_plugins.audit.entries import Entry
+from hookgate.builtin_plugins.audit.sealing import Sealer
 from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS
 from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
 from hookgate.core.errors import StoreUnavailableError
@@ -18,15 +19,17 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.audit.trail import Keeper
 
+SEALER = Sealer(b"k" * 32)
+
 
 @pytest.fixture(params=["ring", "store"])
 async def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keeper]:
     if request.param == "ring":
-        yield Ring(100)
+        yield Ring(100, SEALER)
         return
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        yield StoreKeeper(store)
+        yield StoreKeeper(store, SEALER)
 
 
 def trail_of(keeper: Keeper, clock: TurnedClock | None = None, **more: Any) -> Trail:
@@ -46,7 +49,7 @@ async def test_rows_come_back_newest_first_with_place_and_time(keeper: Keeper) -
     ]
     assert rows[0]["at"] == "2024-02-29T12:00:02.000000+00:00"
     assert rows[0]["chain"] == trail.chain
-    assert trail.chain.startswith("20240229T120000Z-")
+    assert trail.chain.startswith("20240229T120000.000000Z-")
 
 
 async def test_rows_can_be_paged_through_even_where_their_times_are_equal(keeper: Keeper) -> None:
@@ -91,10 +94,10 @@ async def test_what_was_handed_over_is_written_in_order(keeper: Keeper) -> None:
 async def test_rows_outlive_the_store_that_took_them(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        await trail_of(StoreKeeper(store)).append("k", {"n": 1})
+        await trail_of(StoreKeeper(store, SEALER)).append("k", {"n": 1})
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        trail = trail_of(StoreKeeper(store))
+        trail = trail_of(StoreKeeper(store, SEALER))
         await trail.append("k", {"n": 2})
         rows = await trail.newest({}, limit=9)
         assert sorted(row["data"]["n"] for row in rows) == [1, 2]
@@ -109,7 +112,7 @@ async def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) ->
 
 
 async def test_ring_keeps_the_last_rows() -> None:
-    trail = trail_of(Ring(3))
+    trail = trail_of(Ring(3, SEALER))
     for number in range(10):
         await trail.append("k", {"n": number})
     assert [row["data"]["n"] for row in await trail.newest({}, limit=9)] == [9, 8, 7]
@@ -117,7 +120,7 @@ async def test_ring_keeps_the_last_rows() -> None:
 
 async def test_what_cannot_be_written_raises_and_what_was_handed_over_is_said() -> None:
     failures: list[BaseException] = []
-    trail = trail_of(StoreKeeper(BrokenStore()), failed=failures.append)
+    trail = trail_of(StoreKeeper(BrokenStore(), SEALER), failed=failures.append)
     with pytest.raises(StoreUnavailableError):
         await trail.append("k", {})
     trail.hand_over(Entry(kind="k"))

@@ -1,0 +1,310 @@
+"""Tampering with the record: each kind is found, or fails against an exported head."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import Connection, delete, insert, select, update
+from tests.builtin_plugins.stores import opened_store
+from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
+
+from hookgate.builtin_plugins.audit.sealing import (
+    Head,
+    Sealer,
+    key_from_file,
+    key_from_secret,
+)
+from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS
+from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
+from hookgate.builtin_plugins.audit.verifying import Findings, Verifier, parse_head
+from hookgate.core.errors import StartError
+from hookgate.core.ports import Store
+
+KEY = b"k" * 32
+SEALER = Sealer(KEY)
+
+Change = Callable[[Connection, list[dict[str, Any]]], None]
+
+
+@asynccontextmanager
+async def recorded(home: Path, *, chains: int = 2, rows: int = 4) -> AsyncIterator[Store]:
+    """A store with some chains of rows, as so many starts of a gateway leave them."""
+    clock = TurnedClock()
+    async with opened_store(home) as store:
+        await store.migrate("audit", METADATA, SCRIPTS)
+        for chain in range(chains):
+            clock.advance(60)
+            trail = Trail(StoreKeeper(store, SEALER), clock, KnownSecrets())
+            for number in range(rows):
+                await trail.append("kind", {"chain": chain, "n": number})
+        yield store
+
+
+async def verified(store: Store, *heads: Head, sealer: Sealer = SEALER) -> Findings:
+    trail = Trail(StoreKeeper(store, SEALER), TurnedClock(), KnownSecrets())
+    return await trail.verify(sealer, heads)
+
+
+async def changed(store: Store, change: Change) -> list[dict[str, Any]]:
+    def work(connection: Connection) -> list[dict[str, Any]]:
+        query = select(ENTRIES).order_by(ENTRIES.c.chain, ENTRIES.c.seq)
+        rows = [dict(row) for row in connection.execute(query).mappings()]
+        change(connection, rows)
+        return rows
+
+    return await store.write(work)
+
+
+def at(row: dict[str, Any]) -> Any:
+    return (ENTRIES.c.chain == row["chain"]) & (ENTRIES.c.seq == row["seq"])
+
+
+def edited(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(update(ENTRIES).where(at(rows[2])).values(data='{"n":9}'))
+
+
+def cut_out(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(at(rows[2])))
+
+
+def cut_at_the_beginning(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(at(rows[4])))
+
+
+def swapped(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    for one, other in ((1, 2), (2, 1)):
+        held = {key: rows[other][key] for key in ("at", "kind", "data", "seal")}
+        connection.execute(update(ENTRIES).where(at(rows[one])).values(held))
+
+
+def put_in(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(at(rows[3])))
+    connection.execute(insert(ENTRIES).values({**rows[3], "data": '{"n":9}'}))
+
+
+def seal_taken_off(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(update(ENTRIES).where(at(rows[2])).values(seal="", key=""))
+
+
+def renumbered(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(update(ENTRIES).where(at(rows[3])).values(seq=7))
+
+
+def moved_to_another_chain(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(at(rows[3])))
+    held = {**rows[3], "chain": rows[4]["chain"], "seq": 5}
+    connection.execute(insert(ENTRIES).values(held))
+
+
+async def test_what_nobody_touched_is_verified(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as store:
+        found = await verified(store)
+        assert (found.ok, found.rows, found.unsealed, found.fault) == (True, 8, 0, None)
+        assert [head.seq for head in found.heads.values()] == [4, 4]
+        assert (await verified(store, *found.heads.values())).ok
+
+
+@pytest.mark.parametrize(
+    ("change", "chain", "seq"),
+    [
+        (edited, 0, 3),
+        (cut_out, 0, 3),
+        (cut_at_the_beginning, 1, 1),
+        (swapped, 0, 2),
+        (put_in, 0, 4),
+        (seal_taken_off, 0, 3),
+        (renumbered, 0, 4),
+        (moved_to_another_chain, 1, 1),
+    ],
+)
+async def test_a_change_is_found_and_the_first_bad_row_named(
+    tmp_path: Path, change: Change, chain: int, seq: int
+) -> None:
+    async with recorded(tmp_path) as store:
+        rows = await changed(store, change)
+        fault = (await verified(store)).fault
+    assert fault is not None
+    names = sorted({row["chain"] for row in rows})
+    assert (fault.chain, fault.seq) == (names[chain], seq)
+
+
+@pytest.mark.parametrize("column", ["at", "kind", "turn", "tool", "outcome", "data", "previous"])
+async def test_no_column_can_be_changed(tmp_path: Path, column: str) -> None:
+    def change(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(update(ENTRIES).where(at(rows[0])).values({column: "other"}))
+
+    async with recorded(tmp_path) as store:
+        await changed(store, change)
+        fault = (await verified(store)).fault
+    assert fault is not None
+    assert fault.seq == 1
+
+
+async def test_a_chain_that_is_gone_is_missed_by_the_next_one(tmp_path: Path) -> None:
+    def change(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(delete(ENTRIES).where(ENTRIES.c.chain == rows[0]["chain"]))
+
+    async with recorded(tmp_path) as store:
+        rows = await changed(store, change)
+        fault = (await verified(store)).fault
+    assert fault is not None
+    assert (fault.chain, fault.seq) == (rows[-1]["chain"], 1)
+    assert "is gone" in fault.what
+
+
+async def test_an_end_that_was_cut_off_fails_against_the_exported_head(tmp_path: Path) -> None:
+    def change(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(delete(ENTRIES).where(at(rows[-1])))
+
+    async with recorded(tmp_path) as store:
+        heads = tuple((await verified(store)).heads.values())
+        await changed(store, change)
+        assert (await verified(store)).ok  # by itself, a shorter chain is a whole one
+        fault = (await verified(store, *heads)).fault
+    assert fault is not None
+    assert fault.seq == 4
+    assert "exported head names it, and it is gone" in fault.what
+
+
+async def test_a_record_that_was_rebuilt_with_the_key_fails_against_the_exported_head(
+    tmp_path: Path,
+) -> None:
+    def rebuild(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        connection.execute(delete(ENTRIES))
+        head: Head | None = None
+        for row in rows:
+            base = {key: row[key] for key in row if key not in ("seq", "previous", "key", "seal")}
+            if base["data"].endswith('"n":2}'):
+                base["data"] = '{"n":"harmless"}'
+            sealed = SEALER.chained(base, head)
+            head = Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
+            connection.execute(insert(ENTRIES).values(sealed))
+
+    async with recorded(tmp_path) as store:
+        heads = tuple((await verified(store)).heads.values())
+        await changed(store, rebuild)
+        assert (await verified(store)).ok
+        fault = (await verified(store, *heads)).fault
+    assert fault is not None
+    assert "not the row that the exported head names" in fault.what
+
+
+async def test_rows_of_another_key_are_counted_and_are_not_verified(tmp_path: Path) -> None:
+    async with recorded(tmp_path) as store:
+        found = await verified(store, sealer=Sealer(b"o" * 32))
+    assert not found.ok
+    assert found.foreign == {SEALER.name: 8}
+
+
+async def test_rows_from_before_there_were_seals_are_counted_and_cannot_come_later(
+    tmp_path: Path,
+) -> None:
+    def old(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        first = ENTRIES.c.chain == rows[0]["chain"]
+        plain = {"seal": "", "key": "", "previous": ""}
+        connection.execute(update(ENTRIES).where(first).values(plain))
+        link = f"{rows[0]['chain']}/4/"
+        sealed = SEALER.chained(
+            {key: rows[4][key] for key in rows[4] if key not in ("seq", "previous", "key", "seal")},
+            Head(chain=rows[0]["chain"], seq=4, seal=""),
+        )
+        assert sealed["previous"] == link
+        connection.execute(update(ENTRIES).where(at(rows[4])).values(sealed))
+        connection.execute(
+            delete(ENTRIES).where(ENTRIES.c.chain == rows[4]["chain"], ENTRIES.c.seq > 1)
+        )
+
+    async with recorded(tmp_path) as store:
+        await changed(store, old)
+        found = await verified(store)
+    assert (found.ok, found.unsealed, found.rows) == (True, 4, 5)
+
+
+async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -> None:
+    async with opened_store(tmp_path) as store:
+        await store.migrate("audit", METADATA, SCRIPTS)
+        keeper = StoreKeeper(store, SEALER)
+        trail = Trail(keeper, TurnedClock(), KnownSecrets())
+        await trail.append("kind", {"n": 1})
+        with pytest.raises(Exception, match=r"NOT NULL|kind"):
+            await keeper.keep({"chain": trail.chain, "at": "now"})
+        await trail.append("kind", {"n": 2})
+        found = await trail.verify(SEALER)
+    assert (found.ok, found.rows) == (True, 2)
+
+
+async def test_a_ring_that_has_lost_its_first_rows_is_verified_as_far_as_it_goes() -> None:
+    trail = Trail(Ring(3, SEALER), TurnedClock(), KnownSecrets())
+    for number in range(7):
+        await trail.append("kind", {"n": number})
+    found = await trail.verify(SEALER)
+    assert (found.ok, found.rows) == (True, 3)
+
+
+@given(st.lists(st.integers(0, 2), max_size=12), st.data())
+def test_any_single_change_of_a_chain_is_found(kinds: list[int], data: st.DataObject) -> None:
+    rows: list[dict[str, Any]] = []
+    head: Head | None = None
+    for number, kind in enumerate([0, *kinds]):
+        texts = dict.fromkeys(
+            ("at", "turn", "session", "call", "tool", "category", "outcome"), str(number)
+        )
+        base = {"chain": "c", "kind": str(kind), "data": "{}", **texts}
+        rows.append(SEALER.chained(base, head))
+        head = Head(chain="c", seq=rows[-1]["seq"], seal=rows[-1]["seal"])
+    assert ok(rows)
+    place = data.draw(st.integers(0, len(rows) - 1))
+    name = data.draw(st.sampled_from(["kind", "data", "at", "outcome", "seal", "seq"]))
+    broken = [dict(row) for row in rows]
+    value = broken[place][name]
+    broken[place][name] = value + 1 if name == "seq" else f"{value}x"
+    assert not ok(broken)
+    assert ok(rows[:place] + rows[place + 1 :]) == (place == len(rows) - 1)
+
+
+def ok(rows: list[dict[str, Any]]) -> bool:
+    verifier = Verifier(SEALER)
+    verifier.take(rows)
+    return verifier.finish().ok
+
+
+# -- keys -----------------------------------------------------------------------------
+
+
+def test_a_key_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "audit.key"
+    key = key_from_file(path)
+    assert len(key) == 64
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert key_from_file(path) == key
+
+
+def test_a_key_that_is_too_short_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("short")
+    with pytest.raises(StartError, match="found 5 bytes"):
+        key_from_file(tmp_path / "key")
+    with pytest.raises(StartError, match="at least 32"):
+        key_from_secret("short", "AUDIT_KEY")
+    with pytest.raises(StartError, match="cannot be read"):
+        key_from_file(tmp_path)
+
+
+def test_the_name_of_a_key_does_not_tell_it() -> None:
+    assert Sealer(b"a" * 32).name != Sealer(b"b" * 32).name
+    assert "a" * 8 not in Sealer(b"a" * 32).name
+
+
+@pytest.mark.parametrize("text", ["", "c", "c/", "c/x/s", "/1/s", "c/-1/s", "c/\u0661/s"])
+def test_what_is_no_head_is_none(text: str) -> None:
+    assert parse_head(text) is None
+
+
+def test_a_head_is_read_as_it_was_written() -> None:
+    head = Head(chain="20240229T120000Z-abc", seq=3, seal="ff")
+    assert parse_head(str(head)) == head
