@@ -59,7 +59,9 @@ class Nearness:
         # Where no message is like it at all, nothing is taken off.
         apart = float((self._unrelated @ vector).max(initial=0.0))
         sides = vector @ self._lines[:-1] + self._lines[-1]
-        if best - UNRELATED_SHARE * apart + LINE_SHARE * float(sides[-1]) < FLOOR:
+        sure = best - UNRELATED_SHARE * apart + LINE_SHARE * float(sides[-1])
+        # What is no number is not sure.
+        if not sure >= FLOOR:
             return []
         order = np.argsort(-(bests + OWN_LINE_SHARE * sides[:-1]), kind="stable").tolist()
         return [order[0], *(at for at in order[1:2] if bests[at] >= best - NEAR)]

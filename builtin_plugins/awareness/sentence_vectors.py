@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.core.content.writing import write_whole
+from hookgate.core.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -72,6 +73,12 @@ class SentenceVectors:
             }
             if missing:
                 vectors = await embedder.embed(list(missing.values()))
+                if vectors.shape != (len(missing), dimension) or not np.isfinite(vectors).all():
+                    # It would be kept for good.
+                    raise EmbeddingError(
+                        f"the embedder returned an array of shape {vectors.shape}, expected "
+                        f"finite numbers of shape {(len(missing), dimension)}"
+                    )
                 self._known.update(zip(missing, vectors, strict=True))
             found = {key: self._known[key] for key in keys}
             for key in found:

@@ -93,6 +93,8 @@ class Awareness:
     async def open(self, host: Host) -> None:
         """Read what earlier runs left."""
         self._host = host
+        # The examples of the tags take seconds to embed; a start embeds what is new alone.
+        self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")
         self.registry.pins = await self._pins(host)
         await self.control.open(host)
         keep = self.settings.keep_days
@@ -146,6 +148,8 @@ class Awareness:
             self._without_meaning(error)
             return False
         self.host.recover(MEANING)
+        if self._vectors.problem:
+            self.host.log.warning("vectors of sentences", problem=self._vectors.problem)
         return True
 
     def _without_meaning(self, error: Exception) -> None:

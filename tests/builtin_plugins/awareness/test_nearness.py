@@ -46,6 +46,11 @@ def test_one_tag_and_no_unrelated_message_will_do() -> None:
     assert near.nearest(rows([0, 1])[0]) == []
 
 
+def test_a_vector_that_is_no_number_has_no_tag() -> None:
+    near = Nearness(rows([1, 0]), [1], rows([0, 1]))
+    assert near.nearest(rows([np.nan, 0])[0]) == []
+
+
 @given(st.data(), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(0, 5))
 def test_whatever_the_vectors_at_most_two_tags_are_named(
     data: st.DataObject, counts: list[int], unrelated: int

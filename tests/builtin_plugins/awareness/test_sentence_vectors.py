@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import stat
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,6 +62,23 @@ async def test_after_a_failure_the_model_is_asked_again() -> None:
     with pytest.raises(EmbeddingError):
         await vectors.of(["a"], embedder)
     embedder.broken = False
+    assert (await vectors.of(["a"], embedder)).tolist() == [[1, 97]]
+
+
+@pytest.mark.parametrize("wrong", [[[1, math.nan]], [[1, math.inf]], [[1, 2], [3, 4]], [[1]]])
+async def test_wrong_vectors_are_refused_and_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: list[list[float]]
+) -> None:
+    async def embed(texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+        return np.array(wrong, np.float32)
+
+    path, embedder = tmp_path / "vectors", Embedder()
+    vectors = SentenceVectors(path)
+    with monkeypatch.context() as patched:
+        patched.setattr(embedder, "embed", embed)
+        with pytest.raises(EmbeddingError, match="shape"):
+            await vectors.of(["a"], embedder)
+    assert not path.exists()
     assert (await vectors.of(["a"], embedder)).tolist() == [[1, 97]]
 
 
