@@ -34,7 +34,7 @@ __all__ = [
 MAX_UNIT_CHARS = 600
 """A longer sentence is cut: so the work on one sentence is bounded."""
 
-_WORD = re.compile(r"(\w+(?:'\w{1,3}|://[^\s<>\"'`)\]]{1,300}|@[\w-]{1,40}\.[\w.-]{1,40})?)")
+_WORD = re.compile(r"(\w+(?:'\w{1,3}\b|://[^\s<>\"'`)\]]{1,300}|@[\w-]{1,40}\.[\w.-]{1,40})?)")
 _STOP = re.compile(r"[.!?;](?=[\s\"')*])|[\u3002\uff01\uff1f]|\\n")
 _ACCOUNT = re.compile(r"[a-z]{2}\d{12,30}|0x[0-9a-f]{30,64}|(?:bc1|[13])[a-z0-9]{25,60}")
 _DOTTED = {"env", "ssh", "aws", "netrc", "npmrc", "pgpass", "kube", "gnupg", "pem"}
@@ -327,6 +327,8 @@ _IN_DATA = re.compile(
 
 def defensive(unit: Unit, end: int) -> bool:
     """Tell whether what is to be ignored stands in the data, as a careful author asks for."""
+    if unit.text.endswith((" in them", " in it", " inside them", " within them"), 0, end):
+        return True
     found = _IN_DATA.match(unit.text, end)
     return found is not None and found.group()[-2:] not in ("in", "om")
 

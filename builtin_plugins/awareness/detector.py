@@ -27,6 +27,7 @@ from hookgate.builtin_plugins.awareness.deeds import DEEDS
 from hookgate.builtin_plugins.awareness.exfiltration import FAINTLY, HIGH, MEDIUM, hosts, weigh
 from hookgate.builtin_plugins.awareness.feints import FEINTS
 from hookgate.builtin_plugins.awareness.frames import FRAMES
+from hookgate.builtin_plugins.awareness.guises import GUISES
 from hookgate.builtin_plugins.awareness.hushing import HUSHING
 from hookgate.builtin_plugins.awareness.lexicon import Part
 from hookgate.builtin_plugins.awareness.lures import LURES
@@ -72,7 +73,7 @@ MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
 
 _PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
-_HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *FEINTS, *WILES)
+_HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *FEINTS, *GUISES, *WILES)
 _CUES = Cues([*(frame.hint for frame in _PATTERNS), *(faint.hint for faint in _HINTED)])
 
 
@@ -149,7 +150,7 @@ def _by_words(sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, 
             span = match(rule, unit)
             if span is not None:
                 named.add(rule.name)
-                if rule.name == "override" and defensive(unit, span[1]):
+                if rule.name in ("override", "hijack") and defensive(unit, span[1]):
                     continue
                 yield rule.name, _severity(rule.severity, unit, *span), rule.note, *span
 

@@ -53,10 +53,12 @@ _RUNNING = (
     signal(
         "urge",
         1,
-        "before anything else|before doing anything|does not work otherwise|will not work|first of"
-        "|required for|must be run|otherwise|without delay|before you start|before using|first",
+        "before anything else|before doing anything|does not work|will not work|first of all"
+        "|before you start|before you begin|before you continue|first fetch"
+        "|first download|first run|first read|first open|first send|first, fetch|first, download"
+        "|first, run|first, read|first, open|first, send",
         r"\bbefore (?:doing )?anything else\b|\b(?:does|will) not work (?:otherwise|without)\b"
-        r"|\bfirst of all\b|\bbefore (?:you (?:start|begin|continue)|any other)\b|^\W{0,4}first,?"
+        r"|\bfirst of all\b|\bbefore you (?:start|begin|continue)\b|^\W{0,4}first,?"
         r" (?:fetch|download|run|read|open|send)",
     ),
 )

@@ -183,7 +183,8 @@ SCHEMES: tuple[Frame, ...] = (
         "tools",
         "medium",
         _TOOLS,
-        "any |every |each |all ",
+        "before any|before every|before each|before all|prior to any|prior to every|prior to each"
+        "|prior to all|after any|after every|after each|after all|on any|on every|on each|on all",
         r"\b(?:before|prior to|after|on) (?:any|every|each|all) (?:\w{1,14},? ){1,3}(?:you must "
         r"|you should |always |first )?(?:call|invoke|use) [`'\"]?\w{1,20}_\w{1,30}[`'\"]? "
         r"with\b",

@@ -257,6 +257,40 @@ _CLAIMS = (
     ),
 )
 
+_OCCASIONS = "|".join(
+    [
+        *(
+            f"{when} {what}"
+            for when in ("before", "after", "once", "on")
+            for what in ("any", "each", "every", "all", "answering", "replying", "saving")
+        ),
+        *(
+            f"{each} {what}"
+            for each in ("each", "every")
+            for what in ("answer", "reply", "response", "message", "request", "run", "turn")
+        ),
+        *(
+            "each session",
+            "each time",
+            "every session",
+            "every time",
+            "on finishing",
+            "on completing",
+        ),
+        *("before finishing", "before completing", "after finishing", "after completing"),
+        *(
+            "before you",
+            "after you",
+            "as the",
+            "as a",
+            "as your",
+            "whenever",
+            "once the",
+            "once you",
+        ),
+        *("once this", "once it", "to register", "to activate", "to verify", "to diagnose", "for "),
+    ]
+)
 _CARRYING = (
     signal(
         "carry",
@@ -309,8 +343,7 @@ _CARRYING = (
     signal(
         "occasion",
         1,
-        "each |every |all |always|before |after |once |whenever|first|last step|final step|as the"
-        "|when done|when you|finally|at the end|on start",
+        _OCCASIONS,
         r"\b(?:before|after|once|on) (?:any|each|every|all|anything|answering|replying|saving"
         r"|finishing|completing)\b|\b(?:before|after) you (?:answer|reply|finish|start|respond)\b"
         r"|\b(?:each|every) (?:answer|reply|response|message|request|run|turn|session|time)\b"

@@ -185,6 +185,7 @@ _HOARD = (
     r"|contacts?(?: list)?|passwords?|door code|pin\b|admin (?:token|password)|credentials?"
     r"|everything (?:that )?(?:the user|they|the person) (?:told|said|wrote|typed|shared)"
     r"|whole (?:chat|conversation)|conversation|browsing history|location|salary|seed|otp"
+    r"|payment methods|saved addresses|order history"
     r"|one-time codes?|\bkeys\b|secrets?|the draft|internal documents?|source code|inbox)"
 )
 
