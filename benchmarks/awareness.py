@@ -1,6 +1,7 @@
 """Whether the right capability cards are shown, and how often one is shown for nothing.
 
-The messages are in ``benchmarks/awareness_messages.jsonl``. A line is ``{"text", "kind",
+The messages are in ``builtin_plugins/awareness/messages.jsonl``, where `hookgate awareness
+report` has them from. A line is ``{"text", "kind",
 "cards"}``: the ids of the cards that answer it, or none, where no card should be shown. Those
 of the kind ``fresh`` were written when the examples of the router were done: the figures with
 goals are theirs. All others were in sight when the examples were written; they are split in
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import json
 import os
 import time
@@ -36,6 +36,7 @@ from rich.table import Table
 from benchmarks._tool_sets import read_set, set_folders
 from benchmarks._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
+from hookgate.builtin_plugins.awareness import explaining
 from hookgate.builtin_plugins.awareness.cards import parse_card
 from hookgate.builtin_plugins.awareness.folders import shipped_cards
 from hookgate.builtin_plugins.awareness.router import TagRouter
@@ -45,7 +46,7 @@ from hookgate.core.descriptors import Card
 
 DATA, CACHE = "HOOKGATE_BENCH_DATA", "HOOKGATE_BENCH_CACHE"
 POOL = "mix"
-MESSAGES = Path(__file__).with_name("awareness_messages.jsonl")
+MESSAGES = Path(explaining.__file__).with_name("messages.jsonl")
 WORDS, BOTH = "words", "words and meaning"
 TUNE, HELD_OUT, FRESH = "tune", "held out", "fresh"
 HITS, FALSE, TOKENS = 0.90, 0.05, 1500
@@ -65,8 +66,7 @@ class Message:
         """Which part of the messages it belongs to: ``tune``, ``held out`` or ``fresh``."""
         if self.kind == FRESH:
             return FRESH
-        odd = hashlib.sha256(self.text.encode()).digest()[0] & 1
-        return HELD_OUT if odd else TUNE
+        return HELD_OUT if explaining.is_held_out(self.text) else TUNE
 
 
 @dataclass(frozen=True, slots=True)
