@@ -118,6 +118,7 @@ class TurnCards:
         seconds: What tagging and selecting has taken.
         judged: The decision on each card, by id; the newest one counts.
         pending: Cards that stand in the context that is being built.
+        left_out: Cards that stood in a context, and in no request so far.
         injected: Cards that stood in a request, in the order of their first one.
         texts: What the model got to read of them, by id.
         used: So many finished calls have been looked at.
@@ -130,6 +131,7 @@ class TurnCards:
     seconds: float = 0.0
     judged: dict[str, Judged] = field(default_factory=dict)
     pending: list[Decision] = field(default_factory=list)
+    left_out: list[Decision] = field(default_factory=list)
     injected: list[Injected] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     used: int = 0
@@ -158,6 +160,8 @@ class TurnCards:
         judged = matcher.judge(
             turn.message.text, tags=turn.tags, session_type=self.kind, point=point
         )
+        if _is_wordless(turn.message):
+            judged = [_unasked(one, turn.tags) for one in judged]
         if not rules:
             judged = [
                 replace(one, chosen=False, reason="left to other selectors") for one in judged
@@ -215,6 +219,16 @@ class TurnCards:
         self.seconds += time.perf_counter() - started
         return chosen
 
+    def take_client_calls(self, matcher: CardMatcher, turn: Turn) -> None:
+        """Choose the cards that tools call for whose results the client has brought.
+
+        Such a turn begins after the tools: there is no later point at which it would get them.
+        """
+        for one in self.select_after_tools(matcher, turn):
+            known = self.judged.get(one.card.id)
+            if known is None or not known.chosen:
+                self.judged[one.card.id] = one
+
     async def blocks(
         self,
         judged: Sequence[Judged],
@@ -241,25 +255,27 @@ class TurnCards:
         return blocks
 
     def sent(self, request: ModelRequest) -> list[Decision]:
-        """Return which of the pending cards stand in `request`; nothing is pending any more.
+        """Return which cards stand in `request` for the first time; nothing is pending any more.
 
-        Under a tight budget the context leaves blocks out, and plugins may change a request:
-        what counts is what a model got to read.
+        Under a tight budget the context leaves blocks out, and plugins may change a request,
+        or put several texts into one: what counts is what a model got to read.
         """
-        pending, self.pending = self.pending, []
-        if not pending:
+        waiting, self.pending, self.left_out = [*self.left_out, *self.pending], [], []
+        if not waiting:
             return []
-        texts = {piece.text for piece in request.system}
+        texts = [piece.text for piece in request.system]
         for message in request.messages:
-            texts.update(_texts(message))
-        there = [one for one in pending if one.text in texts]
-        for one in pending:
+            texts += _texts(message)
+        there = [one for one in waiting if any(one.text in text for text in texts)]
+        for one in waiting:
             card = one.judged.card
             if one in there:
                 score, tokens = one.judged.score, one.tokens
                 self.injected.append(Injected(id=card.id, score=score, tokens=tokens))
                 self.texts[card.id] = one.text
+                self.judged[card.id] = one.judged
             else:
+                self.left_out.append(one)
                 reason = "left out: no room in the context"
                 self.judged[card.id] = replace(one.judged, chosen=False, reason=reason)
         return there
@@ -370,6 +386,19 @@ def shown_file(turn: Turn, state: TurnCards, at: str) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _is_wordless(message: Message) -> bool:
+    """Whether there is something in a message, a picture or results of tools, but no text."""
+    other = any(not isinstance(part, Text) for part in message.parts)
+    return other and not message.text.strip()
+
+
+def _unasked(one: Judged, tags: Collection[str]) -> Judged:
+    """Return the decision on a card in a turn of which only tags say anything."""
+    if not one.card.triggers.router_tags or set(tags).isdisjoint(one.card.triggers.router_tags):
+        return replace(one, chosen=False, score=0.0, reason="no word in the message")
+    return one
 
 
 def _bounded(score: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ INSTRUCTIONS = (
 
 MAX_OUTPUT_TOKENS = 200
 MESSAGE_CHARS = 4000
+
+SECONDS = 4.0
+"""So long the answer may take: less than a selector may, or discovery would count as failed."""
 STEP = 0.01
 """Each further card of an answer scores so much less than the one before."""
 
@@ -82,7 +86,13 @@ async def ask(host: Host, turn: Turn, cards: Sequence[Card], model: str) -> Mapp
         cause=CAUSE,
     )
     events = host.call_model(turn, request)
-    answer = [event.text async for event in events if isinstance(event, TextDelta)]
+    try:
+        async with asyncio.timeout(SECONDS):
+            answer = [event.text async for event in events if isinstance(event, TextDelta)]
+    except TimeoutError:
+        raise TurnError(
+            f"the model that chooses cards took longer than {SECONDS:g} s", code="no_choice"
+        ) from None
     return _scores("".join(answer), ids)
 
 

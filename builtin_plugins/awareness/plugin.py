@@ -50,6 +50,9 @@ DESCRIPTION_CHARS = 200
 
 SHOWN_FILE = "awareness runtime file"
 
+SHOWN_FILE_SECONDS = 1.0
+"""So long a turn waits for its file; a disk that hangs must not end it."""
+
 
 class Plugin:
     """Shows cards to the turns that need them, and cleans what others wrote."""
@@ -189,13 +192,14 @@ class Plugin:
         state, awareness = turn.get(STATE), self._awareness
         if state is None or not state.on:
             return
+        matcher = awareness.made(turn.snapshot.cards).matcher(frozenset(turn.snapshot.cards))
         if context.stage == "start":
             if awareness.settings.pointer:
                 context.add(Block(kind="other", text=pointer(turn.offered), stable=True))
             state.take_selections(turn)
+            state.take_client_calls(matcher, turn)
             chosen = list(state.judged.values())
         else:
-            matcher = awareness.made(turn.snapshot.cards).matcher(frozenset(turn.snapshot.cards))
             chosen = state.select_after_tools(matcher, turn)
         for block in await state.blocks(chosen, awareness.host.sanitize):
             context.add(block)
@@ -211,10 +215,12 @@ class Plugin:
         text = shown_file(turn, state, host.clock.now().isoformat(timespec="seconds"))
         path = runtime_file.place_of(host.settings.home, str(turn.session))
         try:
-            await asyncio.to_thread(runtime_file.write, path, host.secrets.redact(text))
+            async with asyncio.timeout(SHOWN_FILE_SECONDS):
+                await asyncio.to_thread(runtime_file.write, path, host.secrets.redact(text))
         except OSError as error:
             # It is for people to look at: what a model gets to read does not hang on it.
-            host.degrade(SHOWN_FILE, f"{path} cannot be written: {error}")
+            why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
+            host.degrade(SHOWN_FILE, f"{path} cannot be written: {why}")
         else:
             host.recover(SHOWN_FILE)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import re
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +20,7 @@ import pytest
 from pydantic import ValidationError
 from tests.integration.test_awareness import (
     KNITTING,
+    QUESTION,
     ask,
     card,
     config,
@@ -23,18 +28,19 @@ from tests.integration.test_awareness import (
     running,
     served,
 )
-from tests.support.script import Tools, call, echo_tool, say, settled, until
+from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
 
 from hookgate.builtin_plugins.awareness.injector import plain_id
 from hookgate.builtin_plugins.awareness.records import read_turns
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.core.descriptors import Card, Selection
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.errors import EmbeddingError, ProviderError
 from hookgate.core.host import Host
-from hookgate.core.models import ModelRequest
+from hookgate.core.messages import Image, Provenance, ToolResultPart
+from hookgate.core.models import ModelRequest, SystemText
 from hookgate.core.ports import AUDIT, EMBEDDER
 from hookgate.core.runtime import Gateway
-from hookgate.core.turn import Address, Turn, TurnPlan
+from hookgate.core.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.hookspecs import hookimpl
 
 __all__ = ["served"]
@@ -315,3 +321,130 @@ async def test_a_fetched_card_is_used_where_it_cannot_be_kept(
 def test_the_url_of_a_source_holds_no_password() -> None:
     with pytest.raises(ValidationError):
         RemoteCard(url="https://me:secret@example.com/tea.md", sha256="0" * 64)
+
+
+# -- turns without words --------------------------------------------------------------
+
+PERSON = Origin(provenance=Provenance.EXTERNAL_USER, path="test")
+
+
+def titles(request: ModelRequest) -> list[str]:
+    return re.findall(r"^\[Capability card ([\w-]+)", everything(request), re.MULTILINE)
+
+
+async def test_a_picture_without_a_word_shows_no_card_but_a_forced_one(tmp_path: Path) -> None:
+    cards = {name: card(name, priority=20) for name in ("tea", "milk")}
+    picture = TurnRequest(content="", images=(Image(media_type="image/png", data="aGk="),))
+    async with running(tmp_path, cards=cards, force_include=["milk"]) as (gate, script):
+        await gate.run_turn(Principal.owner("test"), PERSON, picture)
+    assert titles(script.requests[0]) == ["milk"]
+
+
+async def test_results_that_a_client_brings_show_the_cards_of_its_tools_and_no_others(
+    tmp_path: Path,
+) -> None:
+    cards = {
+        "echoing": card("echoing", triggers={"tools": ["ec*"], "inject_at": ["post_tool"]}),
+        "tea": card("tea", priority=20),
+    }
+    tool = replace(echo_tool(), owner="client")
+    asked = TurnRequest(content="please", client_tools=(tool,))
+    brought = replace(
+        asked, content="", tool_results=(ToolResultPart(tool_use_id="c", content="x"),)
+    )
+    step = call(("c", "echo", {"text": "x"}))
+    async with running(tmp_path, step, say("done"), cards=cards) as (gate, script):
+        await gate.run_turn(Principal.owner("test"), PERSON, asked)
+        await gate.run_turn(Principal.owner("test"), PERSON, brought)
+    assert [titles(request) for request in script.requests] == [[], ["echoing"]]
+
+
+# -- what a model got to read ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("failure", [OSError("full"), TimeoutError()])
+async def test_a_turn_does_not_hang_on_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    hanging = threading.Event()
+
+    def write(path: Path, text: str) -> None:
+        if isinstance(failure, TimeoutError):
+            hanging.wait(30)
+        raise failure
+
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.runtime_file.write", write)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.plugin.SHOWN_FILE_SECONDS", 0.05)
+    async with running(tmp_path) as (gate, script):
+        turn = await gate.chat(QUESTION)
+        hanging.set()
+        assert "awareness runtime file" in gate.host.degraded
+    assert turn.error is None
+    assert titles(script.requests[0]) == ["knitting"]
+
+
+async def test_a_card_is_counted_where_a_plugin_puts_all_instructions_into_one(
+    tmp_path: Path,
+) -> None:
+    class Merges:
+        name = "merges"
+
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
+            text = "\n\n".join(piece.text for piece in request.system)
+            return replace(request, system=(SystemText(text=text),))
+
+    async with running(tmp_path, plugins=[Merges()]) as (gate, _):
+        await gate.chat(QUESTION)
+        await settled(gate)
+    (record,) = read_turns(tmp_path / "awareness" / "turns.jsonl", keep=0)
+    assert [one.id for one in record.injected] == ["knitting"]
+
+
+async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: Path) -> None:
+    class Asks:
+        """Asks a model before the turn does, and drops the instructions of the first attempt."""
+
+        name = "asks"
+        host: Host
+
+        @hookimpl
+        @asynccontextmanager
+        async def lifespan(self, host: Host) -> AsyncIterator[None]:
+            self.host = host
+            yield
+
+        @hookimpl(trylast=True)
+        async def before_context_build(self, turn: Turn, context: Any) -> None:
+            async for _ in self.host.call_model(turn, ModelRequest(model=turn.plan.models[0])):
+                pass
+
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+            return replace(request, system=()) if request.attempt == 0 else None
+
+    away = ProviderError("overloaded", "away")
+    async with running(tmp_path, say("first"), [away], [away], say("ok"), plugins=[Asks()]) as (
+        gate,
+        script,
+    ):
+        await gate.chat(QUESTION)
+        await settled(gate)
+    (record,) = read_turns(tmp_path / "awareness" / "turns.jsonl", keep=0)
+    assert [titles(request) for request in script.requests][:3] == [[], [], ["knitting"]]
+    assert [one.id for one in record.injected] == ["knitting"]
+
+
+async def test_rules_choose_where_the_model_that_chooses_takes_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.model_selector.SECONDS", 0.05)
+
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    events = Events()
+    async with running(tmp_path, [stuck], say("ok"), selector="model") as (gate, script):
+        await gate.chat(QUESTION, sink=events)
+    assert titles(script.requests[1]) == ["knitting"]
+    assert events.of("discovery_failed") == []
