@@ -158,7 +158,8 @@ class Control:
             triggered=window.triggered,
             threshold=self.switch.settings.threshold,
         )
-        await self._save(host)
+        async with self._changing:
+            await self._save(host)
 
     # -- the switch --------------------------------------------------------
 

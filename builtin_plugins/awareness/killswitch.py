@@ -112,14 +112,26 @@ class KillSwitch:
 
     def window(self, at: int) -> Window:
         """Return the window that ends at `at`, in milliseconds since 1970."""
+        self._set_back(at)
         start = at - int(self.settings.window_hours * 3_600_000)
         while self._turns and self._turns[0][0] < start:
             self._triggered -= self._turns.popleft()[1]
         return Window(turns=len(self._turns), triggered=self._triggered)
 
     def _count(self, at: int, triggered: bool) -> None:
+        self._set_back(at)
         self._turns.append((at, triggered))
         self._triggered += triggered
+
+    def _set_back(self, now: int) -> None:
+        """Count turns of a clock that was ahead as if they had ended `now`.
+
+        They would stay in the window until that time comes, and keep all behind them in it.
+        """
+        ahead = []
+        while self._turns and self._turns[-1][0] > now:
+            ahead.append((now, self._turns.pop()[1]))
+        self._turns.extend(reversed(ahead))
 
 
 def read_state(path: Path) -> SwitchState:

@@ -81,7 +81,14 @@ class AwarenessOperations:
         host, control = invocation.host, self._awareness.control
         await control.flush()
         since = milliseconds(host) - int(params.hours * _HOUR)
-        records = await asyncio.to_thread(control.records, host, since)
+        try:
+            records = await asyncio.to_thread(control.records, host, since)
+        except OSError as error:
+            raise TurnError(
+                f"the records of turns cannot be read: {error}",
+                code="unreadable",
+                action="let the gateway's user read that file, or take it away",
+            ) from error
         trial = await self._explainer.trial() if params.trial else None
         cards, tags = seen(records)
         return ReportResult(

@@ -31,10 +31,11 @@ from tests.integration.test_awareness import (
 from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
 
 from hookgate.builtin_plugins.awareness.injector import plain_id
+from hookgate.builtin_plugins.awareness.killswitch import SwitchState, read_state, write_state
 from hookgate.builtin_plugins.awareness.records import read_turns
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.core.descriptors import Card, Selection
-from hookgate.core.errors import EmbeddingError, ProviderError
+from hookgate.core.errors import EmbeddingError, ProviderError, TurnError
 from hookgate.core.host import Host
 from hookgate.core.messages import Image, Provenance, ToolResultPart
 from hookgate.core.models import ModelRequest, SystemText
@@ -448,3 +449,37 @@ async def test_rules_choose_where_the_model_that_chooses_takes_too_long(
         await gate.chat(QUESTION, sink=events)
     assert titles(script.requests[1]) == ["knitting"]
     assert events.of("discovery_failed") == []
+
+
+# -- the switch -----------------------------------------------------------------------
+
+
+async def test_what_an_operator_turned_on_is_not_turned_off_by_a_slow_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, begun = threading.Event(), threading.Event()
+
+    def write(path: Path, state: SwitchState) -> None:
+        if not state.on:
+            begun.set()
+            slow.wait(30)
+        write_state(path, state)
+
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.control.write_state", write)
+    async with running(tmp_path, kill_switch={"samples": 1}) as (gate, _):
+        await gate.chat(QUESTION)
+        await until(begun.is_set)
+        enabling = asyncio.create_task(ask(gate, "awareness.enable"))
+        # Begun last, it must not end first.
+        await asyncio.wait([enabling], timeout=0.1)
+        slow.set()
+        await enabling
+        await settled(gate)
+    assert read_state(tmp_path / "awareness" / "switch.json").on
+
+
+async def test_a_report_says_that_the_records_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "awareness" / "turns.jsonl").mkdir(parents=True)
+    async with running(tmp_path) as (gate, _):
+        with pytest.raises(TurnError, match="the records of turns cannot be read"):
+            await ask(gate, "awareness.report", trial=False)

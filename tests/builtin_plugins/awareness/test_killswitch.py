@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.awareness.killswitch import (
     KillSwitch,
     SwitchState,
+    Window,
     read_state,
     write_state,
 )
@@ -122,3 +123,12 @@ def test_a_state_that_makes_no_sense_is_an_error(tmp_path: Path, held: str) -> N
     path.write_text(held, encoding="utf-8")
     with pytest.raises(ValueError):  # what json says of it differs
         read_state(path)
+
+
+def test_turns_of_a_clock_that_was_ahead_leave_the_window_with_the_others() -> None:
+    switch = KillSwitch(KillSwitchSettings(samples=1000, window_hours=1))
+    for minute in range(10):
+        switch.add(10_000 * HOUR + minute, triggered=True)
+    assert switch.add(HOUR, triggered=False) is None
+    assert switch.window(HOUR) == Window(turns=11, triggered=10)
+    assert switch.window(2 * HOUR + 1) == Window(turns=0, triggered=0)
