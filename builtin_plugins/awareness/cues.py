@@ -32,11 +32,13 @@ class Cues:
                     raise ValueError(f"pattern {number} has the empty hint {hint!r}")
                 owners[hint.lstrip()].add(number)
         # Scripts without spaces have no beginnings of words.
-        self._foreign = {hint: sorted(owners[hint]) for hint in owners if not hint.isascii()}
+        self._foreign = [hint for hint in owners if not hint.isascii()]
         words = [hint for hint in owners if hint.isascii() and hint[0].isalnum()]
         signs = [hint for hint in owners if hint.isascii() and not hint[0].isalnum()]
+        self._owners = {hint: sorted(owners[hint]) for hint in self._foreign}
+        self._owners |= _owners_by_longest(words, owners) | _owners_by_longest(signs, owners)
         self._passes = [
-            (re.compile(pattern), _owners_by_longest(several, owners))
+            re.compile(pattern)
             for pattern, several in (
                 (rf"\b(?=({either(words)}))", words),
                 (f"({either(signs)})", signs),
@@ -46,19 +48,20 @@ class Cues:
 
     def places(self, text: str) -> dict[int, list[int]]:
         """Return where hints are, in order, by the number of their pattern."""
-        found: dict[int, list[int]] = defaultdict(list)
-        for pattern, owners in self._passes:
+        by_hint: dict[str, list[int]] = defaultdict(list)
+        for pattern in self._passes:
             for match in pattern.finditer(text):
-                at = match.start()
-                for number in owners[match[1]]:
-                    found[number].append(at)
+                by_hint[match[1]].append(match.start())
         if not text.isascii():
-            for hint, numbers in self._foreign.items():
+            for hint in self._foreign:
                 at = text.find(hint)
                 while at >= 0:
-                    for number in numbers:
-                        found[number].append(at)
+                    by_hint[hint].append(at)
                     at = text.find(hint, at + len(hint))
+        found: dict[int, list[int]] = defaultdict(list)
+        for hint, places in by_hint.items():
+            for number in self._owners[hint]:
+                found[number] += places
         for places in found.values():
             places.sort()
         return found

@@ -11,7 +11,7 @@ low severity.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.awareness.context import (
@@ -289,13 +289,15 @@ def _near(text: str, frame: Frame | Signal, places: list[int]) -> Iterator[tuple
 
     Each window begins where the one before it ends, if they overlap.
     """
-    seen = 0
-    for place in places:
-        if place < seen:
-            continue
+    also = frame.also
+    number = seen = 0
+    while (number := bisect_left(places, seen, number)) < len(places):
+        place = places[number]
         start = max(text.rfind("\n", max(place - _REACH, 0), place), place - _REACH, seen, 0)
         end = text.find("\n", place, place + 2 * _REACH)
         seen = end = end + 1 if end >= 0 else place + 2 * _REACH
+        if also is not None and not also.search(text, start, end):
+            continue
         for found in frame.pattern.finditer(text, start, end):
             yield found.span()
 

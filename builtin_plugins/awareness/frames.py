@@ -31,6 +31,7 @@ class Frame:
         need: Parts of which a word within `reach` characters behind it must have one.
         reach: So far behind the pattern is looked for them.
         code: It counts in code blocks too.
+        also: What must be near the hint too.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Frame:
     need: int = 0
     reach: int = 160
     code: bool = False
+    also: re.Pattern[str] | None = None
 
 
 def frame(

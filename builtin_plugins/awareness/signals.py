@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ACTS", "CIRCUMSTANCES", "NEAR", "SIGNALS", "SURE", "Signal", "signal"]
+__all__ = ["ACTS", "CIRCUMSTANCES", "NEAR", "RULED", "SIGNALS", "SURE", "Signal", "signal"]
 
 SURE = 3
 ACTS = frozenset({"carry", "pipe", "destroy", "remote", "persist", "bias"})
@@ -32,6 +32,7 @@ class Signal:
         hint: Strings near which the pattern is tried.
         pattern: What to look for.
         code: It counts in code blocks and in quotes too.
+        also: What must be near the hint too; it is tried first, since it costs less.
     """
 
     kind: str
@@ -39,7 +40,14 @@ class Signal:
     hint: tuple[str, ...]
     pattern: re.Pattern[str]
     code: bool = False
+    also: re.Pattern[str] | None = None
 
+
+RULED = re.compile(
+    r"instr|direc|guid|rule|order|comm|prompt|polic|config|progr|brief|train|restr|oblig|safe|mand"
+    r"|system m|ethic|align|limit"
+)
+"""The beginnings of what binds a model."""
 
 _PARTS = {
     # A few words between two others.
@@ -87,10 +95,18 @@ _PARTS = {
 _NAMED = re.compile("|".join(sorted(map(re.escape, _PARTS), key=len, reverse=True)))
 
 
-def signal(kind: str, weight: int, hint: str, pattern: str, *, code: bool = False) -> Signal:
+def signal(
+    kind: str,
+    weight: int,
+    hint: str,
+    pattern: str,
+    *,
+    code: bool = False,
+    also: re.Pattern[str] | None = None,
+) -> Signal:
     """Return a signal; in `pattern`, words in capitals and tildes stand for parts of patterns."""
     full = _NAMED.sub(lambda found: _PARTS[found.group()], pattern)
-    return Signal(kind, weight, tuple(hint.split("|")), re.compile(full, re.MULTILINE), code)
+    return Signal(kind, weight, tuple(hint.split("|")), re.compile(full, re.MULTILINE), code, also)
 
 
 _IGNORE = (
@@ -115,6 +131,7 @@ _OVERRIDES = (
         r"|let go of|erase|(?:free|freed) from|not bound by) "
         r"(?:of )?(?:the |those |these |whatever |anything in )?(?:OWN ){1,2}~RULES\b"
         r"(?! (?:of|file|line|section|as|in the (?:file|repo)))",
+        also=RULED,
     ),
     signal(
         "override",
@@ -257,6 +274,12 @@ _CLAIMS = (
     ),
 )
 
+_KEPT = re.compile(
+    r"key|token|passw|passph|creden|cookie|secret|seed|mnemo|ssh|rsa|env|rc\b|card|ring|chat|conv"
+    r"|transc|address|phone|histor|aws|gnupg|config|kube|user|person|custom"
+)
+"""Parts of what people keep."""
+
 _OCCASIONS = "|".join(
     [
         *(
@@ -331,6 +354,7 @@ _CARRYING = (
         r"\b(?:all|every|any|whole|entire|full|values? of|contents? of|(?:user|customer|person)s?"
         r"'s?|you (?:can )?(?:find|see|have)|found|available) (?:of )?(?:the |your |its )?"
         r"(?:\w{1,14} )?ITEM\b",
+        also=_KEPT,
     ),
     signal(
         "scoop",

@@ -6,7 +6,7 @@ They ask for the meaning of two or three places of a sentence and leave its word
 from __future__ import annotations
 
 from hookgate.builtin_plugins.awareness.cues import either
-from hookgate.builtin_plugins.awareness.signals import signal
+from hookgate.builtin_plugins.awareness.signals import RULED, signal
 
 __all__ = ["WILES"]
 
@@ -43,6 +43,7 @@ _UNBOUND = (
         rf"|previous|prior|initial|original|all) (?:[\w'-]{{1,14}} "
         rf"){{0,2}}{_BINDS}\b(?=[^\n]{{0,90}}\b{_WHOSE}\b)"
         r"(?! (?:file|of the (?:game|project)|engine|set))",
+        also=RULED,
     ),
     signal(
         "override",
