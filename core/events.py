@@ -71,13 +71,15 @@ class Subscription:
 
     Attributes:
         wants: Whether an event is for this subscriber.
+        principal: Who listens, by the principal's id; "" where that is the gateway itself.
         dropped: How many events this subscriber has missed.
     """
 
-    def __init__(self, capacity: int, wants: Callable[[Event], bool]) -> None:
+    def __init__(self, capacity: int, wants: Callable[[Event], bool], principal: str = "") -> None:
         self._queue: deque[Event] = deque(maxlen=capacity)
         self._ready = asyncio.Event()
         self.wants = wants
+        self.principal = principal
         self._closed = False
         self.dropped = 0
 
@@ -124,9 +126,17 @@ class EventBus:
         """Whether anybody listens; makers of costly events look here first."""
         return bool(self._subscriptions)
 
-    def reaches(self, event: Event) -> bool:
-        """Whether anybody who listens now would be handed `event`."""
-        return any(subscription.wants(event) for subscription in self._subscriptions)
+    def reaches(self, event: Event, who: Callable[[str], bool] = lambda _: True) -> bool:
+        """Whether anybody who listens now would be handed `event`.
+
+        Args:
+            event: The event.
+            who: Takes the id of a listening principal; says whether that one counts.
+        """
+        return any(
+            subscription.wants(event) and who(subscription.principal)
+            for subscription in self._subscriptions
+        )
 
     def publish(self, event: Event) -> None:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
@@ -145,6 +155,7 @@ class EventBus:
         capacity: int = DEFAULT_CAPACITY,
         where: Callable[[Event], bool] = lambda _: True,
         spans: bool = False,
+        principal: str = "",
     ) -> Iterator[Subscription]:
         """Subscribe for the length of a `with` block.
 
@@ -153,11 +164,14 @@ class EventBus:
             capacity: How many events may wait.
             where: Keeps the events for which it returns True.
             spans: Whether hook spans are wanted, as events of type ``hook``.
+            principal: Who listens, by the principal's id.
 
         Yields:
             A `Subscription`, to be read with ``async for``.
         """
-        subscription = Subscription(capacity, lambda event: event.scope in scopes and where(event))
+        subscription = Subscription(
+            capacity, lambda event: event.scope in scopes and where(event), principal
+        )
         self._subscriptions.add(subscription)
         self._want_spans(int(spans))
         try:

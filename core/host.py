@@ -82,6 +82,8 @@ class Host:
         degraded: What does not work as it should: part -> why. Shown by ``status``.
         notices: What an operator should know although nothing is wrong: part -> what. Shown
             by ``status``.
+        quarantined: Tools that must not run until somebody has looked at them: name -> why.
+            Whoever puts one in denies its calls; ``tool.list`` shows it.
         log: A structured logger.
     """
 
@@ -102,6 +104,7 @@ class Host:
         self.channels: dict[str, Channel] = {}
         self.degraded: dict[str, str] = {}
         self.notices: dict[str, str] = {}
+        self.quarantined: dict[str, str] = {}
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}

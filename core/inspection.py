@@ -69,6 +69,8 @@ class ToolRow(OperationModel):
     """The five statements by name."""
     digest: str
     """SHA-256 of what the model sees and policy judges."""
+    quarantine: str
+    """Why it must not run before somebody has accepted it; empty where it may."""
 
 
 class ToolsParams(OperationModel):
@@ -129,7 +131,7 @@ class Routed(OperationModel):
     """The same in words."""
 
 
-def tool_row(tool: Tool) -> dict[str, Any]:
+def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
     """Return what `tool.list` says of a tool."""
     return {
         "name": tool.name,
@@ -144,6 +146,7 @@ def tool_row(tool: Tool) -> dict[str, Any]:
             for name in FLAG_NAMES
         },
         "digest": tool.digest,
+        "quarantine": quarantine,
     }
 
 
@@ -151,8 +154,9 @@ def inspection_operations(gateway: Inspected) -> Sequence[Operation[Any, Any]]:
     """Return the operations that look at `gateway`."""
 
     async def tools(_: Invocation, params: ToolsParams) -> ToolRows:
+        quarantined = gateway.host.quarantined
         rows = [
-            tool_row(tool)
+            tool_row(tool, quarantined.get(name, ""))
             for name, tool in sorted(gateway.host.tools.view().items())
             if fnmatch.fnmatchcase(name, params.name)
         ]

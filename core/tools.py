@@ -82,6 +82,7 @@ class Tool:
         owner: ``host`` (the gateway runs it) or ``client`` (a compat endpoint's caller does).
         plugin: The plugin that brought it; stamped by the gateway.
         sandbox: Where it runs.
+        module: SHA-256 (hex) of the code that runs it, where that is one file; "" elsewhere.
         always_on: Offered on every turn, whatever selection says.
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
@@ -96,6 +97,7 @@ class Tool:
     owner: ToolOwner = "host"
     plugin: str = ""
     sandbox: Sandbox = "python"
+    module: str = ""
     always_on: bool = False
     timeout: float = 30.0
     category: str = ""
@@ -103,15 +105,22 @@ class Tool:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what the model sees and policy judges: name, text, schema, flags."""
-        seen = {
+        """SHA-256 (hex) of `identity`: what the model sees and policy judges."""
+        return hashlib.sha256(canonical(self.identity)).hexdigest()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this tool and no other, JSON-ready: text, schema, flags, code."""
+        return {
             "name": self.name,
             "description": self.description,
             "schema": self.schema,
             "flags": self.flags.to_json(),
+            "proven": sorted(self.flags.proven),
             "owner": self.owner,
+            "sandbox": self.sandbox,
+            "module": self.module,
         }
-        return hashlib.sha256(canonical(seen)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,7 +232,10 @@ class Core:
         wanted = Wanted(principal, params)
         answer = Subscribed(scopes=tuple(sorted(principal.scopes)))
         with self._host.events.subscribe(
-            scopes=frozenset(principal.scopes), where=wanted, spans=params.spans
+            scopes=frozenset(principal.scopes),
+            where=wanted,
+            spans=params.spans,
+            principal=principal.id,
         ) as subscription:
             invocation.respond(answer)
             missed = 0
