@@ -41,7 +41,7 @@ async def changes(
         debounce_ms: The longest time for which a burst of changes is gathered.
         stop: Ends it.
     """
-    there = await asyncio.to_thread(_identity, places())
+    there = await asyncio.to_thread(_identity, places)
     while not stop.is_set():
         if there:
             try:
@@ -55,7 +55,7 @@ async def changes(
         else:
             await _until(stop, LOOK_MS / 1000)
         # Looked at once: what went between two looks would be missed by both.
-        before, there = there, await asyncio.to_thread(_identity, places())
+        before, there = there, await asyncio.to_thread(_identity, places)
         if there != before and not stop.is_set():
             yield
 
@@ -80,7 +80,7 @@ async def _watched(
             if changed or fresh:
                 fresh = False
                 yield
-            if await asyncio.to_thread(_identity, places()) != there:
+            if await asyncio.to_thread(_identity, places) != there:
                 return
     except FileNotFoundError:
         # It went between the look and the watch; the next look will see it.
@@ -97,7 +97,7 @@ async def _while_there(
     while waited < POLL_SECONDS and not stop.is_set():
         await _until(stop, LOOK_MS / 1000)
         waited += LOOK_MS / 1000
-        if await asyncio.to_thread(_identity, places()) != there:
+        if await asyncio.to_thread(_identity, places) != there:
             return
 
 
@@ -109,9 +109,9 @@ async def _until(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _identity(places: Sequence[Path]) -> Identity:
+def _identity(places: Callable[[], Sequence[Path]]) -> Identity:
     found = []
-    for place in places:
+    for place in places():
         try:
             status = os.stat(place)
         except OSError:

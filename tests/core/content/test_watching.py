@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -136,3 +137,17 @@ async def test_where_nothing_can_be_watched_it_is_looked_again_and_again(
     async with watched(tmp_path) as seen:
         write(tmp_path / "a")
         await seen.until(["a: text"])
+
+
+async def test_what_is_asked_of_folders_is_asked_on_a_thread(tmp_path: Path) -> None:
+    threads: set[int] = set()
+    stop = asyncio.Event()
+
+    def places() -> list[Path]:
+        threads.add(threading.get_ident())
+        return [tmp_path]
+
+    async for _ in changes(places, debounce_ms=10, stop=stop):
+        stop.set()
+    assert threads
+    assert threading.get_ident() not in threads
