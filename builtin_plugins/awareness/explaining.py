@@ -64,9 +64,15 @@ class Explainer:
         Other plugins' selectors are not asked: they choose for a turn, and there is none.
 
         Raises:
-            TurnError: There is no such tool.
+            TurnError: There is no such agent or tool.
         """
         awareness = self._awareness
+        if agent and agent not in (agents := awareness.host.settings.agents) and agents:
+            raise TurnError(
+                f"found no agent {agent!r}",
+                code="not_found",
+                action=f"name one of {', '.join(sorted(agents))}",
+            )
         host, rules = awareness.host, awareness.rules(agent or self._agent())
         cards = host.cards.view()
         hidden = rules.withheld(cards)
@@ -159,9 +165,7 @@ def known_messages() -> tuple[tuple[str, frozenset[str]], ...]:
     """
     lines = Path(__file__).with_name("messages.jsonl").read_bytes().splitlines()
     rows = (orjson.loads(line) for line in lines)
-    return tuple(
-        (row["text"], frozenset(row["cards"])) for row in rows if is_held_out(row["text"])
-    )
+    return tuple((row["text"], frozenset(row["cards"])) for row in rows if is_held_out(row["text"]))
 
 
 def is_held_out(text: str) -> bool:

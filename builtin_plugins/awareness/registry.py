@@ -82,6 +82,7 @@ class CardRegistry:
         self._reading = asyncio.Lock()
         self._judging = asyncio.Lock()
         self._judged = -1
+        self._warnings: dict[str, tuple[Card, str]] = {}
 
     def folders(self, home: Path) -> tuple[CardFolder, ...]:
         """Return the folders that are read, the most important one first."""
@@ -211,8 +212,9 @@ class CardRegistry:
             safe = await host.sanitize(card)
             if isinstance(safe, Rejected):
                 rejected[card.id] = safe.reason
-            elif card.trusted and (why := await asyncio.to_thread(warning_of, card)):
+            elif card.trusted and (why := await self._warning(card)):
                 warned[card.id] = why
+        self._warnings = {i: told for i, told in self._warnings.items() if i in host.cards.view()}
         new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
         for card_id, why in new.items():
             host.log.warning("a trusted card is suspicious", card=card_id, why=why)
@@ -227,9 +229,16 @@ class CardRegistry:
         if failure is not None:
             raise failure
 
+    async def _warning(self, card: Card) -> str:
+        known = self._warnings.get(card.id)
+        if known is None or known[0] != card:
+            known = self._warnings[card.id] = (card, await asyncio.to_thread(warning_of, card))
+        return known[1]
+
     async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
         now = host.clock.now().isoformat()
-        fresh, changes = pins.compare(cards, now)
+        # Digests of thousands of cards take longer than the event loop may be held.
+        fresh, changes = await asyncio.to_thread(pins.compare, cards, now)
         for change in changes:
             data = {
                 "card": change.pin.id,

@@ -119,6 +119,12 @@ class CardMatcher:
             for card in cards.values()
         )
 
+    def among(self, ids: Collection[str]) -> CardMatcher:
+        """Return a matcher of those of the cards that are among `ids`, without making them anew."""
+        matcher = CardMatcher({})
+        matcher._ready = tuple(ready for ready in self._ready if ready.card.id in ids)
+        return matcher
+
     def judge(
         self,
         message: str,

@@ -46,13 +46,20 @@ MATCHERS = 64
 """Sets of cards, as agents and plugins withhold them, for which a matcher is kept."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Made:
     """What was made of one set of cards."""
 
     cards: Mapping[str, Card]
     router: TagRouter
     matchers: dict[frozenset[str], CardMatcher] = field(default_factory=dict)
+    whole: CardMatcher | None = None
+
+    def make(self) -> CardMatcher:
+        """Return the matcher of all cards. The first time it takes a while where there are many."""
+        if self.whole is None:
+            self.whole = CardMatcher(self.cards)
+        return self.whole
 
     def matcher(self, ids: frozenset[str]) -> CardMatcher:
         """Return the matcher of those of the cards that are among `ids`."""
@@ -60,8 +67,7 @@ class _Made:
         if known is None:
             if len(self.matchers) >= MATCHERS:
                 self.matchers.clear()
-            known = CardMatcher({name: card for name, card in self.cards.items() if name in ids})
-            self.matchers[ids] = known
+            known = self.matchers[ids] = self.make().among(ids)
         return known
 
 
@@ -137,9 +143,11 @@ class Awareness:
         return True
 
     async def prepare(self) -> bool:
-        """Embed what the tags mean, so that no turn has to wait for it; say whether it is done."""
+        """Make ready what turns need, and embed what the tags mean; say whether it is done."""
         embedder = self.embedder()
-        router = self.made(self.host.cards.view()).router
+        made = self.made(self.host.cards.view())
+        await asyncio.to_thread(made.make)
+        router = made.router
         if embedder is None:
             return True
         try:
@@ -192,7 +200,7 @@ class Awareness:
         for known in self._made:
             if dict(known.cards) == dict(cards):
                 # Another view of the same cards takes the place of the one before.
-                made = _Made(cards, known.router, known.matchers)
+                made = _Made(cards, known.router, known.matchers, known.whole)
                 self._made = (made, *(one for one in self._made if one is not known))
                 return made
         router = TagRouter(self.settings.tags, tuple(cards.values()), vectors=self._vectors)

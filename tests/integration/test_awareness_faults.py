@@ -32,7 +32,9 @@ from tests.support.script import Events, Tools, call, echo_tool, say, settled, u
 
 from hookgate.builtin_plugins.awareness.injector import plain_id
 from hookgate.builtin_plugins.awareness.killswitch import SwitchState, read_state, write_state
+from hookgate.builtin_plugins.awareness.pins import pin_digest
 from hookgate.builtin_plugins.awareness.records import read_turns
+from hookgate.builtin_plugins.awareness.registry import warning_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.core.descriptors import Card, Selection
 from hookgate.core.errors import EmbeddingError, ProviderError, TurnError
@@ -483,3 +485,38 @@ async def test_a_report_says_that_the_records_cannot_be_read(tmp_path: Path) -> 
     async with running(tmp_path) as (gate, _):
         with pytest.raises(TurnError, match="the records of turns cannot be read"):
             await ask(gate, "awareness.report", trial=False)
+
+
+# -- many cards -----------------------------------------------------------------------
+
+
+async def test_a_new_card_costs_no_second_look_at_the_others_and_no_work_on_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[str] = []
+    threads: list[int] = []
+
+    def look(one: Card) -> str:
+        looked.append(one.id)
+        return warning_of(one)
+
+    def digest(one: Card) -> str:
+        threads.append(threading.get_ident())
+        return pin_digest(one)
+
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.registry.warning_of", look)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.pins.pin_digest", digest)
+    async with running(tmp_path) as (gate, _):
+        await ask(gate, "cards.list")
+        looked.clear()
+        gate.host.cards.apply("other", [Card(id="new", text="New.", trusted=True)])
+        await ask(gate, "cards.list")
+    assert looked == ["new"]
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_explain_knows_no_agent_that_is_not_there(tmp_path: Path) -> None:
+    async with running(tmp_path) as (gate, _):
+        with pytest.raises(TurnError, match="found no agent 'nobody'"):
+            await ask(gate, "cards.explain", message="hello", agent="nobody")

@@ -374,3 +374,12 @@ def test_a_cap_is_the_less_of_characters_and_tokens() -> None:
     assert cap_of(card(max_chars=100, token_budget=20)) == 80
     assert cap_of(card(max_chars=50, token_budget=20)) == 50
     assert [tokens_of("x" * count) for count in (0, 1, 4, 5)] == [0, 1, 1, 2]
+
+
+def test_a_matcher_of_some_cards_decides_of_them_as_the_one_of_all_does() -> None:
+    cards = {name: replace(card(keywords=(name,)), id=name) for name in ("tea", "milk", "sugar")}
+    whole = CardMatcher(cards)
+    ask = {"tags": frozenset[str](), "session_type": "main", "point": "mid"}
+    every = whole.judge("tea with milk", **ask)  # type: ignore[arg-type]  # the three of them
+    some = whole.among({"tea", "sugar"}).judge("tea with milk", **ask)  # type: ignore[arg-type]
+    assert some == [one for one in every if one.card.id != "milk"]
