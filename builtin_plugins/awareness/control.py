@@ -85,12 +85,12 @@ class Control:
             start = milliseconds(host) - int(self.switch.settings.window_hours * 3_600_000)
             since = max(start, self.switch.state.since)
 
-            def earlier() -> list[tuple[int, bool]]:
+            def replay() -> None:
                 found = read_turns(path, records.keep, since)
-                return [(record.timestamp, bool(record.injected)) for record in found]
+                self.switch.replay((record.timestamp, bool(record.injected)) for record in found)
 
             try:
-                self.switch.replay(await asyncio.to_thread(earlier))
+                await asyncio.to_thread(replay)
             except OSError as error:
                 host.degrade(RECORDS, f"the records of earlier turns cannot be read: {error}")
             self._writer = self._opened(host, path)

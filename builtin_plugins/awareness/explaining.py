@@ -154,7 +154,7 @@ class Explainer:
             if isinstance(safe, Rejected):
                 clean += refuse([one], {one.card.id}, f"rejected: {safe.reason}")
             else:
-                clean.append(replace(one, card=safe))
+                clean.append(replace(one, card=replace(one.card, text=safe.text)))
         return clean
 
 

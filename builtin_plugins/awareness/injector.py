@@ -243,7 +243,8 @@ class TurnCards:
                     reason = f"rejected: {safe.reason}"
                     one = replace(one, chosen=False, forced=False, reason=reason)
                 else:
-                    one = replace(one, card=safe)
+                    # The text alone: whose card it is, no sanitizer says.
+                    one = replace(one, card=replace(one.card, text=safe.text))
             clean.append(one)
         blocks: list[Block] = []
         for decision in fit(clean, self.left, frame):

@@ -90,12 +90,14 @@ class AwarenessOperations:
                 action="let the gateway's user read that file, or take it away",
             ) from error
         trial = await self._explainer.trial() if params.trial else None
-        cards, tags = seen(records)
+        # There may be hundreds of thousands.
+        cards, tags = await asyncio.to_thread(seen, records)
+        rows = await asyncio.to_thread(figures, records, trial)
         return ReportResult(
             hours=params.hours,
             turns=len(records),
             sessions=len({record.session for record in records}),
-            figures=tuple(FigureRow(**row) for row in figures(records, trial)),
+            figures=tuple(FigureRow(**row) for row in rows),
             cards=_counts(cards),
             tags=_counts(tags),
             shown_for_nothing=_counts(trial.cards if trial else {}),

@@ -69,9 +69,12 @@ async def _ask(source: RemoteCard, egress: Egress | None) -> bytes:
             [source.url], name="awareness", timeout=TIMEOUT, max_bytes=CARD_BYTES
         ) as client:
             response = await client.get(source.url)
-            response.raise_for_status()
     except (HookgateError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ContentError(_wrong(source, f"no answer ({error})")) from error
+    if not response.is_success:
+        # Redirects are not followed: what is pinned is this URL.
+        answer = f"the answer {response.status_code} {response.reason_phrase}"
+        raise ContentError(_wrong(source, answer, "a card, at this very URL"))
     found = _digest(response.content)
     if found != source.sha256:
         raise ContentError(
