@@ -6,6 +6,7 @@ and WebSocket in front of it. Two gateways run side by side in one process.
 
 from __future__ import annotations
 
+from asyncio import Lock
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
@@ -106,6 +107,7 @@ class Gateway:
         self._catalogue = Catalogue(self.host)
         self._sanitizer = Sanitizer(self.host)
         self._turns: Turns | None = None
+        self._reloading = Lock()
         self._watchdog = Watchdog(self.host)
 
     # -- start and stop ------------------------------------------------------
@@ -260,6 +262,11 @@ class Gateway:
         Raises:
             ConfigError: The settings are wrong now; everything stays as it was.
         """
+        # One at a time: of two, the one that has read newer settings must come last.
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> Mapping[str, Any]:
         settings = self._read_settings() if self._read_settings else self.settings
         before = self.settings.model_dump()
         differing = {key for key, value in settings.model_dump().items() if before[key] != value}

@@ -44,6 +44,8 @@ from hookgate.core.messages import Image, Provenance, ToolResultPart
 from hookgate.core.models import ModelRequest, SystemText
 from hookgate.core.ports import AUDIT, EMBEDDER
 from hookgate.core.runtime import Gateway
+from hookgate.core.sessions import Router
+from hookgate.core.settings import Settings
 from hookgate.core.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.hookspecs import hookimpl
 
@@ -561,3 +563,24 @@ async def test_a_source_that_leads_elsewhere_is_named_in_one_line(tmp_path: Path
     await runner.cleanup()
     assert "the answer 302 Found" in told
     assert "\n" not in told
+
+
+async def test_of_two_reloads_the_one_with_newer_settings_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = config(tmp_path, budget=100), config(tmp_path, budget=0)
+    read = [older, newer]
+    async with running(tmp_path, read=lambda: read.pop(0)) as (gate, script):
+        route = gate._router
+
+        async def slow(settings: Settings) -> Router:
+            if settings is older:
+                await asyncio.wait([second], timeout=0.1)
+            return await route(settings)
+
+        monkeypatch.setattr(gate, "_router", slow)
+        first = asyncio.create_task(gate.reload())
+        second = asyncio.create_task(gate.reload())
+        await asyncio.gather(first, second)
+        await gate.chat(QUESTION)
+    assert titles(script.requests[0]) == []
