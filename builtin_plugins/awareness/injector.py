@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.awareness.records import (
     TurnRecord,
     session_type,
 )
+from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
 from hookgate.builtin_plugins.awareness.selector import Judged, fit, force, order, refuse
 from hookgate.core.context import Block
 from hookgate.core.descriptors import Rejected, Selection
@@ -53,6 +54,9 @@ __all__ = [
 PREFIX = "card:"
 
 ID_CHARS = 128
+
+REASON_CHARS = 200
+"""So much is kept of the reason for which another plugin has chosen a card."""
 
 _NO_ID = re.compile(r"[^A-Za-z0-9._:/@-]+")
 
@@ -191,7 +195,7 @@ class TurnCards:
             if known is not None and known.chosen and known.score >= score:
                 self.judged[card.id] = replace(known, forced=forced)
             elif forced or self.kind in card.triggers.session_types:
-                reason = selection.reason or "chosen by a plugin"
+                reason = _plain_reason(selection.reason) or "chosen by a plugin"
                 self.judged[card.id] = Judged(
                     card=card, score=score, reason=reason, chosen=True, forced=forced
                 )
@@ -400,6 +404,14 @@ def _unasked(one: Judged, tags: Collection[str]) -> Judged:
     if not one.card.triggers.router_tags or set(tags).isdisjoint(one.card.triggers.router_tags):
         return replace(one, chosen=False, score=0.0, reason="no word in the message")
     return one
+
+
+def _plain_reason(reason: str) -> str:
+    """Return a plugin's reason as a model that asks for it may read it: one line, no role in it."""
+    try:
+        return " ".join(clean(reason[:REASON_CHARS]).split())
+    except NestedError:
+        return ""
 
 
 def _bounded(score: float) -> float:

@@ -36,6 +36,9 @@ INSTRUCTIONS = (
 MAX_OUTPUT_TOKENS = 200
 MESSAGE_CHARS = 4000
 
+MOST_NOTES = 100
+"""So many cards are put to choice, the first ones: each one costs tokens on every turn."""
+
 SECONDS = 4.0
 """So long the answer may take: less than a selector may, or discovery would count as failed."""
 STEP = 0.01
@@ -50,14 +53,14 @@ async def ask(host: Host, turn: Turn, cards: Sequence[Card], model: str) -> Mapp
     Args:
         host: The gateway; the call goes through every hook that guards and meters.
         turn: The turn.
-        cards: The cards to choose from.
+        cards: The cards to choose from, those first that are likely to fit.
         model: ``provider/model``; the turn's own first model where it is empty.
 
     Raises:
         HookgateError: The model could not be asked, or its answer is no list of ids.
     """
     rows, ids = [], {}
-    for card in cards:
+    for card in cards[:MOST_NOTES]:
         safe = await host.sanitize(card)
         if not isinstance(safe, Rejected):
             called = plain_id(card.id)

@@ -22,6 +22,7 @@ from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
 from hookgate.builtin_plugins.awareness.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
 from hookgate.builtin_plugins.awareness.reference import Reference, shipped_reference
 from hookgate.builtin_plugins.awareness.sanitizer import judged
+from hookgate.builtin_plugins.awareness.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.content.problems import ContentError
@@ -176,7 +177,7 @@ class Plugin:
         how = awareness.settings.selector
         state.select(matcher, turn, rules=how != "none")
         if how == "model":
-            there = [card for name, card in cards.items() if name in ids]
+            there = [one.card for one in order(list(state.judged.values()))]
             try:
                 model = awareness.settings.selector_model
                 scores = await model_selector.ask(awareness.host, turn, there, model)
@@ -273,8 +274,11 @@ class Plugin:
             for entry in kind["rows"]:
                 row = texts[entry["id"]]
                 text = row.description[:DESCRIPTION_CHARS]
-                card = Card(id=row.id, text=text, source_ref=row.source_ref)
+                about = row.category[:DESCRIPTION_CHARS]
+                card = Card(id=row.id, name=about, text=text, source_ref=row.source_ref)
                 safe = await self._awareness.host.sanitize(card)
+                if "category" in entry:
+                    entry["category"] = "" if isinstance(safe, Rejected) else safe.name
                 entry["description"] = (
                     f"(not shown: {safe.reason})" if isinstance(safe, Rejected) else safe.text
                 )
