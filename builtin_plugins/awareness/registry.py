@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.folders import CardFolder
-    from hookgate.builtin_plugins.awareness.pins import Pins
+    from hookgate.builtin_plugins.awareness.pins import Pin, Pins
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.core.descriptors import Card
     from hookgate.core.host import Host
@@ -229,6 +229,13 @@ class CardRegistry:
         if failure is not None:
             raise failure
 
+    async def approve(self, cards: Sequence[Card], now: str) -> Sequence[Pin]:
+        """Approve `cards` as they are now; return the pins that this has changed."""
+        assert self.pins is not None, "the plugin is open"
+        # Not while they are looked through: what was compared before must not be kept after.
+        async with self._judging:
+            return await self.pins.approve(cards, now)
+
     async def _warning(self, card: Card) -> str:
         known = self._warnings.get(card.id)
         if known is None or known[0] != card:
@@ -237,6 +244,8 @@ class CardRegistry:
 
     async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
         now = host.clock.now().isoformat()
+        # Another gateway on the same store may have approved some meanwhile.
+        await pins.load()
         # Digests of thousands of cards take longer than the event loop may be held.
         fresh, changes = await asyncio.to_thread(pins.compare, cards, now)
         for change in changes:

@@ -248,9 +248,8 @@ class Awareness:
 
     async def approve(self, cards: Sequence[Card], *, by: str) -> tuple[str, ...]:
         """Approve `cards` as they are now; return the ids of those that were not before."""
-        pins, host = self.registry.pins, self.host
-        assert pins is not None, "the plugin is open"
-        approved = await pins.approve(cards, host.clock.now().isoformat())
+        host = self.host
+        approved = await self.registry.approve(cards, host.clock.now().isoformat())
         audit = host.get(AUDIT)
         for pin in approved:
             if audit is not None:

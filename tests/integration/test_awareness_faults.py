@@ -33,16 +33,17 @@ from tests.support.script import Events, Tools, call, echo_tool, say, settled, u
 
 from hookgate.builtin_plugins.awareness.injector import plain_id
 from hookgate.builtin_plugins.awareness.killswitch import SwitchState, read_state, write_state
-from hookgate.builtin_plugins.awareness.pins import pin_digest
+from hookgate.builtin_plugins.awareness.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.records import read_turns
 from hookgate.builtin_plugins.awareness.registry import warning_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
+from hookgate.builtin_plugins.awareness.tables import StorePins
 from hookgate.core.descriptors import Capability, Card, Selection, Triggers
 from hookgate.core.errors import EmbeddingError, ProviderError, TurnError
 from hookgate.core.host import Host
 from hookgate.core.messages import Image, Provenance, ToolResultPart
 from hookgate.core.models import ModelRequest, SystemText
-from hookgate.core.ports import AUDIT, EMBEDDER
+from hookgate.core.ports import AUDIT, EMBEDDER, STORE
 from hookgate.core.runtime import Gateway
 from hookgate.core.sessions import Router
 from hookgate.core.settings import Settings
@@ -629,3 +630,23 @@ async def test_a_model_chooses_among_so_many_cards_as_a_call_may_cost(
     assert len(question["notes"]) == 2
     assert question["notes"][0]["id"] == "knitting"
     assert titles(script.requests[1]) == ["knitting"]
+
+
+# -- two gateways ---------------------------------------------------------------------
+
+
+async def test_what_another_gateway_has_approved_counts_after_the_next_look(
+    tmp_path: Path,
+) -> None:
+    theirs = Card(id="theirs", text="Tea.", triggers=Triggers(keywords=("tea",)))
+    async with running(tmp_path, cards={}, pin="strict") as (gate, script):
+        gate.host.cards.apply("other", [theirs])
+        await ask(gate, "cards.list")
+        await gate.chat("tea?")
+        other = Pins(StorePins(gate.host[STORE]), "strict")
+        await other.load()
+        await other.approve([theirs], "2026-01-01T00:00:00+00:00")
+        await gate.reload()
+        await ask(gate, "cards.list")
+        await gate.chat("tea?")
+    assert [titles(request) for request in script.requests] == [[], ["theirs"]]
