@@ -195,7 +195,10 @@ class CardRegistry:
         """Return what was found in the cards that there are now, looking where nobody has yet."""
         async with self._judging:
             if self._judged != host.cards.version:
-                await self._judge(host)
+                try:
+                    await self._judge(host)
+                except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
+                    host.log.warning("the cards could not be looked through", error=repr(error))
             return self.review
 
     async def _judge(self, host: Host) -> None:

@@ -174,6 +174,8 @@ async def test_cards_are_still_looked_through_after_the_audit_has_failed(
         await ask(gate, "cards.list")
         gate.host.provide(AUDIT, Full())  # type: ignore[arg-type]  # all that is called of it
         gate.host.cards.apply("other", [Card(id="new", text=ORDER)])
+        rows = {row.id: row.state for row in (await ask(gate, "cards.list")).cards}
+        assert rows["new"] == "rejected"
         await until(lambda: "awareness review" in gate.host.degraded)
         assert "cards rejected" in gate.host.degraded
         gate.host.provide(AUDIT, audit)
