@@ -1,23 +1,36 @@
-"""From a call to a verdict: the operator's overrides first, then the profile."""
+"""From a call to a verdict: the settings' lists and the rules, then the profile."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from fnmatch import translate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.policy.engine import STRICTNESS, Engine, Judgement
+from hookgate.builtin_plugins.policy.facts import History, facts_of
 from hookgate.builtin_plugins.policy.profiles import Circumstances, Rule, judge
 from hookgate.core.descriptors import FLAG_NAMES
 from hookgate.core.tools import Ask, Effect, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
+    from hookgate.builtin_plugins.policy import rules
+    from hookgate.builtin_plugins.policy.engine import Outcome
     from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.core.descriptors import Flags
+    from hookgate.core.messages import Provenance, Taint
     from hookgate.core.tools import ToolCall
     from hookgate.core.turn import Turn
 
 __all__ = ["Globs", "Judge"]
+
+
+MEMO = 4096
+"""Declarations in their circumstances for which what the profile says is remembered."""
+
+_NOTHING = Judgement()
 
 
 class Globs:
@@ -40,10 +53,17 @@ class Globs:
 
 
 class Judge:
-    """Judges calls by the settings. Holds nothing that changes."""
+    """Judges calls by the settings and by rules. The same call always gets the same verdict.
 
-    def __init__(self, settings: PolicySettings) -> None:
+    Attributes:
+        engine: The rules.
+    """
+
+    def __init__(self, settings: PolicySettings, engine: Engine | None = None) -> None:
+        self.engine = engine or Engine(())
         self._settings = settings
+        self._allowed = Verdict.allow(rule=f"profile:{settings.profile}")
+        self._known: dict[tuple[Flags, Provenance, bool], Rule | None] = {}
         # From the strictest to the mildest: the first list that names a tool counts.
         self._overrides = (
             (Effect.DENY, "deny", Globs(settings.deny)),
@@ -51,18 +71,72 @@ class Judge:
             (Effect.ALLOW, "allow", Globs(settings.allow)),
         )
 
-    def judge(self, turn: Turn, call: ToolCall) -> Verdict:
-        """Return the verdict on `call`. There always is one: policy never abstains."""
-        for effect, key, globs in self._overrides:
+    def judge(
+        self, turn: Turn, call: ToolCall, history: History | None = None, now: float = 0.0
+    ) -> tuple[Verdict, tuple[Outcome, ...]]:
+        """Return the verdict on `call`, and what rules in shadow mode would have said.
+
+        There always is a verdict: policy never abstains. The strictest of the settings' lists
+        and the rules counts; where none of them has a say, the profile does.
+
+        Args:
+            turn: The turn.
+            call: The call.
+            history: The calls that were allowed before.
+            now: The time of the history's clock, in seconds.
+        """
+        if not self.engine.rules:
+            return self._verdict(turn, call, _NOTHING, turn.taint), ()
+        facts = facts_of(turn, call)
+        ruled = self.engine.judge(facts, history or History(), now)
+        return self._verdict(turn, call, ruled, facts.taint), ruled.shadow
+
+    def _verdict(self, turn: Turn, call: ToolCall, ruled: Judgement, taint: Taint) -> Verdict:
+        said = ruled.decisive
+        strict = STRICTNESS[said.effect] if said is not None and said.effect else -1
+        for listed, key, globs in self._overrides:
+            if STRICTNESS[key] < strict:
+                break  # a rule is stricter than what is still to come
             if glob := globs.match(call.name):
-                return self._overridden(turn, call, effect, f"{key}:{glob}")
-        circumstances = Circumstances(provenance=turn.origin.provenance, tainted=bool(turn.taint))
-        rule = judge(self._settings.profile, call.flags, circumstances)
+                return self._overridden(turn, call, listed, f"{key}:{glob}")
+        if said is not None and said.effect:
+            return self._ruled(turn, call, said, ruled.arguments)
+        rule = self._profiled(call.flags, turn.origin.provenance, bool(taint))
         if rule is None:
-            return Verdict.allow(rule=f"profile:{self._settings.profile}")
+            return self._allowed
         if rule.effect is Effect.DENY:
             return Verdict.deny(f"{call.name} is not run: {rule.why}", rule=rule.name)
         return Verdict.ask(self._ask(turn, call, rule.why, rule), rule=rule.name)
+
+    def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> Rule | None:
+        key = (flags, provenance, tainted)
+        if key not in self._known:
+            if len(self._known) >= MEMO:
+                self._known.clear()
+            circumstances = Circumstances(provenance=provenance, tainted=tainted)
+            self._known[key] = judge(self._settings.profile, flags, circumstances)
+        return self._known[key]
+
+    def _ruled(
+        self, turn: Turn, call: ToolCall, said: Outcome, arguments: Mapping[str, Any] | None
+    ) -> Verdict:
+        rule, name = said.rule, f"rule:{said.rule.name}"
+        why = rule.reason or rule.description or f"the rule {rule.name} says so"
+        if said.state == "unknown":
+            why = f"{why} ({said.why})"
+        match said.effect:
+            case "deny":
+                return Verdict.deny(f"{call.name} is not run: {why}", rule=name)
+            case "ask":
+                return Verdict.ask(self._ask_for(turn, call, why, rule), rule=name)
+            case "rewrite" if arguments is not None:
+                return Verdict.rewrite(arguments, reason=why, rule=name)
+            case _:
+                return Verdict.allow(why, rule=name)
+
+    def _ask_for(self, turn: Turn, call: ToolCall, why: str, rule: rules.Rule) -> Ask:
+        ask = self._ask(turn, call, why, None)
+        return replace(ask, severity=rule.severity, timeout=rule.timeout or ask.timeout)
 
     def idle_globs(self, names: Collection[str]) -> list[tuple[str, str]]:
         """Return ``(key, glob)`` of each override that names none of the tools `names`."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
 from hookgate.builtin_plugins.policy.approvals import Choice, Inbox
+from hookgate.builtin_plugins.policy.engine import Engine, Outcome
+from hookgate.builtin_plugins.policy.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judging import Judge
 from hookgate.builtin_plugins.policy.profiles import PROFILES, cells
+from hookgate.builtin_plugins.policy.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+from hookgate.core.errors import StartError
 from hookgate.core.operations import Empty, Operation, OperationModel
+from hookgate.core.ports import AUDIT
+from hookgate.core.turn import TurnKey
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -20,8 +27,20 @@ if TYPE_CHECKING:
     from hookgate.core.events import Event
     from hookgate.core.host import Host
     from hookgate.core.operations import Invocation
-    from hookgate.core.tools import Ask, Decision, ToolCall, Verdict
+    from hookgate.core.tools import Ask, Decision, Tool, ToolCall, Verdict
     from hookgate.core.turn import Turn
+
+
+RULES = "policy rules"
+"""What `status` calls rules that cannot be used."""
+
+SHADOW: TurnKey[dict[str, tuple[Outcome, ...]]] = TurnKey("policy.shadow")
+
+
+def _told(reading: RuleReading) -> str:
+    errors = [str(problem) for problem in reading.problems if problem.severity == "error"]
+    more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
+    return "; ".join(errors[:3]) + more
 
 
 class Approvals(OperationModel):
@@ -85,6 +104,7 @@ class Plugin:
     def __init__(self, settings: PolicySettings) -> None:
         self._settings = settings
         self._judge = Judge(settings)
+        self._history = History()
         self._inbox: Inbox | None = None
         self._host: Host | None = None
         self._checked_version = -1
@@ -95,6 +115,10 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the inbox. Questions that wait when it closes are cancelled with their turns."""
         self._host = host
+        reading = await self._read_rules()
+        if reading.failed:
+            raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
+        self._judge = Judge(self._settings, Engine(reading.rules))
         self._inbox = Inbox(host.clock, attended=self._attended)
         yield
         self._inbox = None
@@ -136,10 +160,53 @@ class Plugin:
         ]
 
     @hookimpl
+    async def list_tools(self, host: Host) -> Sequence[Tool]:
+        """Bring no tool: read the rules again, as everything else is at a reload."""
+        reading = await self._read_rules()
+        if reading.failed:
+            # What was judged by yesterday's rules is judged by them on: no rules are no policy.
+            host.degrade(RULES, f"the rules before stay in force: {_told(reading)}")
+            return ()
+        host.recover(RULES)
+        engine = Engine(reading.rules)
+        if engine.version != self._judge.engine.version:
+            self._judge = Judge(self._settings, engine)
+            host.log.info("rules of policy changed", rules=len(engine.rules))
+        return ()
+
+    @hookimpl
     def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
-        """Judge by the operator's overrides, then by the profile."""
+        """Judge by the operator's lists and rules, then by the profile."""
         self._warn_of_idle_globs()
-        return self._judge.judge(turn, call)
+        now = 0.0 if self._host is None else self._host.clock.monotonic()
+        verdict, shadow = self._judge.judge(turn, call, self._history, now)
+        if shadow:
+            before = turn.get(SHADOW) or {}
+            turn[SHADOW] = {**before, call.id: shadow}
+        return verdict
+
+    @hookimpl
+    async def tool_decided(self, turn: Turn, call: ToolCall, decision: Decision) -> None:
+        """Remember what was allowed; record what rules in shadow mode would have said."""
+        host = self._host
+        if host is None:
+            return
+        if decision.allowed and self._judge.engine.rules:
+            self._history.add(host.clock.monotonic(), facts_of(turn, call))
+        audit = host.get(AUDIT)
+        for outcome in (turn.get(SHADOW) or {}).get(call.id, ()):
+            data = {
+                "rule": outcome.rule.name,
+                "would": outcome.effect,
+                "decided": decision.effect.name.lower(),
+                "why": outcome.why,
+                "tool": call.name,
+                "turn": turn.id,
+                "session": str(turn.session),
+            }
+            host.log.info("rule in shadow mode", **data)
+            if audit is not None:
+                await audit.append("policy_shadow", data)
 
     @hookimpl
     async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
@@ -189,6 +256,10 @@ class Plugin:
         return Table(profile=profile, profiles=list(PROFILES), rows=rows)
 
     # -- within ------------------------------------------------------------
+
+    async def _read_rules(self) -> RuleReading:
+        paths = [path.expanduser() for path in self._settings.rules]
+        return await asyncio.to_thread(read_rules, paths)
 
     @property
     def _open_inbox(self) -> Inbox:

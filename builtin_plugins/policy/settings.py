@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from pydantic import Field
@@ -34,4 +35,7 @@ class PolicySettings(Section):
     """Globs of tool names that a person is asked about each time; beats `allow`."""
     deny: tuple[str, ...] = ()
     """Globs of tool names that never run; beats `ask` and `allow`."""
+    rules: tuple[Path, ...] = ()
+    """Files and folders of rules in YAML. They come before the profile, and none of them can
+    allow what `deny` names."""
     approvals: ApprovalSettings = ApprovalSettings()

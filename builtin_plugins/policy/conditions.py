@@ -1,0 +1,116 @@
+"""Conditions of rules: CEL, the Common Expression Language, compiled once.
+
+CEL (https://cel.dev) always ends, has no side effects, and knows errors as values: what asks for
+an argument that is not there, or a flag that nobody declared, has no result. That is neither
+true nor false, and a rule says what follows from it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cel_expr_python import cel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Condition", "ConditionError", "Variables"]
+
+_ENVIRONMENT = cel.NewEnv(
+    variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN}
+)
+"""What conditions may speak of: see `Facts.for_conditions`."""
+
+MAX_CHARS = 2000
+"""The longest condition."""
+
+
+class ConditionError(ValueError):
+    """A condition cannot be compiled.
+
+    Attributes:
+        line: The line within the condition, from 1; None where it is not known.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+class Variables:
+    """The variables of one call, made once for all conditions that look at them."""
+
+    __slots__ = ("_activation", "_data")
+
+    def __init__(self, data: Callable[[], Mapping[str, Any]]) -> None:
+        self._data = data
+        self._activation: cel.Activation | None = None
+
+    @property
+    def activation(self) -> cel.Activation:
+        """What conditions are evaluated with."""
+        if self._activation is None:
+            self._activation = _ENVIRONMENT.Activation(self._data())
+        return self._activation
+
+
+class Condition:
+    """A compiled condition.
+
+    Attributes:
+        text: The condition.
+    """
+
+    __slots__ = ("_expression", "text")
+
+    def __init__(self, text: str, *, limit: int | None = MAX_CHARS) -> None:
+        """Compile `text`, of at most `limit` characters.
+
+        Raises:
+            ConditionError: It is too long, no CEL, or speaks of what there is not.
+        """
+        self.text = text
+        if limit is not None and len(text) > limit:
+            raise ConditionError(f"{len(text)} characters: expected at most {limit}")
+        try:
+            self._expression = _ENVIRONMENT.compile(text)
+        except RuntimeError as error:
+            raise ConditionError(_told(str(error))) from None
+
+    @property
+    def is_boolean(self) -> bool:
+        """Whether it can be true or false, as far as that is known beforehand."""
+        return self._expression.return_type() in (cel.Type.BOOL, cel.Type.DYN)
+
+    def holds(self, variables: Variables) -> bool | str:
+        """Return whether it holds, or why that cannot be said."""
+        found = self._expression.eval(activation=variables.activation)
+        value = found.value()
+        if value is True or value is False:
+            return bool(value)
+        if found.type() == cel.Type.ERROR:
+            return str(value)
+        return f"it is {found.type().name()} and not true or false"
+
+    def value(self, variables: Variables) -> Any:
+        """Return what it comes to, as JSON has it.
+
+        Raises:
+            ConditionError: It comes to nothing, or to what JSON cannot hold.
+        """
+        found = self._expression.eval(activation=variables.activation)
+        value = found.plain_value()
+        if found.type() == cel.Type.ERROR:
+            raise ConditionError(str(found.value()))
+        if not isinstance(value, str | bool | int | float | list | dict | None):
+            raise ConditionError(f"it is {found.type().name()}, which JSON cannot hold")
+        return value
+
+
+def _told(message: str) -> str:
+    """Return the part of CEL's message that says what is wrong, on one line."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    first = lines[0] if lines else message
+    for mark in ("INVALID_ARGUMENT:", "ERROR:", "<input>:"):
+        first = first.removeprefix(mark).strip()
+    return first.removesuffix("[INVALID_ARGUMENT]").strip()[:300]

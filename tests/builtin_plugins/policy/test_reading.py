@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hookgate.builtin_plugins.policy.reading import files_of, read_rules, read_text_of_rules
+
+GOOD = """\
+version: 1
+rules:
+  - name: no-send-after-web
+    description: What a page says must not leave.
+    match:
+      tool: ["*"]
+      flags:
+        sendsExternally: [true, unknown]
+      provenance: external_user
+    when: "turn.tainted && !args.to.endsWith('@us.com')"
+    after:
+      flags: {reads_external_data: true}
+      within: 10m
+      scope: session
+    more_than: {calls: 2, within: 1h}
+    effect: ask
+    unknown: deny
+    reason: It could send what a page asked for.
+    severity: critical
+    timeout: 60
+  - name: cut
+    effect: rewrite
+    mode: shadow
+    rewrite:
+      set: {limit: "10", to: "'x'"}
+      remove: [bcc]
+"""
+
+
+def problems(text: str) -> list[str]:
+    return [str(one) for one in read_text_of_rules(text, "r.yaml").problems]
+
+
+def one(**keys: Any) -> str:
+    return json.dumps({"rules": [{"name": "r", "effect": "deny", "reason": "no", **keys}]})
+
+
+def test_everything_that_a_rule_may_say_is_read() -> None:
+    reading = read_text_of_rules(GOOD, "r.yaml")
+    assert reading.problems == ()
+    first, second = reading.rules
+    assert first.match.flags == {"sends_externally": frozenset({True, None})}
+    assert first.match.provenance == ("external_user",)
+    assert first.after is not None
+    assert (first.after.within, first.after.scope) == (600.0, "session")
+    assert first.more_than is not None
+    assert (first.more_than.calls, first.more_than.within) == (2, 3600.0)
+    assert (first.unknown, first.severity, first.timeout) == ("deny", "critical", 60.0)
+    assert first.place == "r.yaml:3"
+    assert first.looks_at_arguments
+    assert second.rewrite is not None
+    assert list(second.rewrite.set) == ["limit", "to"]
+    assert (second.mode, second.rewrite.remove) == ("shadow", ("bcc",))
+    assert not second.looks_at_arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "expected the key `rules`"),
+        ("rules: 3", "no list"),
+        ("rules: [3]", "a mapping: one rule"),
+        ("rules: []\nrule: []", "did you mean 'rules'?"),
+        ("version: 2\nrules: []", "expected 1"),
+        (one(effect="block"), "in rule 'r': 'block', expected one of allow, ask, deny, rewrite"),
+        (one(efect="deny"), "did you mean 'effect'?"),
+        (one(name="no spaces"), "rules.0.name"),
+        (one(match={"tol": "x"}), "did you mean 'tool'?"),
+        (one(match={"flags": {"sends": True}}), "unknown key"),
+        (one(match={"flags": {"sends_externally": "maybe"}}), "true, false or unknown"),
+        (one(match={"flags": {"sends_externally": 1}}), "true, false or unknown"),
+        (one(match={"flags": {"sends_externally": []}}), "true, false or unknown"),
+        (one(match={"provenance": "user"}), "expected one of external_user"),
+        (one(match={"tool": ["a b"]}), "rules.0.match.tool"),
+        (one(match={"tainted": "yes"}), "true or false"),
+        (one(when="args.x ="), "no condition"),
+        (one(when="nonsense.x"), "undeclared reference"),
+        (one(when="'text'"), "never true or false"),
+        (one(when="x" * 3000), "at most 2000"),
+        (one(when=[1]), "a condition in CEL"),
+        (one(unknown="allow"), "expected one of ask, deny"),
+        (one(effect="allow", unknown="ask"), "no `unknown`"),
+        (one(effect="rewrite"), "`rewrite` with `set` or `remove`"),
+        (one(rewrite={"remove": ["a"]}), "exactly where the effect is rewrite"),
+        (one(effect="rewrite", rewrite={}), "one of the two"),
+        (one(effect="rewrite", rewrite={"set": {"a b": "1"}}), "the name of an argument"),
+        (one(effect="rewrite", rewrite={"set": {"a": "("}}), "no condition"),
+        (one(after={"within": "2d"}), "rules.0.after.within"),
+        (one(after={"within": "48h"}), "at most 24h"),
+        (one(after={"scope": "session"}), "how long to look back"),
+        (one(more_than={"within": 5}), "the required key 'calls'"),
+        (one(timeout=30), "one where the effect is ask"),
+        (one(effect="ask", timeout=900), "from 1 to 600"),
+        ("rules: &a []", "anchor"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
+    found = problems(text)
+    assert any(said in problem for problem in found), found
+    assert read_text_of_rules(text, "r.yaml").rules == ()
+    assert all(problem.startswith("r.yaml") for problem in found)
+
+
+def test_a_denial_without_a_reason_is_worth_a_warning_and_works() -> None:
+    reading = read_text_of_rules('{"rules": [{"name": "r", "effect": "deny"}]}', "r.yaml")
+    assert len(reading.rules) == 1
+    assert [one.severity for one in reading.problems] == ["warning"]
+
+
+def test_files_and_folders_are_read_in_order_and_two_rules_of_one_name_are_an_error(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "rules"
+    folder.mkdir()
+    (folder / "b.yaml").write_text(one(name="b"))
+    (folder / "a.yml").write_text(one(name="a"))
+    (folder / "a.test.yaml").write_text("cases: []")
+    (folder / "notes.txt").write_text("nothing")
+    single = tmp_path / "single.yaml"
+    single.write_text(one(name="single"))
+    reading = read_rules([folder, single, folder / "b.yaml"])
+    assert [rule.name for rule in reading.rules] == ["a", "b", "single"]
+    assert files_of([folder], tests=True) == [folder / "a.test.yaml"]
+    single.write_text(one(name="a"))
+    reading = read_rules([folder, single])
+    assert reading.failed
+    assert f"{folder / 'a.yml'}:1 has this one" in str(reading.problems[-1])
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    reading = read_rules([tmp_path / "gone.yaml"])
+    assert reading.failed
+    assert "gone.yaml" in str(reading.problems[0])
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["name", "effect", "match", "when", "after", "flags", "tool", "calls", "x"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["rules", "version", "x"]), st.lists(JSON, max_size=3)))
+def test_whatever_stands_there_is_read_or_named(data: Any) -> None:
+    reading = read_text_of_rules(json.dumps(data), "r.yaml")
+    assert reading.rules or reading.problems or data.get("rules") == []
+
+
+@given(st.text(max_size=60))
+def test_no_text_breaks_the_reader(text: str) -> None:
+    reading = read_text_of_rules(text, "r.yaml")
+    assert reading.problems
+    assert reading.rules == ()
