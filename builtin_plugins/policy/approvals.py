@@ -1,8 +1,8 @@
 """Asking people: an inbox of questions, each answered once or not at all.
 
-A question is bound to the tool, its arguments, the session, the turn and the call. It
-lives as long as the call waits for it: a timeout, a cancelled turn and a restart all end
-it, and what ends without an answer is denied.
+A question is bound to the tool, its arguments, the session, the turn, the call and the
+policy. It lives as long as the call waits for it: a timeout, a cancelled turn and a restart
+all end it, and what ends without an answer is denied.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from hookgate.builtin_plugins.policy.grants import GrantScope
     from hookgate.core.ports import Clock
     from hookgate.core.tools import Ask, ToolCall
     from hookgate.core.turn import Principal, Turn
@@ -31,15 +32,15 @@ __all__ = ["Choice", "Inbox", "Question", "binding"]
 
 Choice: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 
-_SUPPORTED: frozenset[Choice] = frozenset(("allow-once", "deny"))
 
-
-def binding(turn: Turn, call: ToolCall) -> str:
+def binding(turn: Turn, call: ToolCall, force: str = "") -> str:
     """Return SHA-256 (hex) of all that an answer is bound to.
 
-    The tool's digest, the canonical arguments, the session, the turn and the call's id.
+    The tool's digest, who brings it, the canonical arguments, the session, the turn, the
+    call's id, and what is in force beside: see `Inbox`.
     """
-    parts = (call.digest, str(turn.session), turn.id, call.id)
+    plugin = call.tool.plugin
+    parts = (call.digest, plugin, str(turn.session), turn.agent.name, turn.id, call.id, force)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -54,6 +55,7 @@ class Question:
         call: The call.
         ask: What is asked.
         choices: The answers that are taken.
+        scopes: How far ``allow-always`` may reach, the narrowest first.
         asked: When it was asked, in UTC.
         expires: When it is too late, in UTC.
     """
@@ -64,6 +66,7 @@ class Question:
     call: ToolCall
     ask: Ask
     choices: tuple[Choice, ...]
+    scopes: tuple[GrantScope, ...]
     asked: datetime
     expires: datetime
     answer: asyncio.Future[Decision] = field(repr=False)
@@ -91,6 +94,7 @@ class Question:
             "description": self.ask.description,
             "severity": self.ask.severity,
             "choices": list(self.choices),
+            "scopes": list(self.scopes),
             "asked": self.asked.isoformat(),
             "expires": self.expires.isoformat(),
         }
@@ -104,9 +108,28 @@ class Inbox:
         clock: Clock,
         *,
         attended: Callable[[Turn, Event], bool] = lambda turn, event: True,
+        closed: str = "",
+        why_not: Callable[[str, Turn], str] = lambda principal, turn: "",
+        force: Callable[[ToolCall], str] = lambda call: "",
+        scopes: tuple[GrantScope, ...] = (),
     ) -> None:
+        """Open an inbox.
+
+        Args:
+            clock: Says when questions end.
+            attended: Whether anybody is there who may answer.
+            closed: Why nobody may answer at all; "" where somebody may.
+            why_not: Takes a principal's id; returns why it may not answer, or "".
+            force: Returns what an answer is bound to beside the call: the policy, and the
+                tool as it is registered now.
+            scopes: How far ``allow-always`` may reach; empty where it is not offered.
+        """
         self._clock = clock
         self._attended = attended
+        self._closed = closed
+        self._why_not = why_not
+        self._force = force
+        self._scopes = scopes
         self._waiting: dict[str, Question] = {}
 
     def __len__(self) -> int:
@@ -118,6 +141,8 @@ class Inbox:
         Returns:
             What was answered; a denial where nobody is there, or answered in time.
         """
+        if self._closed:
+            return Decision.deny(f"{ask.title} {self._closed}", by="policy", asked=ask)
         question = self._question(turn, call, ask)
         event = Event("approval", {"state": "pending", **question.to_json()}, scope="approve")
         if not self._attended(turn, event):
@@ -135,9 +160,12 @@ class Inbox:
                     f"{ask.title} Nobody answered within {ask.timeout:g} s", by="policy", asked=ask
                 )
             decision = question.answer.result()
-            if binding(turn, call) != question.digest:
+            if self._binding(turn, call) != question.digest:
                 # What was shown is not what would run.
-                decision = Decision.deny("the call changed while it was asked about", by="policy")
+                decision = Decision.deny(
+                    "the call, its tool or the policy changed while it was asked about",
+                    by="policy",
+                )
             state, by = ("allowed" if decision.allowed else "denied"), decision.by
             return decision
         finally:
@@ -148,17 +176,22 @@ class Inbox:
 
     def _question(self, turn: Turn, call: ToolCall, ask: Ask) -> Question:
         now = self._clock.now()
+        always = self._scopes if "allow-always" in ask.choices else ()
         return Question(
             id=new_id("ask"),
-            digest=binding(turn, call),
+            digest=self._binding(turn, call),
             turn=turn,
             call=call,
             ask=ask,
-            choices=tuple(choice for choice in ask.choices if choice in _SUPPORTED),
+            choices=tuple(one for one in ask.choices if always or one != "allow-always"),
+            scopes=always,
             asked=now,
             expires=now + timedelta(seconds=ask.timeout),
             answer=asyncio.get_running_loop().create_future(),
         )
+
+    def _binding(self, turn: Turn, call: ToolCall) -> str:
+        return binding(turn, call, self._force(call))
 
     def waiting(self, principal: Principal) -> Sequence[Question]:
         """Return the questions that `principal` may answer, the oldest first."""
@@ -166,12 +199,31 @@ class Inbox:
             question
             for question in self._waiting.values()
             if principal.may_claim(question.turn.address)
+            and not self._why_not(principal.id, question.turn)
         ]
 
     def resolve(
         self, principal: Principal, question_id: str, choice: Choice, *, digest: str = ""
     ) -> Question:
         """Answer a question. The first answer counts; there is no second one.
+
+        Raises:
+            TurnError: See `claim`.
+        """
+        question = self.claim(principal, question_id, choice, digest=digest)
+        if choice == "deny":
+            reason = f"{principal.id} denied it"
+            decision = Decision.deny(reason, by=principal.id, asked=question.ask)
+        else:
+            reason = f"{principal.id} allowed it once"
+            decision = Decision.allow(reason, by=principal.id, asked=question.ask)
+        question.answer.set_result(decision)
+        return question
+
+    def claim(
+        self, principal: Principal, question_id: str, choice: Choice, *, digest: str = ""
+    ) -> Question:
+        """Take a question in order to answer it; nobody else can any more.
 
         Args:
             principal: Who answers; that it has the scope ``approve`` has been checked.
@@ -180,8 +232,9 @@ class Inbox:
             digest: What the answerer saw; refused where the question is about something else.
 
         Raises:
-            TurnError: There is no such question for this principal (any more), the digest
-                is another one, or the answer is none that is offered. The question waits on.
+            TurnError: There is no such question for this principal (any more), it may not
+                answer, the digest is another one, or the answer is none that is offered. The
+                question waits on.
         """
         question = self._waiting.get(question_id)
         if question is None or not principal.may_claim(question.turn.address):
@@ -190,6 +243,8 @@ class Inbox:
                 code="not_found",
                 action="list the questions that wait with `approval.list`",
             )
+        if why := self._why_not(principal.id, question.turn):
+            raise TurnError(why, code="forbidden", action="have somebody else answer")
         if digest and digest != question.digest:
             raise TurnError(
                 "the question is about another call than the one that was shown",
@@ -202,11 +257,9 @@ class Inbox:
                 code="invalid_params",
             )
         del self._waiting[question_id]
-        if choice == "deny":
-            reason = f"{principal.id} denied it"
-            decision = Decision.deny(reason, by=principal.id, asked=question.ask)
-        else:
-            reason = f"{principal.id} allowed it once"
-            decision = Decision.allow(reason, by=principal.id, asked=question.ask)
-        question.answer.set_result(decision)
         return question
+
+    def put_back(self, question: Question) -> None:
+        """Let a claimed question wait on for another answer, if its time is not over."""
+        if not question.answer.done():
+            self._waiting[question.id] = question

@@ -172,6 +172,11 @@ class Judge:
             description="\n".join(lines),
             severity=rule.severity if rule else "warning",
             timeout=self._settings.approvals.timeout_seconds,
+            choices=(
+                ("allow-once", "deny")
+                if self._settings.approvals.always == "off"
+                else ("allow-once", "allow-always", "deny")
+            ),
         )
 
 

@@ -6,28 +6,32 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from hookgate.builtin_plugins.policy.approvals import Choice, Inbox
+from hookgate.builtin_plugins.policy.desk_operations import DeskOperations
 from hookgate.builtin_plugins.policy.engine import Engine, Outcome
 from hookgate.builtin_plugins.policy.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judging import Judge
+from hookgate.builtin_plugins.policy.opening import opened
+from hookgate.builtin_plugins.policy.pin_operations import PinOperations
 from hookgate.builtin_plugins.policy.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+from hookgate.builtin_plugins.policy.version import policy_version
 from hookgate.core.errors import StartError
-from hookgate.core.operations import Empty, Operation, OperationModel
+from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT
+from hookgate.core.tools import Verdict
 from hookgate.core.turn import TurnKey
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
-    from hookgate.core.events import Event
+    from hookgate.builtin_plugins.policy.desk import Desk
+    from hookgate.builtin_plugins.policy.quarantine import Quarantine
+    from hookgate.core.descriptors import Capabilities
     from hookgate.core.host import Host
     from hookgate.core.operations import Invocation
-    from hookgate.core.tools import Ask, Decision, Tool, ToolCall, Verdict
+    from hookgate.core.tools import Ask, Decision, Tool, ToolCall
     from hookgate.core.turn import Turn
 
 
@@ -41,33 +45,6 @@ def _told(reading: RuleReading) -> str:
     errors = [str(problem) for problem in reading.problems if problem.severity == "error"]
     more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
     return "; ".join(errors[:3]) + more
-
-
-class Approvals(OperationModel):
-    """The questions that wait."""
-
-    approvals: list[dict[str, Any]]
-    """Each with all that is asked about: see the event ``approval``."""
-
-
-class Resolve(OperationModel):
-    """An answer."""
-
-    id: str = Field(min_length=1, max_length=200)
-    """The question's id."""
-    decision: Choice
-    """``allow-once`` or ``deny``."""
-    digest: str = Field(default="", max_length=64)
-    """The question's digest, as it was shown; the answer is refused where it is another."""
-
-
-class Resolved(OperationModel):
-    """What became of an answer."""
-
-    id: str
-    decision: Choice
-    tool: str
-    session: str
 
 
 class TableParams(OperationModel):
@@ -105,7 +82,9 @@ class Plugin:
         self._settings = settings
         self._judge = Judge(settings)
         self._history = History()
-        self._inbox: Inbox | None = None
+        self._desk: Desk | None = None
+        self._quarantine: Quarantine | None = None
+        self._version: tuple[str, str] = ("", "")
         self._host: Host | None = None
         self._checked_version = -1
         self._warned: set[tuple[str, str]] = set()
@@ -113,40 +92,23 @@ class Plugin:
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        """Open the inbox. Questions that wait when it closes are cancelled with their turns."""
+        """Open the desk. Questions that wait when it closes are cancelled with their turns."""
         self._host = host
         reading = await self._read_rules()
         if reading.failed:
             raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
         self._judge = Judge(self._settings, Engine(reading.rules))
-        self._inbox = Inbox(host.clock, attended=self._attended)
-        yield
-        self._inbox = None
+        async with opened(host, self._settings, self._policy_version) as (desk, quarantine):
+            self._desk, self._quarantine = desk, quarantine
+            yield
+            self._desk = None
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Offer the inbox and the table of verdicts."""
         return [
-            Operation(
-                name="approval.list",
-                summary="List the tool calls that wait for somebody's approval.",
-                params=Empty,
-                result=Approvals,
-                handler=self.list_approvals,
-                scope="approve",
-                rest=("GET", "/v1/approvals"),
-                command="approvals list",
-            ),
-            Operation(
-                name="approval.resolve",
-                summary="Allow a waiting tool call once, or deny it.",
-                params=Resolve,
-                result=Resolved,
-                handler=self.resolve_approval,
-                scope="approve",
-                rest=("POST", "/v1/approvals/resolve"),
-                command="approvals resolve",
-            ),
+            *DeskOperations(lambda: self._open_desk).all(),
+            *PinOperations(lambda: self._open_quarantine).all(),
             Operation(
                 name="policy.table",
                 summary="Show which flag leads to which verdict in which circumstances.",
@@ -175,9 +137,19 @@ class Plugin:
         return ()
 
     @hookimpl
+    async def withhold_capabilities(
+        self, turn: Turn, capabilities: Capabilities
+    ) -> Collection[str] | None:
+        """Take away the tools that are not the ones that were accepted."""
+        del capabilities
+        return None if self._quarantine is None else await self._quarantine.withheld(turn)
+
+    @hookimpl
     def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
         """Judge by the operator's lists and rules, then by the profile."""
         self._warn_of_idle_globs()
+        if self._quarantine is not None and (why := self._quarantine.why(turn, call)):
+            return Verdict.deny(why, rule="quarantine")
         now = 0.0 if self._host is None else self._host.clock.monotonic()
         verdict, shadow = self._judge.judge(turn, call, self._history, now)
         if shadow:
@@ -211,33 +183,9 @@ class Plugin:
     @hookimpl
     async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
         """Put the question into the inbox and wait."""
-        return None if self._inbox is None else await self._inbox.ask(turn, call, ask)
+        return None if self._desk is None else await self._desk.ask(turn, call, ask)
 
     # -- operations --------------------------------------------------------
-
-    async def list_approvals(self, invocation: Invocation, params: Empty) -> Approvals:
-        """Return the questions that the caller may answer."""
-        waiting = self._open_inbox.waiting(invocation.principal)
-        return Approvals(approvals=[question.to_json() for question in waiting])
-
-    async def resolve_approval(self, invocation: Invocation, params: Resolve) -> Resolved:
-        """Answer a question."""
-        question = self._open_inbox.resolve(
-            invocation.principal, params.id, params.decision, digest=params.digest
-        )
-        invocation.host.log.info(
-            "approval resolved",
-            tool=question.call.name,
-            decision=params.decision,
-            by=invocation.principal.id,
-            session=str(question.turn.session),
-        )
-        return Resolved(
-            id=question.id,
-            decision=params.decision,
-            tool=question.call.name,
-            session=str(question.turn.session),
-        )
 
     async def table(self, invocation: Invocation, params: TableParams) -> Table:
         """Return the table of a profile."""
@@ -262,17 +210,20 @@ class Plugin:
         return await asyncio.to_thread(read_rules, paths)
 
     @property
-    def _open_inbox(self) -> Inbox:
-        assert self._inbox is not None, "operations are called between start and stop"
-        return self._inbox
+    def _open_desk(self) -> Desk:
+        assert self._desk is not None, "operations are called between start and stop"
+        return self._desk
 
-    def _attended(self, turn: Turn, event: Event) -> bool:
-        # The client of the turn hears every event of it; others listen on the bus.
-        return (
-            self._settings.approvals.unattended == "wait"
-            or "approve" in turn.principal.scopes
-            or (self._host is not None and self._host.events.reaches(event))
-        )
+    @property
+    def _open_quarantine(self) -> Quarantine:
+        assert self._quarantine is not None, "operations are called between start and stop"
+        return self._quarantine
+
+    def _policy_version(self) -> str:
+        rules = self._judge.engine.version
+        if self._version[0] != rules:
+            self._version = (rules, policy_version(self._settings, rules))
+        return self._version[1]
 
     def _warn_of_idle_globs(self) -> None:
         # Here and not at start: tools come and go, and all are there at the first call.

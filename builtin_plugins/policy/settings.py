@@ -22,6 +22,16 @@ class ApprovalSettings(Section):
     unattended: Literal["deny", "wait"] = "deny"
     """What to do where nobody who may approve is connected: deny at once, or wait all the
     same for somebody who comes and looks."""
+    approvers: tuple[str, ...] | None = None
+    """Globs of the ids of principals who may answer. Left out, every principal with the scope
+    `approve` may; an empty list means nobody."""
+    self_approval: bool = True
+    """Whether somebody may approve a call that their own message led to."""
+    always: Literal["off", "arguments", "tool"] = "arguments"
+    """How far an answer may reach beyond the one call: not at all, to the same arguments in the
+    same session, or to any arguments of the same tool in the same session."""
+    always_days: float = Field(default=30.0, gt=0, le=3650)
+    """After so many days, what was allowed always is asked about again."""
 
 
 class PolicySettings(Section):
@@ -38,4 +48,7 @@ class PolicySettings(Section):
     rules: tuple[Path, ...] = ()
     """Files and folders of rules in YAML. They come before the profile, and none of them can
     allow what `deny` names."""
+    pin_tools: Literal["others", "all", "off"] = "others"
+    """Whose tools are held against the digest that was accepted: those that do not come with
+    hookgate, all, or none."""
     approvals: ApprovalSettings = ApprovalSettings()

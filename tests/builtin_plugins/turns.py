@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.descriptors import Flags
-from hookgate.core.host import Host
+from hookgate.core.host import Doors, Host
 from hookgate.core.messages import Message, Provenance, Text
 from hookgate.core.models import ModelRef
 from hookgate.core.ports import CLOCK
@@ -64,7 +64,17 @@ class TurnedClock:
 def make_host(home: Path = Path("unused"), *, secrets: Iterable[str] = ()) -> Host:
     host = Host(Settings(home=home), KnownSecrets(*secrets))
     host.provide(CLOCK, TurnedClock())
+    host.attach(doors=_no_doors())
     return host
+
+
+def _no_doors() -> Doors:
+    """A gateway that is made of nothing else: no plugins, no turns."""
+
+    def shut(*_: Any, **__: Any) -> Any:
+        raise AssertionError("this test's gateway has no such door")
+
+    return Doors(sanitize=shut, call_model=shut, nested_turn=shut, reload=shut, plugins=lambda: ())
 
 
 def make_turn(

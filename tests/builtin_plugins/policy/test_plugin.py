@@ -8,7 +8,8 @@ import pytest
 import structlog
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
-from hookgate.builtin_plugins.policy.plugin import Plugin, Resolve, TableParams
+from hookgate.builtin_plugins.policy.desk_operations import Resolve
+from hookgate.builtin_plugins.policy.plugin import Plugin, TableParams
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.descriptors import Flags
 from hookgate.core.errors import TurnError
@@ -142,7 +143,7 @@ async def test_table_is_shown_for_the_set_profile_and_for_any_other(gate: Gate) 
 
 
 async def test_override_that_names_no_tool_is_warned_of_once() -> None:
-    async for gate in _open(deny=["shel"], allow=["clock"]):
+    async for gate in _open(deny=["shel"], allow=["clock"], pin_tools="off"):
         clock = Tool(name="clock", description="", schema={"type": "object"}, owner="client")
         gate.host.tools.apply("x", [clock])
         with structlog.testing.capture_logs() as logs:
