@@ -9,10 +9,11 @@ A plugin is a class (or a stateless module)::
 
         def __init__(self, settings: PolicySettings) -> None: ...
 
-        def take_settings(self, settings: PolicySettings) -> None: ...   # may be omitted
+        def take_settings(self, settings: PolicySettings) -> Collection[str]: ...   # if it can
 
-A plugin with `take_settings` is given its section again when it has changed at a reload; one
-without takes over a changed section at the next start.
+A plugin with `take_settings` is given its section again when it has changed at a reload, and
+returns the keys that wait for a restart all the same; one without takes over a changed section
+at the next start.
 
 Builtins load in their given order, then installed third parties by name, then what the
 embedding program brings: the last one loaded is the first one called. The set of plugins
@@ -171,17 +172,20 @@ class Plugins:
 
     # -- settings that change ----------------------------------------------
 
-    def changed_settings(self, settings: Settings) -> tuple[list[Callable[[], None]], list[str]]:
+    def changed_settings(
+        self, settings: Settings
+    ) -> tuple[list[Callable[[], Collection[str]]], list[str]]:
         """Check the sections that differ from those in use.
 
         Returns:
             What hands the changed sections to plugins that take them while they run, to be
-            called once everything has been checked; and the names of the other plugins.
+            called once everything has been checked: it returns the keys that wait for a
+            restart. And the sections of the other plugins.
 
         Raises:
             ConfigError: A section is wrong now.
         """
-        apply: list[Callable[[], None]] = []
+        apply: list[Callable[[], Collection[str]]] = []
         restart: list[str] = []
         for name in sorted({*self._sections, *settings.plugin}):
             values = settings.plugin.get(name, {})
@@ -191,13 +195,14 @@ class Plugins:
             take = getattr(plugin, "take_settings", None)
             model = getattr(plugin, "Settings", None)
             if take is None or model is None:
-                restart.append(name)
+                restart.append(f"plugin.{name}")
                 continue
             section = section_of(name, model, values)
 
-            def use(name: str = name, take: Any = take, section: Any = section) -> None:
-                take(section)
+            def use(name: str = name, take: Any = take, section: Any = section) -> Collection[str]:
+                waiting = take(section) or ()
                 self._sections[name] = settings.plugin.get(name, {})
+                return [f"plugin.{name}.{key}" for key in waiting]
 
             apply.append(use)
         return apply, restart

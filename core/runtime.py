@@ -271,10 +271,10 @@ class Gateway:
         before = self.settings.model_dump()
         differing = {key for key, value in settings.model_dump().items() if before[key] != value}
         live, later = self.plugins.changed_settings(settings)
-        differing = (differing - {"plugin"}) | {f"plugin.{name}" for name in later}
+        differing = (differing - {"plugin"}).union(later)
         router = await self._router(settings)
         for take in live:
-            take()
+            differing.update(take())
         counts = await self._catalogue.fill()
         self.turns.router = router
         result = {

@@ -13,6 +13,7 @@ from hookgate.builtin_plugins.awareness.killswitch import (
 )
 from hookgate.builtin_plugins.awareness.records import Recent, read_turns
 from hookgate.core.json_lines import JsonLines, JsonLinesWriter
+from hookgate.core.ports import AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,6 +161,10 @@ class Control:
         )
         async with self._changing:
             await self._save(host)
+        audit = host.get(AUDIT)
+        if audit is not None:
+            data = {"by": "the kill switch", "reason": self.switch.state.reason}
+            await audit.append("awareness_disabled", data)
 
     # -- the switch --------------------------------------------------------
 

@@ -173,6 +173,15 @@ class TurnCards:
         self.judged = {one.card.id: one for one in force(judged, self.rules.forced)}
         self.seconds += time.perf_counter() - started
 
+    def force(self, turn: Turn) -> None:
+        """Choose what is forced, and nothing else."""
+        hidden = withheld_cards(turn)
+        for card in self.rules.forced - hidden:
+            if (there := turn.snapshot.cards.get(card)) is not None:
+                self.judged[card] = Judged(
+                    card=there, score=0.0, reason="forced", chosen=True, forced=True
+                )
+
     def choose(self, scores: Mapping[str, float], reason: str) -> None:
         """Choose the cards in `scores`, and no others but forced ones, for `reason`."""
         for card, one in self.judged.items():

@@ -148,7 +148,7 @@ class AwarenessOperations:
             raise TurnError(
                 "found neither a card nor `all`, or both",
                 code="invalid_params",
-                action="name a card, or say `--all`",
+                action="say `--id ID` for one card, or `--all`",
             )
         cards = list(host.cards.view().values())
         if params.id:

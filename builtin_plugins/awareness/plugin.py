@@ -64,9 +64,9 @@ class Plugin:
         self._awareness = Awareness(settings)
         self._explainer = Explainer(self._awareness)
 
-    def take_settings(self, settings: AwarenessSettings) -> None:
+    def take_settings(self, settings: AwarenessSettings) -> Collection[str]:
         """Take over changed settings; turns that run go on as they began."""
-        self._awareness.take_settings(settings)
+        return self._awareness.take_settings(settings)
 
     @hookimpl
     @asynccontextmanager
@@ -195,6 +195,9 @@ class Plugin:
             return
         matcher = awareness.made(turn.snapshot.cards).matcher(frozenset(turn.snapshot.cards))
         if context.stage == "start":
+            if not turn.plan.discovery:
+                # Selectors were not asked; what is forced is shown all the same.
+                state.force(turn)
             if awareness.settings.pointer:
                 context.add(Block(kind="other", text=pointer(turn.offered), stable=True))
             state.take_selections(turn)

@@ -278,9 +278,14 @@ class CardRegistry:
             host.withdraw(CHANGED)
             return
         strict = self.settings.pin == "strict"
-        what = "wait to be approved" if strict else "are used, and were not approved like this"
+        one = len(review.differing) == 1
+        what = "waits to be approved" if one else "wait to be approved"
+        if not strict:
+            verb = "is used, and was" if one else "are used, and were"
+            what = f"{verb} not approved like this"
         named = _some(review.differing, ", ")
-        host.announce(CHANGED, f"{named} {what}: look at them, then `hookgate cards approve`")
+        then = "`hookgate cards approve --id ID`, or `--all`"
+        host.announce(CHANGED, f"{named} {what}: look, then {then}")
 
     def waiting(self, cards: Mapping[str, Card]) -> frozenset[str]:
         """Return the ids of the cards that nobody has approved in their present form."""

@@ -12,7 +12,7 @@ from hookgate.core.content.fields import NAME
 from hookgate.core.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from hookgate.core.descriptors import Card
@@ -145,7 +145,18 @@ def objections(found: CardScan) -> tuple[Problem, ...]:
             problems.append(replace(told, key=key))
         for start, told in _against(card.text, card):
             problems.append(replace(told, line=first + card.text.count("\n", 0, start)))
-    return tuple(problems)
+    return tuple(_one_a_line(problems))
+
+
+def _one_a_line(problems: Iterable[Problem]) -> list[Problem]:
+    """Return of the problems of one line the gravest: rules overlap, and one has to be mended."""
+    found: dict[tuple[str, int | None, str], Problem] = {}
+    for problem in problems:
+        place = (problem.file, problem.line, problem.key)
+        known = found.setdefault(place, problem)
+        if known.severity == "warning" and problem.severity == "error":
+            found[place] = problem
+    return list(found.values())
 
 
 def _against(text: str, card: Card) -> Iterator[tuple[int, Problem]]:

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.ports import Embedder
 
-__all__ = ["MINIMAL", "Awareness"]
+__all__ = ["AT_START", "MINIMAL", "Awareness"]
+
+AT_START = ("watch", "debounce_ms", "records", "keep_days")
+"""Settings that are looked at when the plugin opens, and not again."""
 
 MINIMAL = ProfileSettings(cards=("awareness", "policy"), budget=400)
 """The profile that is there already: what an agent can do at all, and what it may."""
@@ -81,7 +84,7 @@ class Awareness:
     """
 
     def __init__(self, settings: AwarenessSettings) -> None:
-        self.settings = settings
+        self.settings = self._started = settings
         self.control = Control(settings)
         self.registry = CardRegistry(settings)
         self._vectors = SentenceVectors()
@@ -164,14 +167,19 @@ class Awareness:
         why = str(error) if isinstance(error, EmbeddingError) else repr(error)
         self.host.degrade(MEANING, f"messages are tagged by their words alone: {why}")
 
-    def take_settings(self, settings: AwarenessSettings) -> None:
-        """Take over changed settings. Folders are read again by the reload that brings them."""
+    def take_settings(self, settings: AwarenessSettings) -> list[str]:
+        """Take over changed settings; return the keys that wait for a restart.
+
+        Folders are read again by the reload that brings them.
+        """
+        waiting = [key for key in AT_START if getattr(settings, key) != getattr(self._started, key)]
         self.settings = settings
         self.control.take_settings(settings)
         self.registry.settings = settings
         if self.registry.pins is not None:
             self.registry.pins.mode = settings.pin
         self._made = ()
+        return waiting
 
     # -- what a turn needs ---------------------------------------------------
 

@@ -23,8 +23,9 @@ class Live:
     def __init__(self, settings: Level) -> None:
         self.level = settings.level
 
-    def take_settings(self, settings: Level) -> None:
+    def take_settings(self, settings: Level) -> list[str]:
         self.level = settings.level
+        return ["level"] if settings.level > 8 else []
 
 
 class Fixed:
@@ -58,6 +59,11 @@ async def test_a_plugin_that_takes_settings_gets_a_changed_section_without_a_res
     live = gate.plugins.get("live")
     assert isinstance(live, Live)
     assert live.level == 1  # the second reload took it back
+
+
+async def test_a_plugin_may_name_keys_that_wait_for_a_restart_all_the_same() -> None:
+    _, (result,) = await reloaded({"live": {"level": 9}})
+    assert result["restart"] == ["plugin.live.level"]
 
 
 async def test_a_changed_section_of_another_plugin_is_named_as_waiting_for_a_restart() -> None:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from hookgate.core.models import ModelRequest, Refusal
 from hookgate.core.operations import Invocation
 from hookgate.core.runtime import Gateway
 from hookgate.core.settings import Settings
-from hookgate.core.turn import Address, Principal, Turn
+from hookgate.core.turn import Address, Principal, Turn, TurnPlan
 from hookgate.hookspecs import hookimpl
 
 KNITTING = """---
@@ -211,7 +212,6 @@ async def test_a_card_that_the_context_has_no_room_for_is_not_counted_as_shown(
 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
-            from dataclasses import replace
 
             return replace(request, system=())
 
@@ -653,3 +653,36 @@ async def test_explain_and_report_tell_an_operator_what_comes_up_and_what_it_cos
     assert needed.found is not None
     assert needed.found > 0.1  # by words alone: meaning is off here
     assert [(row.name, row.turns) for row in report.cards] == [("knitting", 1)]
+
+
+async def test_what_is_forced_is_shown_where_selectors_are_not_asked_either(tmp_path: Path) -> None:
+    class Plain:
+        name = "plain"
+
+        @hookimpl
+        def plan_turn(self, turn: Turn, plan: TurnPlan) -> TurnPlan:
+            return replace(plan, discovery=False)
+
+    cards = {name: card(name) for name in ("tea", "milk")}
+    async with running(tmp_path, cards=cards, plugins=[Plain()], force_include=["tea"]) as (
+        gate,
+        script,
+    ):
+        await gate.chat("milk, please")
+    assert "card tea" in system(script.requests[0])
+    assert "card milk" not in system(script.requests[0])
+
+
+async def test_settings_that_are_looked_at_when_it_opens_wait_for_a_restart(tmp_path: Path) -> None:
+    read = [config(tmp_path, watch=True, budget=10), config(tmp_path, budget=10)]
+    async with running(tmp_path, read=lambda: read.pop(0)) as (gate, _):
+        assert (await gate.reload())["restart"] == ["plugin.awareness.watch"]
+        assert (await gate.reload())["restart"] == []
+
+
+async def test_that_cards_turned_themselves_off_is_on_record(tmp_path: Path) -> None:
+    async with running(tmp_path, kill_switch={"samples": 1}) as (gate, _):
+        await gate.chat(QUESTION)
+        await settled(gate)
+        (row,) = (await ask(gate, "audit.list", kind="awareness_disabled")).entries
+    assert row.data["by"] == "the kill switch"
