@@ -238,9 +238,8 @@ class Quarantine:
         return tool
 
     async def _record(self, kind: str, tool: Tool, *, by: str = "") -> None:
-        self._host.log.warning(
-            "tool accepted" if by else "tool changed", tool=tool.name, plugin=tool.plugin, by=by
-        )
+        if by:
+            self._host.log.info("tool accepted", tool=tool.name, plugin=tool.plugin, by=by)
         audit = self._host.get(AUDIT)
         if audit is None:
             return
