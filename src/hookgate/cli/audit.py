@@ -88,12 +88,14 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="The file; without it, it goes to standard output.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write every row with its seal, one JSON object a line, and the heads in the last line.
 
     Kept elsewhere, it shows with `hookgate audit verify --head FILE` whether rows were cut off
     at the end, or everything was rebuilt with the key.
     """
+    del as_json  # Read by the state.
     state = state_of(ctx)
     lines = _lines(state)
     if out is None:
