@@ -166,10 +166,14 @@ class Talk:
 
     def _decide(self, data: Mapping[str, Any]) -> str:
         print_question(self._state.err, data)
+        always = "allow-always" in data.get("choices", ())
+        more = "or always with these arguments? [a] " if always else ""
         try:
-            said = input("  allow it once? [y/N] ").strip().lower()
+            said = input(f"  allow it once? [y/N] {more}").strip().lower()
         except EOFError:
             said = ""
+        if always and said in ("a", "always"):
+            return "allow-always"
         return "allow-once" if said in ("y", "yes") else "deny"
 
 
