@@ -11,7 +11,7 @@ from hookgate.core.errors import TurnError
 from hookgate.core.ports import AUDIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hookgate.builtin_plugins.policy.tool_pins import ToolPins
     from hookgate.core.host import Host
@@ -119,6 +119,8 @@ class Quarantine:
         if self._pins.in_process:
             fresh, _ = self._pins.compare(self._pinned(self._host.tools.view()), self._now())
             self._pins.keep_here(fresh)
+        # What has changed is told at once; what is new is about to be pinned.
+        self._tell(self._pins.known)
         self._changed.set()
 
     async def follow(self) -> None:
@@ -164,11 +166,13 @@ class Quarantine:
                 await self._record("tool_changed", tool)
             await self._pins.save([pin])
 
-    def _tell(self) -> None:
+    def _tell(self, of: Callable[[str], bool] = lambda _: True) -> None:
         host = self._host
         self._generation += 1
         waiting = {
-            tool.name: self._pins.standing(tool) for tool in self._waiting(host.tools.view())
+            tool.name: self._pins.standing(tool)
+            for tool in self._waiting(host.tools.view())
+            if of(tool.name)
         }
         for name in self._told - waiting.keys():
             host.quarantined.pop(name, None)

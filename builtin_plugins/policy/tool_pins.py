@@ -204,6 +204,10 @@ class ToolPins:
         pin = self._pins.get(tool.name)
         return pin.accepted if pin is not None else ""
 
+    def known(self, name: str) -> bool:
+        """Whether a tool of this name was ever accepted."""
+        return name in self._pins
+
     # -- keeping -----------------------------------------------------------
 
     async def keep(self, fresh: Sequence[ToolPin]) -> None:

@@ -132,12 +132,20 @@ def test_a_question_is_asked_and_answered_on_the_terminal(
     text = asking(hookgate)
     serve()
     with talk(hookgate) as terminal:
-        for answer, becomes in (("n", "http_get: denied"), ("y", "http_get: allowed")):
+        answers = (
+            ("n", "http_get: denied"),
+            ("y", "http_get: allowed"),
+            ("a", "http_get: allowed"),
+        )
+        for answer, becomes in answers:
             terminal.type(text)
             question = terminal.expect("allow it once? [y/N]")
             assert '"url": "http://127.0.0.1:1/?x=1"' in question
             terminal.type(answer)
             terminal.expect(becomes)
             terminal.expect("> ")
+        terminal.type(text)
+        assert "allow it once?" not in terminal.expect("http_get: granted")
+        terminal.expect("> ")
         terminal.type("/quit")
         assert terminal.exit_code() == 0

@@ -93,7 +93,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
 def test_tools_are_listed_with_flags_and_what_these_rest_on(hookgate: CommandLine) -> None:
     out = hookgate("tools", "list", "--capabilities").out
     row = next(line for line in out.splitlines() if line.strip().startswith("calculate"))
-    assert row.split() == ["calculate", "tools", *["no"] * len(FLAG_NAMES)]
+    assert row.split() == ["calculate", "tools", *["no"] * len(FLAG_NAMES), "ready"]
     rows = hookgate("tools", "list", "--json").json["tools"]
     assert {flag["standing"] for row in rows for flag in row["flags"].values()} <= {
         "proven",

@@ -51,7 +51,7 @@ def list_tools(
 
     With --capabilities also what each does to the world, and on what that rests: `proven` by
     the sandbox, declared by its author (plain yes or no), or unknown, which policy takes for
-    yes.
+    yes; and whether it waits in quarantine, because it is not the tool that was accepted.
 
     Example:
         hookgate tools list --capabilities
@@ -65,8 +65,88 @@ def list_tools(
             console.print(f"no tool is called {name}", style="dim", markup=False)
             return
         console.print(_flags(rows) if capabilities else _plain(rows))
+        _print_quarantine(console, {row["name"]: row["quarantine"] for row in rows})
 
     state.show(data, render)
+
+
+@app.command()
+def changes(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """Show the tools in quarantine: what was accepted, and what they are now.
+
+    Example:
+        hookgate tools changes
+    """
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    data = state.ask("tools.changes")
+
+    def render(console: Console) -> None:
+        for row in data["tools"]:
+            _print_change(console, row)
+        if not data["tools"]:
+            console.print("no tool is in quarantine", style="dim")
+
+    state.show(data, render)
+
+
+@app.command()
+def accept(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The tool's name.")] = "",
+    every: Annotated[bool, typer.Option("--all", help="All tools that wait.")] = False,
+    digest: Annotated[
+        str, typer.Option(help="Accept it only if this is its digest, as `tools changes` shows.")
+    ] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Accept tools in quarantine as they are now; they may run again.
+
+    Example:
+        hookgate tools accept weather
+    """
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    data = state.ask("tools.accept", {"name": name, "all": every, "digest": digest})
+
+    def render(console: Console) -> None:
+        names = ", ".join(data["tools"])
+        console.print(
+            f"accepted: {names}" if names else "nothing waited: all were accepted before",
+            markup=False,
+        )
+
+    state.show(data, render)
+
+
+def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
+    from rich.text import Text
+
+    from hookgate.cli.render import clean
+
+    for name, why in reasons.items():
+        if why:
+            console.print(Text(f"{name} is in quarantine: {clean(why)}", style="bold red"))
+    if any(reasons.values()):
+        console.print(
+            "`hookgate tools changes` shows more, `hookgate tools accept NAME` accepts one.",
+            markup=False,
+        )
+
+
+def _print_change(console: Console, row: Mapping[str, Any]) -> None:
+    from rich.text import Text
+
+    from hookgate.cli.render import clean
+
+    head = Text.assemble((row["tool"], "bold"), f" of {row['plugin']}: {clean(row['why'])}")
+    console.print(head)
+    console.print(Text(f"  digest {row['digest']}", style="dim"), soft_wrap=True)
+    for change in row["changes"]:
+        console.print(Text(f"  {change['part']}"))
+        for sign, text, style in (("-", "before", "red"), ("+", "after", "green")):
+            for line in clean(change[text]).splitlines() or [""]:
+                console.print(Text(f"    {sign} {line}", style=style), soft_wrap=True)
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -98,6 +178,7 @@ def _flags(rows: Sequence[Mapping[str, Any]]) -> Table:
                 "tool": Text(row["name"], style="bold"),
                 "source": _source(row),
                 **{_HEADS[name]: _mark(flag) for name, flag in row["flags"].items()},
+                "state": _state(row),
             }
             for row in rows
         ]
@@ -108,6 +189,13 @@ def _source(row: Mapping[str, Any]) -> str:
     """Return who brings a tool, and where it runs if that is not in the gateway's process."""
     plugin, sandbox = row["plugin"], row["sandbox"]
     return str(plugin) if sandbox == "python" else f"{plugin} ({sandbox})"
+
+
+def _state(row: Mapping[str, Any]) -> Text:
+    from rich.text import Text
+
+    waits = bool(row["quarantine"])
+    return Text("quarantine" if waits else "ready", style="bold red" if waits else "green")
 
 
 def _mark(flag: Mapping[str, Any]) -> Text:

@@ -163,6 +163,7 @@ async def test_a_changed_tool_is_denied_in_the_very_moment_and_withheld_from_the
         changed = CHANGED["description"]
         gate.host.tools.apply("x", [changed])
         # Nothing has run in between: neither the new one nor the old one of a turn that runs.
+        assert list(gate.host.quarantined) == ["weather"]
         assert judged(gate, changed) is Effect.DENY
         assert judged(gate, WEATHER) is Effect.DENY
         assert await offered(gate) == set()
