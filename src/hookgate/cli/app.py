@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import audit, capabilities, cards, config, gateway, plugins, tokens, tools
+from hookgate.cli import audit, capabilities, cards, config, gateway, plugins, policy, tokens, tools
 from hookgate.cli.chat import chat
 from hookgate.cli.discover import discover
 from hookgate.cli.group import RootGroup
+from hookgate.cli.init import init
 from hookgate.cli.serve import serve
 from hookgate.cli.turn import turn
 
@@ -70,6 +71,7 @@ def options(
 
 app.command(rich_help_panel=TALK)(chat)
 app.command(rich_help_panel=TALK)(turn)
+app.command(rich_help_panel=RUN)(init)
 app.command(rich_help_panel=RUN)(serve)
 app.command(rich_help_panel=RUN)(gateway.status)
 app.command(rich_help_panel=RUN)(gateway.reload)
@@ -82,6 +84,7 @@ app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
 app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)
 app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
 app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
+app.add_typer(policy.app, name="policy", rich_help_panel=LOOK)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)
