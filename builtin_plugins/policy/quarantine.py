@@ -82,7 +82,7 @@ class Quarantine:
             # Tools that have just come are pinned before anybody is offered them.
             with suppress(TimeoutError):
                 async with asyncio.timeout(WAIT_SECONDS):
-                    await self.settle()
+                    await self.settle(again=False)
         tools, known = turn.snapshot.tools, self._withheld
         if known is None or known[0] is not tools or known[1] != self._generation:
             ids = frozenset(f"tool:{tool.name}" for tool in self._waiting(tools))
@@ -133,15 +133,20 @@ class Quarantine:
             self._changed.clear()
             wait = None if await self.settle() else RETRY_SECONDS
 
-    async def settle(self) -> bool:
+    async def settle(self, *, again: bool = True) -> bool:
         """Compare all tools with their pins; return whether all of it could be kept.
 
         What cannot be kept costs the tools that need it: they wait until it can.
+
+        Args:
+            again: Whether to do it although nothing has changed since it was done.
         """
         if self._mode == "off":
             return True
         async with self._settling:
-            self._settled = self._host.tools.version
+            version = self._host.tools.version
+            if not again and version == self._settled:
+                return not self._pins.problem
             try:
                 await self._compare()
             except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
@@ -149,6 +154,7 @@ class Quarantine:
                 self._host.degrade(PART, why)
                 return False
             finally:
+                self._settled = version
                 self._tell()
             self._host.recover(PART)
             return True

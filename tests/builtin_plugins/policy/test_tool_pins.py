@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -177,6 +178,28 @@ async def test_a_new_tool_is_denied_until_its_pin_is_kept(tmp_path: Path) -> Non
         gate.host.tools.apply("x", [WEATHER])
         assert judged(gate, WEATHER) is Effect.DENY
         await until(lambda: judged(gate, WEATHER) is Effect.ALLOW)
+
+
+async def test_a_turn_waits_for_new_tools_to_be_pinned_and_is_offered_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+    keep = ToolPins.keep
+
+    async def slowly(self: ToolPins, fresh: Any) -> None:
+        begun.set()
+        await go.wait()
+        await keep(self, fresh)
+
+    monkeypatch.setattr(ToolPins, "keep", slowly)
+    async with opened(tmp_path) as gate:
+        gate.host.tools.apply("x", [WEATHER])
+        await begun.wait()
+        turn = asyncio.create_task(offered(gate))
+        await asyncio.sleep(0)
+        assert judged(gate, WEATHER) is Effect.DENY
+        go.set()
+        assert await turn == {"weather"}
 
 
 async def test_a_change_between_two_runs_is_found_told_and_recorded_once(tmp_path: Path) -> None:
