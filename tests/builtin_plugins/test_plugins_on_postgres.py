@@ -1,0 +1,81 @@
+"""What plugins keep, on a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+from tests.builtin_plugins.stores import differences
+from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
+
+from hookgate.builtin_plugins.audit import tables as audit_tables
+from hookgate.builtin_plugins.audit.sealing import Sealer
+from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
+from hookgate.builtin_plugins.awareness import tables as card_tables
+from hookgate.builtin_plugins.awareness.pins import Pins
+from hookgate.builtin_plugins.policy import tables as policy_tables
+from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.descriptors import Card
+
+pytestmark = pytest.mark.slow
+
+SEALER = Sealer(b"k" * 32)
+TABLES = {"audit": audit_tables, "awareness": card_tables, "policy": policy_tables}
+
+
+@pytest.fixture
+async def store(url: str, tmp_path: Path) -> AsyncIterator[SqlStore]:
+    store = await open_store(StorageSettings(url=SecretStr(url)), tmp_path)
+    assert store.durable, store.problem
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@pytest.mark.parametrize("plugin", TABLES)
+async def test_migrations_make_the_tables_that_the_code_knows(store: SqlStore, plugin: str) -> None:
+    tables = TABLES[plugin]
+    await store.migrate(plugin, tables.METADATA, tables.SCRIPTS)
+    assert await differences(store, tables.METADATA) == []
+
+
+async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStore) -> None:
+    await store.migrate("audit", audit_tables.METADATA, audit_tables.SCRIPTS)
+    clock = TurnedClock()
+    trails = []
+    for _ in range(2):
+        clock.advance(1)
+        trails.append(Trail(StoreKeeper(store, SEALER), clock, KnownSecrets()))
+    # Two gateways on one database, each with a chain of its own.
+    await asyncio.gather(
+        *(trail.append("kind", {"n": number}) for trail in trails for number in range(20))
+    )
+    found = await trails[0].verify(SEALER)
+    assert (found.ok, found.rows) == (True, 40)
+    assert [head.seq for head in found.heads.values()] == [20, 20]
+
+    def change(connection: sa.Connection) -> None:
+        entries = audit_tables.ENTRIES
+        connection.execute(sa.update(entries).where(entries.c.seq == 7).values(data="{}"))
+
+    await store.write(change)
+    fault = (await trails[0].verify(SEALER)).fault
+    assert fault is not None
+    assert fault.seq == 7
+
+
+async def test_pins_of_cards_are_shared_by_gateways(store: SqlStore) -> None:
+    await store.migrate("awareness", card_tables.METADATA, card_tables.SCRIPTS)
+    one, other = (Pins(card_tables.StorePins(store), "strict") for _ in range(2))
+    card = Card(id="a", text="text")
+    await one.check([card], "2026-01-01T00:00:00+00:00")
+    await one.approve([card], "2026-01-01T00:00:00+00:00")
+    await other.load()
+    assert other.waiting([card]) == frozenset()
