@@ -150,7 +150,9 @@ class Judge:
                 )
             case Effect.ASK:
                 why = "the operator's settings ask about it each time"
-                return Verdict.ask(self._ask(turn, call, why, None), rule=rule)
+                # Each time is each time: nothing stands in for the person.
+                ask = replace(self._ask(turn, call, why, None), choices=("allow-once", "deny"))
+                return Verdict.ask(ask, rule=rule)
             case Effect.ALLOW:
                 return Verdict.allow("the operator's settings allow it", rule=rule)
 

@@ -169,6 +169,15 @@ async def test_a_question_that_does_not_offer_always_is_asked_all_the_same(gate:
     assert not decision.allowed
 
 
+async def test_where_the_operator_wants_to_be_asked_each_time_always_is_not_offered(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, ask=["mail"]) as gate:
+        ask = gate.judged(gate.turn(), mail()).ask_for
+        assert ask is not None
+        assert ask.choices == ("allow-once", "deny")
+
+
 async def test_a_grant_never_answers_a_denial(tmp_path: Path) -> None:
     async with opened(tmp_path) as gate:
         await gate.always(gate.turn(), mail())
