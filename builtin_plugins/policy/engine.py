@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         Scope,
     )
 
-__all__ = ["STRICTNESS", "Engine", "Judgement", "Outcome"]
+__all__ = ["STRICTNESS", "Engine", "Judgement", "Outcome", "said"]
 
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 
@@ -90,7 +90,7 @@ class Engine:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
-        self.version = hashlib.sha256(canonical([_said(rule) for rule in rules])).hexdigest()
+        self.version = hashlib.sha256(canonical([said(rule) for rule in rules])).hexdigest()
         self._ready = tuple(_Ready(rule, rule.match.checks()) for rule in rules)
         self._memo: dict[tuple[Any, ...], tuple[_Group, ...]] = {}
 
@@ -311,7 +311,7 @@ def _after(part: After | MoreThan | None) -> dict[str, Any]:
     return {**said, "match": _plain(part.match)}
 
 
-def _said(rule: Rule) -> dict[str, Any]:
+def said(rule: Rule) -> dict[str, Any]:
     """Return what a rule says, without where it stands."""
     return {
         "name": rule.name,
