@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
     from hookgate.core.tools import ToolOwner
 
-__all__ = ["WORDS", "Bench", "Found", "Word", "imagined"]
+__all__ = ["WORDS", "Bench", "Found", "Word", "imagined", "session_of"]
 
 Word: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
 WORDS: tuple[Word, ...] = ("allow", "rewrite", "ask", "deny")
@@ -110,7 +110,9 @@ class Bench:
         judgements: list[Judgement] = []
         arguments = facts.arguments
         for number in range(MAX_ROUNDS):
-            turn, call = imagined(replace(facts, arguments=arguments))
+            if number:
+                facts = replace(facts, arguments=arguments)
+            turn, call = imagined(facts)
             if every:
                 looked = self.engine.judge(facts_of(turn, call), history, now, every=True)
                 judgements.append(looked)
@@ -140,12 +142,17 @@ class Bench:
         )
 
 
+def session_of(text: str) -> SessionKey:
+    """Return the session of that key; any other text becomes a session of its own."""
+    try:
+        return SessionKey.parse(text)
+    except ValueError:
+        return SessionKey(text, "", "", "")
+
+
 def imagined(facts: Facts) -> tuple[Turn, ToolCall]:
     """Return a turn and a call of which `facts` hold."""
-    try:
-        session = SessionKey.parse(facts.session)
-    except ValueError:
-        session = SessionKey(facts.session, "", "", "")
+    session = session_of(facts.session)
     provenance = Provenance(facts.provenance)
     turn = Turn(
         id=facts.turn or "turn",

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from hookgate.builtin_plugins.policy.bench import Bench, Found, imagined
+from hookgate.builtin_plugins.policy.bench import Bench, Found, session_of
 from hookgate.builtin_plugins.policy.engine import Engine
-from hookgate.builtin_plugins.policy.facts import Facts, History, facts_of
+from hookgate.builtin_plugins.policy.facts import Facts, History
 from hookgate.builtin_plugins.policy.linting import arguments_of
 from hookgate.builtin_plugins.policy.rules import Rule
 from hookgate.core.descriptors import Flags
@@ -173,7 +173,7 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         tool=row["tool"],
         arguments=arguments,
         flags=_flags(data),
-        session=row["session"],
+        session=str(session_of(row["session"])),
         turn=row["turn"],
         provenance=Provenance(data["provenance"]).value,
         taint=frozenset(data["taint"]),
@@ -249,8 +249,7 @@ def replay(
         else:
             done.passed_over += 1
         if one.allowed if doubt else _runs(one, found):
-            remembered = replace(one.facts, arguments=found.arguments)
-            history.add(one.at, facts_of(*imagined(remembered)))
+            history.add(one.at, one.facts)
     return done
 
 
