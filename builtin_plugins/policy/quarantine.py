@@ -26,7 +26,7 @@ PART = "policy tool pins"
 """What `status` calls pins that cannot be read or kept."""
 
 RETRY_SECONDS = 30.0
-"""After so long, pins that could not be read or kept are tried again."""
+"""After so long, pins are read again where they could not be, or where a tool waits."""
 
 WAIT_SECONDS = 5.0
 """So long a turn waits for new tools to be pinned; then it goes on without them."""
@@ -131,7 +131,9 @@ class Quarantine:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
             self._changed.clear()
-            wait = None if await self.settle() else RETRY_SECONDS
+            good = await self.settle()
+            # What waits here may have been accepted by way of another gateway on this store.
+            wait = None if good and not self._told else RETRY_SECONDS
 
     async def settle(self, *, again: bool = True) -> bool:
         """Compare all tools with their pins; return whether all of it could be kept.

@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.policy.tool_pins import PinStore, ToolPins, change
 from hookgate.core.descriptors import Flags
 from hookgate.core.errors import StoreUnavailableError, TurnError
 from hookgate.core.host import Doors, PluginInfo
+from hookgate.core.ports import STORE
 from hookgate.core.tools import Effect, Tool, ToolCall
 
 if TYPE_CHECKING:
@@ -246,6 +247,24 @@ async def test_an_accepted_tool_runs_again_and_who_accepted_it_is_recorded(tmp_p
         )
     async with opened(tmp_path) as gate:
         gate.host.tools.apply("x", [changed])
+        assert await offered(gate) == {"weather"}
+
+
+async def test_what_another_gateway_on_the_store_has_accepted_runs_here_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookgate.builtin_plugins.policy.quarantine.RETRY_SECONDS", 0.01)
+    changed = CHANGED["schema"]
+    async with opened(tmp_path) as gate:
+        gate.host.tools.apply("x", [WEATHER])
+        await settled(gate)
+        gate.host.tools.apply("x", [changed])
+        await settled(gate)
+        assert judged(gate, changed) is Effect.DENY
+        elsewhere = ToolPins(StorePins(gate.host[STORE]))
+        await elsewhere.load()
+        await elsewhere.accept([changed], "ops", LATER)
+        await until(lambda: judged(gate, changed) is Effect.ALLOW)
         assert await offered(gate) == {"weather"}
 
 
