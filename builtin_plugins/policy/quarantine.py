@@ -64,8 +64,8 @@ class Quarantine:
         if not tool.plugin and there is None:
             # No plugin has brought it, so it was never offered to anybody.
             return ""
-        for one in (tool, there):
-            if one is not None and self._is_pinned(one) and (why := self._pins.standing(one)):
+        for one in (tool,) if there is None or there is tool else (tool, there):
+            if self._is_pinned(one) and (why := self._pins.standing(one)):
                 return self._said(one, why)
         return ""
 
