@@ -7,16 +7,17 @@ where no other one denies or asks; it then stands above the profile.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.builtin_plugins.policy.conditions import Condition, ConditionError, Variables
+from hookgate.builtin_plugins.policy.facts import Facts
 from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hookgate.builtin_plugins.policy.facts import Facts, History
+    from hookgate.builtin_plugins.policy.facts import History
     from hookgate.builtin_plugins.policy.rules import (
         After,
         Match,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         RuleEffect,
         Scope,
     )
+    from hookgate.core.descriptors import Flags
 
 __all__ = ["STRICTNESS", "Engine", "Judgement", "Outcome", "said"]
 
@@ -38,7 +40,10 @@ TOGETHER = 12
 look costs half of what it costs to ask Python for it."""
 
 MEMO = 1024
-"""Tools, with their flags, for which the rules that can apply are remembered."""
+"""Tools, with their flags, for which the rules that can apply are remembered; and as many times
+`PLANS` of them in their circumstances."""
+
+PLANS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,9 @@ class Outcome:
     state: State
     why: str
     effect: RuleEffect | None = None
+
+
+UNDECLARED = "a flag that it looks at is not declared"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,9 @@ class Judgement:
         return self.decisive.effect if self.decisive else None
 
 
+_NOTHING = Judgement()
+
+
 class Engine:
     """Rules, made ready.
 
@@ -91,8 +102,9 @@ class Engine:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
         self.version = hashlib.sha256(canonical([said(rule) for rule in rules])).hexdigest()
-        self._ready = tuple(_Ready(rule, rule.match.checks()) for rule in rules)
+        self._ready = tuple(_ready(rule) for rule in rules)
         self._memo: dict[tuple[Any, ...], tuple[_Group, ...]] = {}
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
 
     def judge(
         self, facts: Facts, history: History, now: float, *, every: bool = False
@@ -105,110 +117,289 @@ class Engine:
             now: The time, in seconds of the history's clock.
             every: Whether rules that do not hold are reported as well.
         """
+        if not every and (plan := self._plan(facts)).judgement is not None:
+            return plan.judgement
         variables = Variables(facts.for_conditions)
-        outcomes: list[Outcome] = []
-        for group in (self._every(facts),) if every else self._groups(facts):
-            if group.any_holds is not None and group.any_holds.holds(variables) is False:
-                continue  # none of their conditions holds
-            for ready, of_tool in group.rules:
-                found = _look(ready, of_tool, facts, variables, history, now)
-                if not isinstance(found, str):
-                    outcomes.append(found)
-                elif every:
-                    outcomes.append(Outcome(rule=ready.rule, state="fails", why=found))
-        saying = [one for one in outcomes if one.effect is not None]
-        enforced = [one for one in saying if one.rule.mode == "enforce"]
-        shadow = tuple(one for one in saying if one.rule.mode == "shadow")
-        # max() keeps the first of equals: the order of rules is the order of reasons.
-        decisive = max(enforced, key=lambda one: STRICTNESS[one.effect or ""], default=None)
-        arguments = None
-        if decisive is not None and decisive.effect == "rewrite":
-            decisive, arguments = _rewritten(enforced, facts, variables)
-        return Judgement(
-            decisive=decisive, shadow=shadow, outcomes=tuple(outcomes), arguments=arguments
-        )
+        look = _Looker(facts, variables, history, now)
+        outcomes = look.at_every(self._ready) if every else look.at(plan.groups)
+        judgement = _concluded(outcomes)
+        if judgement.effect != "rewrite":
+            return judgement
+        enforced = [one for one in outcomes if one.effect and one.rule.mode == "enforce"]
+        decisive, arguments = _rewritten(enforced, facts, variables)
+        return replace(judgement, decisive=decisive, arguments=arguments)
+
+    def concerns(self, tool: str, plugin: str, sandbox: str, flags: Flags) -> bool:
+        """Whether any rule can apply to this tool, whatever the circumstances."""
+        return bool(self._groups(tool, plugin, sandbox, flags))
 
     def rules_of(self, facts: Facts) -> tuple[Rule, ...]:
         """Return the rules that can apply to this tool, whatever the circumstances."""
-        return tuple(ready.rule for group in self._groups(facts) for ready, _ in group.rules)
+        return tuple(able.ready.rule for group in self._groups_of(facts) for able in group.rules)
 
-    def _every(self, facts: Facts) -> _Group:
-        return _Group(tuple((ready, ready.rule.match.of_tool(facts)) for ready in self._ready))
+    def _groups_of(self, facts: Facts) -> tuple[_Group, ...]:
+        return self._groups(facts.tool, facts.plugin, facts.sandbox, facts.flags)
 
-    def _groups(self, facts: Facts) -> tuple[_Group, ...]:
-        key = (facts.tool, facts.plugin, facts.sandbox, facts.flags)
+    def _groups(self, tool: str, plugin: str, sandbox: str, flags: Flags) -> tuple[_Group, ...]:
+        key = (tool, plugin, sandbox, flags)
         known = self._memo.get(key)
         if known is None:
             if len(self._memo) >= MEMO:
                 self._memo.clear()
-            known = self._memo[key] = tuple(_grouped(self._every(facts).rules))
+            facts = Facts(tool=tool, plugin=plugin, sandbox=sandbox, flags=flags)
+            known = self._memo[key] = tuple(_grouped(self._ready, facts))
         return known
+
+    def _plan(self, facts: Facts) -> _Plan:
+        """Return what is left to look at, once tool and circumstances are known."""
+        key = (
+            facts.tool,
+            facts.plugin,
+            facts.sandbox,
+            facts.flags,
+            facts.agent,
+            facts.channel,
+            facts.account,
+            facts.peer,
+            facts.principal,
+            facts.provenance,
+            facts.taint,
+            facts.depth > 0,
+        )
+        known = self._plans.get(key)
+        if known is None:
+            if len(self._plans) >= MEMO * PLANS:
+                self._plans.clear()
+            known = self._plans[key] = _planned(self._groups_of(facts), facts)
+        return known
+
+
+class _Kind:
+    """Earlier calls of one sort."""
+
+    __slots__ = ("_checks", "_match", "_tools")
+
+    def __init__(self, match: Match) -> None:
+        self._match = match
+        self._checks = match.checks()
+        self._tools: dict[tuple[Any, ...], bool] = {}
+
+    def may_have(self, facts: Facts) -> bool:
+        """Whether a call was such a one, or may have been: what nobody declared counts as that."""
+        key = (facts.tool, facts.plugin, facts.sandbox, facts.flags)
+        of_tool = self._tools.get(key)
+        if of_tool is None:
+            if len(self._tools) >= MEMO:
+                self._tools.clear()
+            of_tool = self._tools[key] = self._match.of_tool(facts) is not False
+        return of_tool and all(check(facts) for check in self._checks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Ready:
-    """A rule, and the parts of its match that look at circumstances."""
+    """A rule, made ready.
+
+    Attributes:
+        rule: The rule.
+        checks: The parts of its match that look at circumstances.
+        before: The calls one of which must have come before.
+        counted: The calls of which there must have been so many.
+    """
 
     rule: Rule
     checks: tuple[Callable[[Facts], bool], ...]
+    before: _Kind | None
+    counted: _Kind | None
+
+    def fits(self, facts: Facts) -> bool:
+        """Whether it is about such circumstances."""
+        return all(check(facts) for check in self.checks)
+
+
+def _ready(rule: Rule) -> _Ready:
+    after, more = rule.after, rule.more_than
+    return _Ready(
+        rule=rule,
+        checks=rule.match.checks(),
+        before=None if after is None else _Kind(after.match),
+        counted=None if more is None else _Kind(more.match or rule.match),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Able:
+    """A rule that can apply to a tool.
+
+    Attributes:
+        ready: The rule.
+        of_tool: Whether what it says of the tool holds; None where that cannot be said.
+        settled: What it says in circumstances that fit, where nothing else matters to it.
+    """
+
+    ready: _Ready
+    of_tool: bool | None
+    settled: Outcome | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Rules that can apply to a tool, each with whether what it says of the tool holds.
+    """Rules that can apply to a tool.
 
     Attributes:
         rules: The rules.
         any_holds: Holds where any of their conditions does; false, it spares looking at each.
     """
 
-    rules: tuple[tuple[_Ready, bool | None], ...]
+    rules: tuple[_Able, ...]
     any_holds: Condition | None = None
 
 
-def _grouped(rules: Iterable[tuple[_Ready, bool | None]]) -> Iterable[_Group]:
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What is left to look at for calls of one tool in the same circumstances.
+
+    Attributes:
+        groups: The rules that may have a say.
+        judgement: What they say, where arguments and earlier calls do not matter.
+    """
+
+    groups: tuple[_Group, ...]
+    judgement: Judgement | None = None
+
+
+def _planned(groups: Iterable[_Group], facts: Facts) -> _Plan:
+    left: list[_Group] = []
+    for group in groups:
+        rules = tuple(able for able in group.rules if able.ready.fits(facts))
+        # Where most rules are out, looking at all conditions together spares nothing.
+        together = 2 * len(rules) > len(group.rules)
+        if rules:
+            left.append(_Group(rules, group.any_holds if together else None))
+    settled = [able.settled for group in left for able in group.rules]
+    known = [outcome for outcome in settled if outcome is not None]
+    if len(known) < len(settled):
+        return _Plan(tuple(left))
+    judgement = _concluded(known)
+    return _Plan(tuple(left), judgement if judgement.effect != "rewrite" else None)
+
+
+def _settled(rule: Rule, of_tool: bool | None) -> Outcome | None:
+    """Return what a rule says whose match is all there is to it; None for other rules."""
+    if rule.when is not None or rule.after is not None or rule.more_than is not None:
+        return None
+    return _outcome(rule, "" if of_tool else UNDECLARED)
+
+
+def _concluded(outcomes: Sequence[Outcome]) -> Judgement:
+    """Return what follows from outcomes; of a rewrite, without the new arguments."""
+    if not outcomes:
+        return _NOTHING
+    saying = [one for one in outcomes if one.effect is not None]
+    enforced = [one for one in saying if one.rule.mode == "enforce"]
+    shadow = tuple(one for one in saying if one.rule.mode == "shadow")
+    # max() keeps the first of equals: the order of rules is the order of reasons.
+    decisive = max(enforced, key=lambda one: STRICTNESS[one.effect or ""], default=None)
+    return Judgement(decisive=decisive, shadow=shadow, outcomes=tuple(outcomes))
+
+
+def _grouped(rules: Iterable[_Ready], facts: Facts) -> Iterable[_Group]:
     """Yield the rules that can apply: those without a condition, then the others by the dozen."""
-    able = [(ready, held) for ready, held in rules if held is not False]
-    plain = tuple(one for one in able if one[0].rule.when is None)
+    able = [
+        _Able(ready, of_tool, _settled(ready.rule, of_tool))
+        for ready in rules
+        if (of_tool := ready.rule.match.of_tool(facts)) is not False
+    ]
+    plain = tuple(one for one in able if one.ready.rule.when is None)
     if plain:
         yield _Group(plain)
-    conditional = [one for one in able if one[0].rule.when is not None]
+    conditional = [one for one in able if one.ready.rule.when is not None]
     for start in range(0, len(conditional), TOGETHER):
         part = tuple(conditional[start : start + TOGETHER])
-        texts = [ready.rule.when.text for ready, _ in part if ready.rule.when]
+        texts = [one.ready.rule.when.text for one in part if one.ready.rule.when]
         joined = " || ".join(f"({text})" for text in texts)
         # CEL's || is true where one side is, whatever the other one cannot say.
         yield _Group(part, Condition(joined, limit=None) if len(part) > 1 else None)
 
 
-def _look(
-    ready: _Ready,
-    of_tool: bool | None,
-    facts: Facts,
-    variables: Variables,
-    history: History,
-    now: float,
-) -> Outcome | str:
-    """Return what a rule says, or why it fails; by Kleene's logic, one part is enough for that."""
-    rule = ready.rule
-    if of_tool is False:
-        return "it is about other tools"
-    for check in ready.checks:
-        if not check(facts):
-            return "it is about other circumstances"
-    if rule.after is not None:
-        seen = _came_before(rule.after.match, rule.after.within, rule.after.scope)
-        if not any(seen(facts, history, now)):
-            return "no such call came before"
-    if rule.more_than is not None and not _more(rule, facts, history, now):
-        return "there were not so many calls"
-    unknown = "" if of_tool else "a flag that it looks at is not declared"
-    if rule.when is not None:
-        held = rule.when.holds(variables)
-        if held is False:
-            return "its condition does not hold"
-        if held is not True:
-            unknown = f"its condition cannot be decided: {held}"
+@dataclass(frozen=True, slots=True)
+class _Looker:
+    """Looks at what rules say of one call."""
+
+    facts: Facts
+    variables: Variables
+    history: History
+    now: float
+
+    def at(self, groups: Iterable[_Group]) -> list[Outcome]:
+        """Return the outcomes of rules whose match holds, or may; those that fail are left out."""
+        outcomes: list[Outcome] = []
+        for group in groups:
+            if group.any_holds is not None and group.any_holds.holds(self.variables) is False:
+                continue  # none of their conditions holds
+            for able in group.rules:
+                found = able.settled or self._look(able.ready, able.of_tool)
+                if not isinstance(found, str):
+                    outcomes.append(found)
+        return outcomes
+
+    def at_every(self, rules: Iterable[_Ready]) -> list[Outcome]:
+        """Return the outcomes of all rules, with why the others fail."""
+        outcomes: list[Outcome] = []
+        for ready in rules:
+            found: Outcome | str = "it is about other circumstances"
+            of_tool = ready.rule.match.of_tool(self.facts)
+            if of_tool is False:
+                found = "it is about other tools"
+            elif ready.fits(self.facts):
+                found = self._look(ready, of_tool)
+            if isinstance(found, str):
+                found = Outcome(rule=ready.rule, state="fails", why=found)
+            outcomes.append(found)
+        return outcomes
+
+    def _look(self, ready: _Ready, of_tool: bool | None) -> Outcome | str:
+        """Return what a rule says whose match may hold, or why it fails.
+
+        By Kleene's logic, one part that fails is enough for that.
+        """
+        rule = ready.rule
+        if rule.after is not None and ready.before is not None:
+            earlier = self._earlier(ready.before, rule.after)
+            if not any(True for _ in earlier):
+                return "no such call came before"
+        more = rule.more_than
+        if more is not None and ready.counted and not self._more(ready.counted, more):
+            return "there were not so many calls"
+        unknown = "" if of_tool else UNDECLARED
+        if rule.when is not None:
+            held = rule.when.holds(self.variables)
+            if held is False:
+                return "its condition does not hold"
+            if held is not True:
+                unknown = f"its condition cannot be decided: {held}"
+        return _outcome(rule, unknown)
+
+    def _earlier(self, kind: _Kind, part: After | MoreThan) -> Iterator[Facts]:
+        facts, scope = self.facts, part.scope
+        start = float("-inf") if part.within is None else self.now - part.within
+        session = facts.session if scope == "session" else None
+        turn = facts.turn if scope == "turn" else None
+        for earlier in self.history.since(start, session, turn):
+            if _same(scope, earlier, facts) and kind.may_have(earlier):
+                yield earlier
+
+    def _more(self, kind: _Kind, more: MoreThan) -> bool:
+        left = more.calls
+        for _ in self._earlier(kind, more):
+            left -= 1
+            if left < 0:
+                return True
+        # This call is one of them, if it is of their kind.
+        return left < 1 and (more.match is None or kind.may_have(self.facts))
+
+
+def _outcome(rule: Rule, unknown: str) -> Outcome:
+    """Return what follows where a rule holds, or cannot be decided for the reason `unknown`."""
     if not unknown:
         return Outcome(rule=rule, state="holds", why="all of its parts hold", effect=rule.effect)
     # Where it cannot be said, a rule that loosens does not; one that tightens says what follows.
@@ -216,42 +407,10 @@ def _look(
     return Outcome(rule=rule, state="unknown", why=unknown, effect=effect)
 
 
-_WITHIN_SESSION = ("turn", "session")
-
-Seen: TypeAlias = "Callable[[Facts, History, float], Iterable[bool]]"
-
-
-def _came_before(match: Match, within: float | None, scope: Scope) -> Seen:
-    def seen(facts: Facts, history: History, now: float) -> Iterable[bool]:
-        start = float("-inf") if within is None else now - within
-        for earlier in history.since(start, facts.session if scope in _WITHIN_SESSION else None):
-            if _same(scope, earlier, facts) and _may_be(match, earlier):
-                yield True
-
-    return seen
-
-
-def _more(rule: Rule, facts: Facts, history: History, now: float) -> bool:
-    more = rule.more_than
-    assert more is not None, "it was asked for"
-    left = more.calls
-    for _ in _came_before(more.match or rule.match, more.within, more.scope)(facts, history, now):
-        left -= 1
-        if left < 0:
-            return True
-    # This call is one of them, if it is of their kind.
-    return left < 1 and (more.match is None or _may_be(more.match, facts))
-
-
-def _may_be(match: Match, facts: Facts) -> bool:
-    """Whether a call was such a one, or may have been: what nobody declared counts as that."""
-    return match.of_tool(facts) is not False and match.of_call(facts)
-
-
 def _same(scope: Scope, one: Facts, other: Facts) -> bool:
     match scope:
         case "turn":
-            return one.turn == other.turn
+            return (one.turn, one.session) == (other.turn, other.session)
         case "session":
             return one.session == other.session
         case "peer":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.descriptors import FLAG_NAMES, Flags
@@ -78,7 +79,6 @@ class Facts:
         What is undeclared is left out: asked for, it makes a condition undecidable. As a null
         it would compare as not true, and a rule that it should stop would not.
         """
-        declared = ((name, self.flags.get(name)) for name in FLAG_NAMES)
         return {
             "args": dict(self.arguments),
             "tool": {
@@ -86,7 +86,7 @@ class Facts:
                 "plugin": self.plugin,
                 "sandbox": self.sandbox,
                 "owner": self.owner,
-                "flags": {name: value for name, value in declared if value is not None},
+                "flags": dict(_declared(self.flags)),
             },
             "turn": {
                 "agent": self.agent,
@@ -102,6 +102,12 @@ class Facts:
                 "index": self.index,
             },
         }
+
+
+@lru_cache(maxsize=1024)
+def _declared(flags: Flags) -> tuple[tuple[str, bool], ...]:
+    values = ((name, flags.get(name)) for name in FLAG_NAMES)
+    return tuple((name, value) for name, value in values if value is not None)
 
 
 def facts_of(turn: Turn, call: ToolCall) -> Facts:
@@ -150,30 +156,46 @@ class History:
         self._kept = kept
         self._calls: deque[Happened] = deque()
         self._sessions: dict[str, deque[Happened]] = {}
+        self._turns: dict[str, deque[Happened]] = {}
 
     def add(self, at: float, facts: Facts) -> None:
         """Remember a call that was allowed at `at`."""
         happened = Happened(at=at, facts=facts)
         self._calls.append(happened)
         self._sessions.setdefault(facts.session, deque()).append(happened)
+        self._turns.setdefault(facts.turn, deque()).append(happened)
         while self._calls[0].at < at - LONGEST or len(self._calls) > self._kept:
-            oldest = self._calls.popleft().facts.session
-            self._sessions[oldest].popleft()
-            if not self._sessions[oldest]:
-                del self._sessions[oldest]
+            oldest = self._calls.popleft().facts
+            _drop_first(self._sessions, oldest.session)
+            _drop_first(self._turns, oldest.turn)
 
-    def since(self, at: float, session: str | None = None) -> Iterable[Facts]:
+    def since(
+        self, at: float, session: str | None = None, turn: str | None = None
+    ) -> Iterable[Facts]:
         """Return the calls that were allowed at `at` or later, the newest first.
 
         Args:
             at: Seconds of the clock.
             session: Those of one session alone.
+            turn: Those of one turn alone, whatever the session.
         """
-        calls = self._calls if session is None else self._sessions.get(session, ())
-        for happened in reversed(calls):
+        calls: Iterable[Happened]
+        if turn is not None:
+            calls = reversed(self._turns.get(turn, ()))
+        elif session is not None:
+            calls = reversed(self._sessions.get(session, ()))
+        else:
+            calls = reversed(self._calls)
+        for happened in calls:
             if happened.at < at:
                 return
             yield happened.facts
 
     def __len__(self) -> int:
         return len(self._calls)
+
+
+def _drop_first(kept: dict[str, deque[Happened]], key: str) -> None:
+    kept[key].popleft()
+    if not kept[key]:
+        del kept[key]

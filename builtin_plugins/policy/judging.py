@@ -65,10 +65,13 @@ class Judge:
         self._allowed = Verdict.allow(rule=f"profile:{settings.profile}")
         self._known: dict[tuple[Flags, Provenance, bool], Rule | None] = {}
         # From the strictest to the mildest: the first list that names a tool counts.
-        self._overrides = (
-            (Effect.DENY, "deny", Globs(settings.deny)),
-            (Effect.ASK, "ask", Globs(settings.ask)),
-            (Effect.ALLOW, "allow", Globs(settings.allow)),
+        lists = (
+            (Effect.DENY, "deny", settings.deny),
+            (Effect.ASK, "ask", settings.ask),
+            (Effect.ALLOW, "allow", settings.allow),
+        )
+        self._overrides = tuple(
+            (effect, key, Globs(globs)) for effect, key, globs in lists if globs
         )
 
     def judge(
@@ -85,7 +88,8 @@ class Judge:
             history: The calls that were allowed before.
             now: The time of the history's clock, in seconds.
         """
-        if not self.engine.rules:
+        tool = call.tool
+        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags):
             return self._verdict(turn, call, _NOTHING, turn.taint), ()
         facts = facts_of(turn, call)
         ruled = self.engine.judge(facts, history or History(), now)
@@ -110,12 +114,14 @@ class Judge:
 
     def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> Rule | None:
         key = (flags, provenance, tainted)
-        if key not in self._known:
+        try:
+            return self._known[key]
+        except KeyError:
             if len(self._known) >= MEMO:
                 self._known.clear()
             circumstances = Circumstances(provenance=provenance, tainted=tainted)
-            self._known[key] = judge(self._settings.profile, flags, circumstances)
-        return self._known[key]
+            rule = self._known[key] = judge(self._settings.profile, flags, circumstances)
+            return rule
 
     def _ruled(
         self, turn: Turn, call: ToolCall, said: Outcome, arguments: Mapping[str, Any] | None
