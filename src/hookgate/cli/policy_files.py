@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from hookgate.builtin_plugins.policy.bench import Found
     from hookgate.builtin_plugins.policy.cases import Case
     from hookgate.builtin_plugins.policy.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules import Rule
@@ -22,7 +23,17 @@ if TYPE_CHECKING:
     from hookgate.cli.state import State
     from hookgate.core.content.problems import Problem
 
-__all__ = ["Profile", "cases", "counted", "paths_of", "rules", "settings_of", "stop", "tools"]
+__all__ = [
+    "Profile",
+    "cases",
+    "counted",
+    "found_row",
+    "paths_of",
+    "rules",
+    "settings_of",
+    "stop",
+    "tools",
+]
 
 Profile: TypeAlias = Literal["open", "balanced", "strict"]
 
@@ -119,3 +130,13 @@ def _schema(state: State, name: str) -> dict[str, Any] | None:
 def counted(count: int, one: str, many: str = "") -> str:
     """Return ``3 rules``."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def found_row(found: Found) -> dict[str, Any]:
+    """Return what follows from a call, for programs."""
+    return {
+        "effect": found.effect,
+        "rule": found.rule,
+        "why": found.why,
+        "arguments": dict(found.arguments),
+    }

@@ -150,8 +150,7 @@ def _print_replay(console: Console, found: Replay, data: Mapping[str, Any]) -> N
             "at": row["at"],
             "tool": row["tool"],
             "decision": f"{row['was']} -> {row['is'] or '?'}",
-            "rule": row["is_rule"],
-            "why": row["why"].splitlines()[0] if row["why"] else "",
+            "by": row["is_rule"] if row["standing"] == "flip" else row["why"],
         }
         for row in data["decisions"]
     ]
