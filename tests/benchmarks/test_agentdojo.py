@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from benchmarks import _agentdojo_tasks as tasks
 from benchmarks import agentdojo
 from benchmarks._agentdojo_tools import LETTERS, TOOLS, flags_of
 
@@ -48,20 +49,20 @@ def test_a_tool_that_nobody_has_looked_at_is_not_guessed() -> None:
 
 
 def test_an_attack_takes_over_after_the_first_result_that_can_carry_it() -> None:
-    reads, answers, sends = agentdojo.user_tasks(SUITE)
-    mails = agentdojo.injection_tasks("workspace", SUITE)[0]
+    reads, answers, sends = tasks.user_tasks(SUITE)
+    mails = tasks.injection_tasks("workspace", SUITE)[0]
 
-    attack = agentdojo.attack(answers, mails)
+    attack = tasks.attack(answers, mails)
 
     assert attack is not None
     assert [call.tool for call in attack.calls] == ["read_inbox", "read_inbox", "send_email"]
     assert [call.injected for call in attack.calls] == [False, True, True]
-    assert agentdojo.attack(sends, mails) is None
-    assert len(agentdojo.attacks([reads, answers, sends], mails)) == 2
+    assert tasks.attack(sends, mails) is None
+    assert len(tasks.attacks([reads, answers, sends], mails)) == 2
 
 
 def test_goals_in_words_have_calls_where_they_are_known() -> None:
-    found = {task.id: task for task in agentdojo.injection_tasks("workspace", SUITE)}
+    found = {task.id: task for task in tasks.injection_tasks("workspace", SUITE)}
 
     assert [call.tool for call in found["injection_task_6"].calls] == ["send_email", "delete_email"]
     assert found["says"].calls == ()
@@ -89,11 +90,11 @@ async def test_a_suite_goes_through_a_gateway_and_the_shipped_policy(
 
 
 async def test_a_person_allows_the_users_calls_and_denies_injected_ones() -> None:
-    users = agentdojo.user_tasks(SUITE)
-    mails = agentdojo.injection_tasks("workspace", SUITE)[0]
-    attack = agentdojo.attack(users[1], mails)
+    users = tasks.user_tasks(SUITE)
+    mails = tasks.injection_tasks("workspace", SUITE)[0]
+    attack = tasks.attack(users[1], mails)
     assert attack is not None
-    both = agentdojo.Task(id="both", calls=users[1].calls + mails.calls)
+    both = tasks.Task(id="both", calls=users[1].calls + mails.calls)
 
     runs = await agentdojo.play(TOOLS_OF_SUITE, [both], profile="balanced")
 
@@ -126,6 +127,6 @@ def test_what_is_extracted_is_read_as_json(monkeypatch: pytest.MonkeyPatch) -> N
         returncode = 0
         stdout = json.dumps({"workspace": SUITE})
 
-    monkeypatch.setattr(agentdojo.subprocess, "run", lambda *_, **__: Done)
+    monkeypatch.setattr(tasks.subprocess, "run", lambda *_, **__: Done)
 
-    assert agentdojo.extract("python")["workspace"] == SUITE
+    assert tasks.extract("python")["workspace"] == SUITE
