@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import accumulate, compress, pairwise
+from functools import partial
+from itertools import accumulate, compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.builtin_plugins.awareness.lexicon import LEXICON, Part
 from hookgate.builtin_plugins.awareness.normalise import unleet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 __all__ = [
     "MAX_UNIT_CHARS",
+    "Pieces",
     "Unit",
     "Word",
     "defensive",
     "mentioned",
     "negated",
+    "pieces",
     "quoted",
     "reported",
     "units",
@@ -62,6 +65,9 @@ class Word(NamedTuple):
     bits: int
 
 
+_MAKE: Callable[[tuple[int, int, int, int]], Word] = partial(tuple.__new__, Word)
+"""Makes a word with no call of a function in Python."""
+
 _NO_MORE = Word(1 << 60, 1 << 60, 1 << 60, 0)
 
 
@@ -94,16 +100,40 @@ class Unit:
     block: bool = False
 
 
-def units(text: str) -> list[Unit]:
+class Pieces(NamedTuple):
+    """The words of a text, in order.
+
+    Attributes:
+        tokens: The words; addresses, and what is behind an apostrophe, are parts of one.
+        edges: For the word with number n, it starts at item 2n, and ends at item 2n + 1.
+        distinct: The words, each once.
+    """
+
+    tokens: list[str]
+    edges: list[int]
+    distinct: set[str]
+
+
+def pieces(text: str) -> Pieces:
+    """Cut a text into words; every loop over all words is in C."""
+    parts = _WORD.split(text)
+    tokens = parts[1::2]
+    return Pieces(tokens, list(accumulate(map(len, parts))), set(tokens))
+
+
+def units(text: str, split: Pieces | None = None) -> list[Unit]:
     """Cut a text in plain form into sentences, in time linear in its length."""
     found: list[Unit] = []
     hidden = heading = intro = table = False
     start = depth = 0
-    words = _words(text)
+    words = _words(text, split or pieces(text))
     words.append(_NO_MORE)
     at = 0
     for line in text.split("\n"):
         end = start + len(line) + 1
+        if not line:
+            start = end
+            continue
         bare = line.strip()
         if bare.startswith(("```", "~~~")):
             # A fence with a language opens one, even within another; a bare one closes it.
@@ -176,13 +206,40 @@ def _sentences(text: str, start: int, end: int, words: list[Word]) -> list[Unit]
     return made
 
 
-def _words(text: str) -> list[Word]:
+def _words(text: str, split: Pieces) -> list[Word]:
     """Return the words of a text that do something; every loop over all words is in C."""
-    parts = _WORD.split(text)
-    tokens = parts[1::2]
-    edges = list(accumulate(map(len, parts)))
-    table = {token: _bits(token) for token in set(tokens)}
+    tokens, edges, distinct = split
+    table = {token: _bits(token) for token in distinct}
     bits = list(map(table.__getitem__, tokens))
+    lone = {token: len(token) == 1 for token in table}
+    words = (
+        _one_by_one(text, tokens, edges, bits)
+        if any(does & _ORDER and "_" in token for token, does in table.items())
+        or not _DOTTED.isdisjoint(table)
+        else _at_once(edges, bits)
+    )
+    if sum(lone.values()) > 1:
+        words = _with_spelled(words, bytes(map(lone.__getitem__, tokens)), tokens, edges)
+    return words
+
+
+def _at_once(edges: list[int], bits: list[int]) -> list[Word]:
+    """Return the words of which a look at the token alone says all."""
+    return list(
+        map(
+            _MAKE,
+            zip(
+                compress(count(), bits),
+                compress(edges[::2], bits),
+                compress(edges[1::2], bits),
+                filter(None, bits),
+                strict=False,
+            ),
+        )
+    )
+
+
+def _one_by_one(text: str, tokens: list[str], edges: list[int], bits: list[int]) -> list[Word]:
     words: list[Word] = []
     shift = 0
     for index in compress(range(len(tokens)), bits):
@@ -194,9 +251,6 @@ def _words(text: str) -> list[Word]:
         if token in _DOTTED and start and text[start - 1] == ".":
             does |= _SECRET
         words.append(Word(index + shift, start, edges[2 * index + 1], does))
-    lone = {token: len(token) == 1 for token in table}
-    if sum(lone.values()) > 1:
-        words = _with_spelled(words, bytes(map(lone.__getitem__, tokens)), tokens, edges)
     return words
 
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Literal
 
+from hookgate.builtin_plugins.awareness.anchors import beginnings
 from hookgate.builtin_plugins.awareness.context import (
     defensive,
     mentioned,
+    pieces,
     quoted,
     reported,
     units,
@@ -24,9 +26,17 @@ from hookgate.builtin_plugins.awareness.context import (
 )
 from hookgate.builtin_plugins.awareness.cues import Cues
 from hookgate.builtin_plugins.awareness.deeds import DEEDS
-from hookgate.builtin_plugins.awareness.exfiltration import FAINTLY, HIGH, MEDIUM, hosts, weigh
+from hookgate.builtin_plugins.awareness.exfiltration import (
+    FAINTLY,
+    HIGH,
+    MEDIUM,
+    SENDS,
+    SINKS,
+    hosts,
+    weigh,
+)
 from hookgate.builtin_plugins.awareness.feints import FEINTS
-from hookgate.builtin_plugins.awareness.frames import FRAMES
+from hookgate.builtin_plugins.awareness.frames import FRAMES, Frame
 from hookgate.builtin_plugins.awareness.guises import GUISES
 from hookgate.builtin_plugins.awareness.hushing import HUSHING
 from hookgate.builtin_plugins.awareness.lexicon import Part
@@ -35,17 +45,24 @@ from hookgate.builtin_plugins.awareness.normalise import decoded, fold
 from hookgate.builtin_plugins.awareness.ploys import PLOYS
 from hookgate.builtin_plugins.awareness.rules import FAINT, RULES, match
 from hookgate.builtin_plugins.awareness.schemes import SCHEMES
-from hookgate.builtin_plugins.awareness.signals import ACTS, CIRCUMSTANCES, NEAR, SIGNALS, SURE
+from hookgate.builtin_plugins.awareness.signals import (
+    ACTS,
+    CIRCUMSTANCES,
+    NEAR,
+    SIGNALS,
+    SURE,
+    Signal,
+)
 from hookgate.builtin_plugins.awareness.snares import SNARES
 from hookgate.builtin_plugins.awareness.wiles import WILES
 from hookgate.core.descriptors import Finding
 
 if TYPE_CHECKING:
+    import re
+    from collections import Counter
     from collections.abc import Iterator, Sequence
 
     from hookgate.builtin_plugins.awareness.context import Unit
-    from hookgate.builtin_plugins.awareness.frames import Frame
-    from hookgate.builtin_plugins.awareness.signals import Signal
     from hookgate.core.descriptors import Severity
 
 __all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "verdict"]
@@ -74,7 +91,15 @@ MAX_DEPTH = 2
 
 _PATTERNS = (*FRAMES, *DEEDS, *SCHEMES)
 _HINTED = (*SIGNALS, *HUSHING, *PLOYS, *SNARES, *LURES, *FEINTS, *GUISES, *WILES)
-_CUES = Cues([*(frame.hint for frame in _PATTERNS), *(faint.hint for faint in _HINTED)])
+_ALL: tuple[Frame | Signal, ...] = (*_PATTERNS, *_HINTED)
+_STARTS = [beginnings(each.pattern.pattern) for each in _ALL]
+"""For each pattern, words of which one begins what it matches; none where that is not known."""
+
+_CUES = Cues([*(each.hint for each in _ALL), *map(sorted, _STARTS)])
+"""The hints of each pattern, and behind them the beginnings of each."""
+
+_BEHIND = 16
+"""So many characters before a place may bear on whether a pattern matches there."""
 
 
 def inspect(text: str) -> tuple[Finding, ...]:
@@ -102,12 +127,14 @@ def _inspect(text: str, depth: int) -> list[Finding]:
     folded = fold(text)
     found: list[Finding] = []
     plain = unwrap(folded.text)
-    sentences, places = units(plain), _CUES.places(plain)
+    split = pieces(plain)
+    sentences, places = units(plain, split), _CUES.places(plain, split)
+    loads = _loads(plain, sentences)
     for source in (
         _by_words(sentences),
-        _by_load(plain, sentences),
+        _by_load(loads),
         _by_frame(plain, sentences, places),
-        _by_company(plain, sentences, places),
+        _by_company(plain, sentences, places, loads),
     ):
         for name, severity, note, start, end in source:
             first, last = folded.origin(start, end)
@@ -166,13 +193,25 @@ def _severity(severity: Severity, unit: Unit, start: int, end: int) -> Severity:
     return severity
 
 
-def _by_load(text: str, sentences: list[Unit]) -> Iterator[tuple[str, Severity, str, int, int]]:
-    names = hosts(text)
+def _loads(text: str, sentences: list[Unit]) -> list[tuple[Unit, int, int, int]]:
+    """Return the sentences that may carry something away, with their weights and spans."""
+    loads: list[tuple[Unit, int, int, int]] = []
+    names: Counter[str] | None = None
     for number, unit in enumerate(sentences):
-        weighed = weigh(unit, sentences[max(0, number - 3) : number], names)
-        if weighed is None or weighed[0] < MEDIUM:
+        if unit.mask & SENDS and unit.mask & SINKS:
+            names = hosts(text) if names is None else names
+            weighed = weigh(unit, sentences[max(0, number - 3) : number], names)
+            if weighed is not None and weighed[0] >= FAINTLY:
+                loads.append((unit, *weighed))
+    return loads
+
+
+def _by_load(
+    loads: list[tuple[Unit, int, int, int]],
+) -> Iterator[tuple[str, Severity, str, int, int]]:
+    for unit, weight, start, end in loads:
+        if weight < MEDIUM:
             continue
-        weight, start, end = weighed
         severity: Severity = "high" if weight >= HIGH else "medium"
         if mentioned(unit, start, end) and (unit.fenced or unit.row or quoted(unit, start, end)):
             severity = "low"
@@ -184,26 +223,25 @@ def _by_frame(
 ) -> Iterator[tuple[str, Severity, str, int, int]]:
     for number in sorted(number for number in places if number < len(_PATTERNS)):
         frame = _PATTERNS[number]
-        for start, end in _near(text, frame, places[number]):
+        for start, end in _near(text, number, places):
             severity = _framed(frame, sentences, start, end)
             if severity is not None:
                 yield frame.name, severity, frame.note, start, end
 
 
 def _by_company(
-    text: str, sentences: list[Unit], places: dict[int, list[int]]
+    text: str,
+    sentences: list[Unit],
+    places: dict[int, list[int]],
+    loads: list[tuple[Unit, int, int, int]],
 ) -> Iterator[tuple[str, Severity, str, int, int]]:
     """Weigh what says little by itself with what stands near it."""
     found: list[tuple[int, int, str, int]] = []
     for number in places:
-        if number >= len(_PATTERNS):
-            found += _meant(text, sentences, _HINTED[number - len(_PATTERNS)], places[number])
+        if len(_PATTERNS) <= number < len(_ALL):
+            found += _meant(text, sentences, number, places)
     found += _by_parts(sentences)
-    names = hosts(text)
-    for number, unit in enumerate(sentences):
-        weighed = weigh(unit, sentences[max(0, number - 3) : number], names)
-        if weighed is not None and weighed[0] >= FAINTLY:
-            found.append((weighed[1], weighed[2], "sends", 2))
+    found += [(start, end, "sends", 2) for _, _, start, end in loads]
     found.sort()
     first = 0
     for last, (start, _, _, _) in enumerate(found):
@@ -236,11 +274,12 @@ def _by_parts(sentences: list[Unit]) -> Iterator[tuple[int, int, str, int]]:
 
 
 def _meant(
-    text: str, sentences: list[Unit], faint: Signal, places: list[int]
+    text: str, sentences: list[Unit], number: int, places: dict[int, list[int]]
 ) -> Iterator[tuple[int, int, str, int]]:
     """Yield where a signal is meant; what comes again at once adds nothing to it."""
+    faint = _HINTED[number - len(_PATTERNS)]
     tried = kept = -_APART
-    for start, end in _near(text, faint, places):
+    for start, end in _near(text, number, places):
         if start < tried + _TRIED or start < kept + _APART:
             continue
         tried = start
@@ -284,22 +323,57 @@ def _start_of(unit: Unit) -> int:
     return unit.start
 
 
-def _near(text: str, frame: Frame | Signal, places: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield where the pattern is, near its hints and in their lines.
+def _near(text: str, which: int, places: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """Yield where a pattern is, near its hints and in their lines.
 
-    Each window begins where the one before it ends, if they overlap.
+    Each window begins where the one before it ends, if they overlap. What was found in a
+    window holds for each other one with the same text.
     """
-    also = frame.also
-    number = seen = 0
-    while (number := bisect_left(places, seen, number)) < len(places):
-        place = places[number]
+    starts = places.get(which + len(_ALL), ()) if _STARTS[which] else None
+    if starts is not None and not starts:
+        return
+    also, pattern, hints = _ALL[which].also, _ALL[which].pattern, places[which]
+    known: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    number = seen = first = 0
+    while (number := bisect_left(hints, seen, number)) < len(hints):
+        place = hints[number]
         start = max(text.rfind("\n", max(place - _REACH, 0), place), place - _REACH, seen, 0)
         end = text.find("\n", place, place + 2 * _REACH)
         seen = end = end + 1 if end >= 0 else place + 2 * _REACH
-        if also is not None and not also.search(text, start, end):
-            continue
-        for found in frame.pattern.finditer(text, start, end):
-            yield found.span()
+        if starts is not None:
+            first = bisect_left(starts, start, first)
+            if first == len(starts):
+                return
+            if starts[first] >= end:
+                continue
+        before = min(start, _BEHIND)
+        window = before, text[start - before : end]
+        spans = known.get(window)
+        if spans is None:
+            spans = known[window] = []
+            if also is None or also.search(text, start, end):
+                found = (
+                    pattern.finditer(text, start, end)
+                    if starts is None
+                    else _from_starts(text, pattern, starts, first, end)
+                )
+                spans += [(one.start() - start, one.end() - start) for one in found]
+        for low, high in spans:
+            yield start + low, start + high
+
+
+def _from_starts(
+    text: str, pattern: re.Pattern[str], starts: Sequence[int], first: int, end: int
+) -> Iterator[re.Match[str]]:
+    """Yield what `finditer` would from the place with number `first` on, up to `end`."""
+    done = 0
+    for number in range(first, len(starts)):
+        start = starts[number]
+        if start >= end:
+            return
+        if start >= done and (found := pattern.match(text, start, end)):
+            done = found.end()
+            yield found
 
 
 def _framed(frame: Frame, sentences: list[Unit], start: int, end: int) -> Severity | None:

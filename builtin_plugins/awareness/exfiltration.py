@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.context import Unit, Word
 
-__all__ = ["FAINTLY", "HIGH", "MEDIUM", "hosts", "weigh"]
+__all__ = ["FAINTLY", "HIGH", "MEDIUM", "SENDS", "SINKS", "hosts", "weigh"]
 
 HIGH = 7
 MEDIUM = 6
@@ -29,6 +29,9 @@ FAINTLY = 5
 _HOST = re.compile(r"https?://([^/\s:\"'<>`)?]{1,120})")
 _SEND, _PLACE, _URL, _ADDRESS = int(P.SEND), int(P.PLACE), int(P.URL), int(P.ADDRESS)
 _SECRET, _PRIVATE, _DATA, _OUTER = int(P.SECRET), int(P.PRIVATE), int(P.DATA), int(P.OUTER)
+SENDS, SINKS = _SEND, _URL | _ADDRESS | _PLACE | _OUTER
+"""A sentence that sends something somewhere has words of both."""
+
 _WHEN, _DONE, _ALWAYS, _SILENT = int(P.WHEN), int(P.DONE), int(P.ALWAYS), int(P.SILENTLY)
 _UPLOAD = re.compile(
     r"-f\s{0,3}['\"]?\w{1,20}=@|--upload-file|-t\s{1,3}\S|(?:-d|--data|--data-binary"
@@ -52,7 +55,7 @@ def weigh(unit: Unit, before: Sequence[Unit], names: Counter[str]) -> tuple[int,
     `before` are the sentences right before it: a list gathers first, and sends then.
     """
     mask = unit.mask
-    if not (mask & _SEND and mask & (_URL | _ADDRESS | _PLACE | _OUTER)):
+    if not (mask & SENDS and mask & SINKS):
         return None
     send = None
     for word in unit.words:

@@ -18,7 +18,7 @@ import urllib.parse
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, repeat
 
 __all__ = ["MAX_BLOBS", "MAX_BLOB_CHARS", "Folded", "Packed", "decoded", "fold", "unleet"]
 
@@ -47,6 +47,9 @@ _QUOTES = {
 _UNSEEN = ("Cf", "Mn", "Me", "Cc", "Co", "Cn")
 _FILLERS = "\u115f\u1160\u3164\uffa0\u17b4\u17b5"
 _EAST = 0x2E80
+_FEW = 10
+"""Parts of a text that have fewer characters, in the mean, are not worth a call each."""
+
 _LEET = str.maketrans("013457", "oieast")
 
 
@@ -88,7 +91,7 @@ class Folded:
     def _ends(self) -> list[int]:
         """For each character of the original, where its plain form ends."""
         sizes = {chr(code): len(plain) for code, plain in self.table.items()}
-        return list(accumulate(sizes.get(character, 1) for character in self.original))
+        return list(accumulate(map(sizes.get, self.original, repeat(1))))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the span in the original of a span in the plain form."""
@@ -105,10 +108,16 @@ def fold(text: str) -> Folded:
     if text.isascii():
         return Folded(text.lower().translate(_CONTROLS))
     parts = _FOREIGN.split(text)
-    table = {ord(sign): _fold_character(sign) for sign in set("".join(parts[1::2]))}
-    parts[1::2] = [part.translate(table) for part in parts[1::2]]
-    parts[::2] = [part.lower() for part in parts[::2]]
-    plain = "".join(parts)
+    signs = set("".join(parts[1::2]))
+    table = {ord(sign): _fold_character(sign) for sign in signs}
+    if len(parts) * _FEW > len(text):
+        # Many short parts: each character is looked up.
+        every = {ord(sign): sign.lower() for sign in set(text) - signs} | table
+        plain = text.translate(every)
+    else:
+        parts[1::2] = [part.translate(table) for part in parts[1::2]]
+        parts[::2] = [part.lower() for part in parts[::2]]
+        plain = "".join(parts)
     if _CONTROL.search(plain):
         plain = plain.translate(_CONTROLS)
     if all(len(value) == 1 for value in table.values()):
@@ -184,7 +193,7 @@ def decoded(text: str) -> list[Packed]:
                 left -= 1
                 if not left:
                     break
-    foreign = "" if text.isascii() else "".join(_FOREIGN.findall(text))
+    foreign = "" if text.isascii() or max(text) < "\ufe00" else "".join(_FOREIGN.findall(text))
     for how, pattern, unpack in (
         ("tag characters", _TAGS, _untagged),
         ("variation selectors", _SELECTORS, _from_selectors),
@@ -207,9 +216,7 @@ def _escaped_lines(text: str) -> list[Packed]:
         ("character entities", _ENTITY, html.unescape),
     ):
         done, left = 0, MAX_BLOBS
-        for found in pattern.finditer(text):
-            if found.start() < done:
-                continue
+        while found := pattern.search(text, done):
             start = text.rfind("\n", 0, found.start()) + 1
             end = text.find("\n", found.end())
             done = end = end if end >= 0 else len(text)

@@ -394,21 +394,25 @@ def match(rule: Rule, unit: Unit) -> tuple[int, int] | None:
     ends = [-(10**9)] * len(masks)
     starts = [0] * len(masks)
     refused = -(10**9)
-    for word in unit.words:
-        bits, index = word.bits, word.at
+    some = _NOT
+    for wanted in masks:
+        some |= wanted
+    for index, begun, end, bits in unit.words:
+        if not bits & some:
+            continue
         for step in range(last, -1, -1):
             if not bits & masks[step]:
                 continue
             if step == 0:
                 if index - base > rule.early or (rule.negatable and index - refused <= _NEGATION):
                     continue
-                ends[0], starts[0] = index, word.start
+                ends[0], starts[0] = index, begun
             elif 0 < index - ends[step - 1] <= gaps[step]:
                 ends[step], starts[step] = index, starts[step - 1]
             else:
                 continue
             if step == last:
-                return starts[last], word.end
+                return starts[last], end
         if bits & _NOT:
             refused = index
     return None
