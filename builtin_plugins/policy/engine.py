@@ -7,11 +7,13 @@ where no other one denies or asks; it then stands above the profile.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.builtin_plugins.policy.conditions import Condition, ConditionError, Variables
+from hookgate.builtin_plugins.policy.earlier import Kind, same_scope
 from hookgate.builtin_plugins.policy.facts import Facts
+from hookgate.builtin_plugins.policy.saying import said
 from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
@@ -20,11 +22,9 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.facts import History
     from hookgate.builtin_plugins.policy.rules import (
         After,
-        Match,
         MoreThan,
         Rule,
         RuleEffect,
-        Scope,
     )
     from hookgate.core.descriptors import Flags
 
@@ -174,27 +174,6 @@ class Engine:
         return known
 
 
-class _Kind:
-    """Earlier calls of one sort."""
-
-    __slots__ = ("_checks", "_match", "_tools")
-
-    def __init__(self, match: Match) -> None:
-        self._match = match
-        self._checks = match.checks()
-        self._tools: dict[tuple[Any, ...], bool] = {}
-
-    def may_have(self, facts: Facts) -> bool:
-        """Whether a call was such a one, or may have been: what nobody declared counts as that."""
-        key = (facts.tool, facts.plugin, facts.sandbox, facts.flags)
-        of_tool = self._tools.get(key)
-        if of_tool is None:
-            if len(self._tools) >= MEMO:
-                self._tools.clear()
-            of_tool = self._tools[key] = self._match.of_tool(facts) is not False
-        return of_tool and all(check(facts) for check in self._checks)
-
-
 @dataclass(frozen=True, slots=True)
 class _Ready:
     """A rule, made ready.
@@ -208,8 +187,8 @@ class _Ready:
 
     rule: Rule
     checks: tuple[Callable[[Facts], bool], ...]
-    before: _Kind | None
-    counted: _Kind | None
+    before: Kind | None
+    counted: Kind | None
 
     def fits(self, facts: Facts) -> bool:
         """Whether it is about such circumstances."""
@@ -221,8 +200,8 @@ def _ready(rule: Rule) -> _Ready:
     return _Ready(
         rule=rule,
         checks=rule.match.checks(),
-        before=None if after is None else _Kind(after.match),
-        counted=None if more is None else _Kind(more.match or rule.match),
+        before=None if after is None else Kind(after.match),
+        counted=None if more is None else Kind(more.match or rule.match),
     )
 
 
@@ -379,16 +358,16 @@ class _Looker:
                 unknown = f"its condition cannot be decided: {held}"
         return _outcome(rule, unknown)
 
-    def _earlier(self, kind: _Kind, part: After | MoreThan) -> Iterator[Facts]:
+    def _earlier(self, kind: Kind, part: After | MoreThan) -> Iterator[Facts]:
         facts, scope = self.facts, part.scope
         start = float("-inf") if part.within is None else self.now - part.within
         session = facts.session if scope == "session" else None
         turn = facts.turn if scope == "turn" else None
         for earlier in self.history.since(start, session, turn):
-            if _same(scope, earlier, facts) and kind.may_have(earlier):
+            if same_scope(scope, earlier, facts) and kind.may_have(earlier):
                 yield earlier
 
-    def _more(self, kind: _Kind, more: MoreThan) -> bool:
+    def _more(self, kind: Kind, more: MoreThan) -> bool:
         left = more.calls
         for _ in self._earlier(kind, more):
             left -= 1
@@ -405,26 +384,6 @@ def _outcome(rule: Rule, unknown: str) -> Outcome:
     # Where it cannot be said, a rule that loosens does not; one that tightens says what follows.
     effect = rule.unknown if rule.effect in ("ask", "deny") else None
     return Outcome(rule=rule, state="unknown", why=unknown, effect=effect)
-
-
-def _same(scope: Scope, one: Facts, other: Facts) -> bool:
-    match scope:
-        case "turn":
-            return (one.turn, one.session) == (other.turn, other.session)
-        case "session":
-            return one.session == other.session
-        case "peer":
-            return (one.channel, one.account, one.peer) == (
-                other.channel,
-                other.account,
-                other.peer,
-            )
-        case "agent":
-            return one.agent == other.agent
-        case "principal":
-            return one.principal == other.principal
-        case "gateway":
-            return True
 
 
 def _rewritten(
@@ -453,35 +412,3 @@ def _rewritten(
             return outcome, arguments
     assert first is not None, "a rewrite was decisive"
     return first, None
-
-
-def _plain(match: Match | None) -> dict[str, Any]:
-    if match is None:
-        return {}
-    said = {item.name: getattr(match, item.name) for item in fields(match)}
-    flags = {name: sorted(map(str, values)) for name, values in match.flags.items()}
-    return {**said, "flags": flags}
-
-
-def _after(part: After | MoreThan | None) -> dict[str, Any]:
-    if part is None:
-        return {}
-    said = {item.name: getattr(part, item.name) for item in fields(part)}
-    return {**said, "match": _plain(part.match)}
-
-
-def said(rule: Rule) -> dict[str, Any]:
-    """Return what a rule says, without where it stands."""
-    return {
-        "name": rule.name,
-        "effect": rule.effect,
-        "mode": rule.mode,
-        "reason": rule.reason,
-        "match": _plain(rule.match),
-        "when": rule.when.text if rule.when else "",
-        "after": _after(rule.after),
-        "more_than": _after(rule.more_than),
-        "unknown": rule.unknown,
-        "set": {name: one.text for name, one in rule.rewrite.set.items()} if rule.rewrite else {},
-        "remove": list(rule.rewrite.remove) if rule.rewrite else [],
-    }
