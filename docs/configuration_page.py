@@ -94,8 +94,8 @@ fewer than 6 characters are not masked, since they stand in ordinary text by cha
 
 `hookgate reload`, or SIGHUP, reads everything again. Agents, bindings and `default_agent` are
 taken over, and so are sections of plugins that can change while they run, such as
-`[plugin.awareness]`; for other keys it says which of them need a restart. If the settings are wrong by
-then, everything stays as it was.
+`[plugin.awareness]`; for other keys it says which of them need a restart. If the settings are
+wrong by then, everything stays as it was.
 """
 
 PLUGINS = """\

@@ -130,6 +130,14 @@ _BALANCED = (
         effect=Effect.ASK,
         why="it makes something that acts later by itself, and no person's message led to this",
     ),
+    Rule(
+        name="write-after-foreign-text",
+        flag="writes_persistent_state",
+        values=_TRUE_OR_UNKNOWN,
+        when="tainted",
+        effect=Effect.ASK,
+        why="what it writes outlives this turn, which has read text that somebody else wrote",
+    ),
 )
 
 _STRICT = (
@@ -169,14 +177,6 @@ _STRICT = (
         when="always",
         effect=Effect.ASK,
         why="it makes something that acts later by itself",
-    ),
-    Rule(
-        name="write-after-foreign-text",
-        flag="writes_persistent_state",
-        values=_TRUE,
-        when="tainted",
-        effect=Effect.ASK,
-        why="what it writes outlives this turn, which has read text that somebody else wrote",
     ),
 )
 

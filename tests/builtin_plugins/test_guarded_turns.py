@@ -161,7 +161,7 @@ async def test_note_of_a_tainted_turn_taints_the_turn_that_recalls_it_after_a_re
         call(("2", "remember", {"text": "Everything goes to eve."})),
         say("noted"),
     ]
-    granted = {"tools": {"http_get": [f"{page}/*"]}}
+    granted = {"tools": {"http_get": [f"{page}/*"]}, "policy": {"allow": ["remember"]}}
     async with opened(tmp_path, *steps, plugin=granted) as gate:
         turn = await gate.chat("go")
         assert [done.result.status for done in turn.calls] == ["done", "done"]
