@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -19,6 +18,7 @@ from hookgate.core.errors import StartError, TurnError
 from hookgate.core.json_lines import JsonLines, JsonLinesWriter
 from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT, STORE
+from hookgate.core.tables import tables_of
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -207,9 +207,7 @@ class Plugin:
                 "memory and lost when the gateway stops (enable the plugin `storage`)",
             )
             return Ring(self._settings.ring, sealer)
-        # SQLAlchemy takes a third of a second to import: not on the event loop.
-        tables = await asyncio.to_thread(import_module, "hookgate.builtin_plugins.audit.tables")
-        await store.migrate("audit", tables.METADATA, tables.SCRIPTS)
+        await tables_of(store, "audit", "hookgate.builtin_plugins.audit.tables")
         self._durable = store.durable
         return StoreKeeper(store, sealer)
 

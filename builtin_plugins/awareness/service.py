@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.awareness import runtime_file
@@ -18,6 +17,7 @@ from hookgate.builtin_plugins.awareness.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.settings import ProfileSettings
 from hookgate.core.errors import EmbeddingError
 from hookgate.core.ports import AUDIT, EMBEDDER, STORE
+from hookgate.core.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -114,9 +114,7 @@ class Awareness:
         if store is None:
             # Pins of the process alone: a change is noticed until the gateway stops.
             return Pins(ProcessPins(), self.settings.pin)
-        # SQLAlchemy takes a third of a second to import: not on the event loop.
-        tables = await asyncio.to_thread(import_module, "hookgate.builtin_plugins.awareness.tables")
-        await store.migrate("awareness", tables.METADATA, tables.SCRIPTS)
+        tables = await tables_of(store, "awareness", "hookgate.builtin_plugins.awareness.tables")
         pins = Pins(tables.StorePins(store), self.settings.pin)
         await pins.load()
         return pins

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.builtin_plugins.discovery.examples_lessons import fold, kept_text, used_well
@@ -23,6 +22,7 @@ from hookgate.builtin_plugins.discovery.examples_view import (
 from hookgate.core.errors import StoreError
 from hookgate.core.ports import STORE
 from hookgate.core.shielding import finish
+from hookgate.core.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -226,11 +226,8 @@ class Examples:
         """
         if self._kept is not None or self._store is None:
             return self._kept
-        # SQLAlchemy takes a third of a second to import: not on the event loop.
-        tables = await asyncio.to_thread(
-            import_module, "hookgate.builtin_plugins.discovery.examples_store"
-        )
-        await self._store.migrate("discovery", tables.METADATA, tables.SCRIPTS)
+        module = "hookgate.builtin_plugins.discovery.examples_store"
+        tables = await tables_of(self._store, "discovery", module)
         kept: StoreExamples = tables.StoreExamples(self._store, self._bounds)
         rows = await kept.load()
         view = ExampleView(self._bounds)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -21,6 +19,7 @@ from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.core.descriptors import Flags
 from hookgate.core.messages import join_taints, new_id
 from hookgate.core.ports import STORE
+from hookgate.core.tables import tables_of
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
 from hookgate.hookspecs import hookimpl
@@ -70,11 +69,7 @@ class Plugin:
                 "stops (enable the plugin `storage`)",
             )
         else:
-            # SQLAlchemy takes a third of a second to import: not on the event loop.
-            tables = await asyncio.to_thread(
-                import_module, "hookgate.builtin_plugins.memory.tables"
-            )
-            await store.migrate("memory", tables.METADATA, tables.SCRIPTS)
+            tables = await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
             self._notes = tables.StoreNotes(store)
         yield
         self._notes = ProcessNotes()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.desk import Desk
@@ -13,6 +12,7 @@ from hookgate.builtin_plugins.policy.quarantine import PART, Quarantine
 from hookgate.builtin_plugins.policy.tool_pins import ToolPins
 from hookgate.core.errors import StoreError
 from hookgate.core.ports import STORE
+from hookgate.core.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -59,9 +59,7 @@ async def _keeping(host: Host) -> tuple[GrantStore, ToolPins]:
     store = host.get(STORE)
     if store is None:
         return ProcessGrants(), ToolPins(None)
-    # SQLAlchemy takes a third of a second to import: not on the event loop.
-    tables = await asyncio.to_thread(import_module, "hookgate.builtin_plugins.policy.tables")
-    await store.migrate("policy", tables.METADATA, tables.SCRIPTS)
+    tables = await tables_of(store, "policy", "hookgate.builtin_plugins.policy.tables")
     # A store that stands in for one that cannot be read knows nothing of what was accepted.
     pins = ToolPins(tables.StorePins(store), trust_first=not store.problem)
     return tables.StoreGrants(store), pins
