@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.awareness.detector import inspect, verdict
 from hookgate.builtin_plugins.awareness.folders import CardScan, folders_of, scan
 from hookgate.builtin_plugins.awareness.remote import fetched
-from hookgate.core.content.problems import Problem
+from hookgate.core.content.problems import Problem, brief
 from hookgate.core.content.watching import changes
 from hookgate.core.descriptors import Rejected
 from hookgate.core.events import Event
@@ -34,9 +34,6 @@ FILES = "cards"
 REJECTED = "cards rejected"
 CHANGED = "cards changed"
 """What `status` calls what is wrong with files, and what was found in cards."""
-
-SHOWN = 3
-"""So many problems stand in `status`; `hookgate cards validate` shows all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +170,7 @@ class CardRegistry:
                 host.log.info("card file", problem=str(problem))
         errors = [str(one) for one in problems if one.severity == "error"]
         if errors:
-            host.degrade(FILES, f"passed over: {_some(errors, '; ')}")
+            host.degrade(FILES, f"passed over: {brief(errors)}")
         else:
             host.recover(FILES)
 
@@ -271,7 +268,7 @@ class CardRegistry:
         review = self.review
         if review.rejected:
             told = [f"{card} ({why})" for card, why in sorted(review.rejected.items())]
-            host.degrade(REJECTED, f"no model sees {_some(told, '; ')}")
+            host.degrade(REJECTED, f"no model sees {brief(told)}")
         else:
             host.recover(REJECTED)
         if not review.differing:
@@ -283,7 +280,7 @@ class CardRegistry:
         if not strict:
             verb = "is used, and was" if one else "are used, and were"
             what = f"{verb} not approved like this"
-        named = _some(review.differing, ", ")
+        named = brief(review.differing, ", ")
         then = "`hookgate cards approve --id ID`, or `--all`"
         host.announce(CHANGED, f"{named} {what}: look, then {then}")
 
@@ -301,11 +298,6 @@ def warning_of(card: Card) -> str:
         return ""
     found = (f"{one.rule} at {one.start}" for one in findings if one.severity == "medium")
     return ", ".join(found)
-
-
-def _some(told: Sequence[str], between: str) -> str:
-    more = f"{between}and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-    return between.join(told[:SHOWN]) + more
 
 
 def _left_out(loser: Card, winner: Card) -> Problem:

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.discovery.extensions import installed_extensions, 
 from hookgate.builtin_plugins.discovery.folders import roots_of
 from hookgate.builtin_plugins.discovery.scanner import Scan, scan
 from hookgate.core.catalogue import described
-from hookgate.core.content.problems import Problem
+from hookgate.core.content.problems import Problem, brief
 from hookgate.core.content.watching import changes
 from hookgate.core.descriptors import Capability
 from hookgate.hookspecs import PROJECT
@@ -31,9 +31,6 @@ __all__ = ["Inventory", "Sources"]
 
 PART = "capabilities"
 """What `status` calls the sources, where something is wrong with one."""
-
-SHOWN = 3
-"""So many problems stand in `status`; `hookgate capabilities validate` shows all."""
 
 OnChange = Callable[["Inventory"], None]
 
@@ -196,8 +193,7 @@ class Sources:
         if not errors:
             host.recover(PART)
             return
-        more = f"; and {len(errors) - SHOWN} more" if len(errors) > SHOWN else ""
-        host.degrade(PART, f"passed over: {'; '.join(errors[:SHOWN])}{more}")
+        host.degrade(PART, f"passed over: {brief(errors)}")
 
     def _free(self, host: Host, inventory: Inventory) -> list[Capability]:
         """Return the rows whose ids nobody else has; name the others."""

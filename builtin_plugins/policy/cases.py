@@ -16,12 +16,13 @@ from hookgate.builtin_plugins.policy.reading import (
     SANDBOXES,
     SUFFIXES,
     TEST_SUFFIX,
+    entries,
     files_of,
+    opened,
 )
 from hookgate.core.content.fields import Fields
 from hookgate.core.content.problems import ContentError, Problem, shortened
 from hookgate.core.content.reading import MANIFEST_BYTES, read_text
-from hookgate.core.content.yaml_reader import read_yaml
 from hookgate.core.descriptors import FLAG_NAMES, Flags
 
 if TYPE_CHECKING:
@@ -197,22 +198,12 @@ def read_cases(files: Iterable[Path]) -> CaseReading:
 def read_text_of_cases(text: str, file: str) -> CaseReading:
     """Read the cases in `text`. It never raises."""
     try:
-        document = read_yaml(text, file)
+        document, top = opened(text, file, ("version", "description", "tools", "cases"))
     except ContentError as error:
         return CaseReading(problems=(error.problem,))
-    if not isinstance(document.value, dict):
-        problem = document.problem((), "no mapping", "the key `cases` with a list below it")
-        return CaseReading(problems=(problem,))
-    top = Fields(document)
-    top.only(("version", "description", "tools", "cases"), strict=True)
-    if "version" in top and top.value("version") != 1:
-        top.problem("version", shortened(top.value("version")), "1")
-    top.required("cases")
     tools = _tools(top)
-    listed = top.value("cases")
-    if not isinstance(listed, list) or len(listed) > MAX_CASES:
-        if "cases" in top:
-            top.problem("cases", "no list, or a very long one", f"at most {MAX_CASES} cases")
+    listed = entries(top, "cases", MAX_CASES)
+    if listed is None:
         return CaseReading(problems=tuple(top.problems))
     cases, problems = [], list(top.problems)
     for number, one in enumerate(listed):
@@ -249,7 +240,7 @@ def _case(
         fields.required(key)
     name = fields.prose("name", 200)
     fields.prose("description", 1000)
-    profile: Any = _word(fields, "profile", PROFILE_NAMES) or None
+    profile: Any = fields.choice("profile", PROFILE_NAMES) or None
     circumstances = _turn(fields.inner("turn"), Facts(tool="", session="a:b:c:d", turn="turn"))
     facts = _call(fields.inner("call"), circumstances, tools)
     before = _before(document, fields, ("cases", number), circumstances, tools)
@@ -276,7 +267,7 @@ def _case(
 
 def _expect(fields: Fields) -> tuple[Any, str, Mapping[str, Any] | None]:
     if isinstance(fields.value("expect"), str):
-        return _word(fields, "expect", WORDS), "", None
+        return fields.choice("expect", WORDS), "", None
     inner = fields.inner("expect")
     if inner is None:
         return "", "", None
@@ -285,7 +276,7 @@ def _expect(fields: Fields) -> tuple[Any, str, Mapping[str, Any] | None]:
     arguments = inner.value("arguments")
     if arguments is not None and not isinstance(arguments, dict):
         inner.problem("arguments", shortened(arguments), "a mapping of arguments")
-    return _word(inner, "effect", WORDS), inner.text("rule", RULE), arguments
+    return inner.choice("effect", WORDS), inner.text("rule", RULE), arguments
 
 
 def _call(fields: Fields | None, turn: Facts, tools: Mapping[str, Facts]) -> Facts | None:
@@ -322,9 +313,9 @@ def _declared(fields: Fields, known: Facts) -> Facts:
     if "plugin" in fields:
         said["plugin"] = fields.text("plugin", WORD)
     if "sandbox" in fields:
-        said["sandbox"] = _word(fields, "sandbox", SANDBOXES)
+        said["sandbox"] = fields.choice("sandbox", SANDBOXES)
     if "owner" in fields:
-        said["owner"] = _word(fields, "owner", ("host", "client"))
+        said["owner"] = fields.choice("owner", ("host", "client"))
     return replace(known, **said)
 
 
@@ -360,7 +351,7 @@ def _turn(fields: Fields | None, turn: Facts) -> Facts:
         if key in fields
     }
     if "provenance" in fields:
-        said["provenance"] = _word(fields, "provenance", PROVENANCES) or turn.provenance
+        said["provenance"] = fields.choice("provenance", PROVENANCES) or turn.provenance
     taint = frozenset(fields.texts("taint", WORD))
     tainted = fields.truth("tainted")
     if tainted is False and taint:
@@ -407,13 +398,3 @@ def _happened(
     # Without a time, the calls of a list lie a second apart.
     at = NOW - (float(count - number) if ago is None else ago)
     return () if fields.failed else (Happened(at=at, facts=facts),)
-
-
-def _word(fields: Fields, key: str, known: Sequence[str]) -> str:
-    value = fields.value(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str) or value not in known:
-        fields.problem(key, shortened(value), f"one of {', '.join(known)}")
-        return ""
-    return value

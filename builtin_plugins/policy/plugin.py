@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.policy.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
 from hookgate.builtin_plugins.policy.version import policy_version
+from hookgate.core.content.problems import brief
 from hookgate.core.errors import StartError
 from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT
@@ -42,9 +43,7 @@ SHADOW: TurnKey[dict[str, tuple[Outcome, ...]]] = TurnKey("policy.shadow")
 
 
 def _told(reading: RuleReading) -> str:
-    errors = [str(problem) for problem in reading.problems if problem.severity == "error"]
-    more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
-    return "; ".join(errors[:3]) + more
+    return brief([str(one) for one in reading.problems if one.severity == "error"])
 
 
 class TableParams(OperationModel):

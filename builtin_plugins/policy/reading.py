@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.policy.conditions import Condition, ConditionError
 from hookgate.builtin_plugins.policy.rules import EFFECTS, After, Match, MoreThan, Rewrite, Rule
@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
     from hookgate.core.content.yaml_reader import Document
 
-__all__ = ["SUFFIXES", "TEST_SUFFIX", "RuleReading", "files_of", "read_rules", "read_text_of_rules"]
+__all__ = [
+    "SUFFIXES",
+    "TEST_SUFFIX",
+    "RuleReading",
+    "entries",
+    "files_of",
+    "opened",
+    "read_rules",
+    "read_text_of_rules",
+]
 
 SUFFIXES = (".yaml", ".yml")
 TEST_SUFFIX = ".test.yaml"
@@ -139,24 +148,42 @@ def _double(rule: Rule, other: Rule) -> Problem:
     )
 
 
+def opened(text: str, file: str, keys: Sequence[str]) -> tuple[Document, Fields]:
+    """Return a document of policy and its top, whose last key is the list that it is about.
+
+    Raises:
+        ContentError: It is no YAML, or no mapping.
+    """
+    document = read_yaml(text, file)
+    if not isinstance(document.value, dict):
+        found, expected = "no mapping", f"the key `{keys[-1]}` with a list below it"
+        raise ContentError(document.problem((), found, expected))
+    top = Fields(document)
+    top.only(keys, strict=True)
+    if "version" in top and top.value("version") != 1:
+        top.problem("version", shortened(top.value("version")), "1")
+    top.required(keys[-1])
+    return document, top
+
+
+def entries(top: Fields, key: str, limit: int) -> list[Any] | None:
+    """Return the list at `key`; None where there is none of at most `limit` entries."""
+    listed = top.value(key)
+    if isinstance(listed, list) and len(listed) <= limit:
+        return listed
+    if key in top:
+        top.problem(key, "no list, or a very long one", f"at most {limit} {key}")
+    return None
+
+
 def read_text_of_rules(text: str, file: str) -> RuleReading:
     """Read the rules in `text`. It never raises."""
     try:
-        document = read_yaml(text, file)
+        document, top = opened(text, file, ("version", "description", "rules"))
     except ContentError as error:
         return RuleReading(problems=(error.problem,))
-    if not isinstance(document.value, dict):
-        problem = document.problem((), "no mapping", "the key `rules` with a list below it")
-        return RuleReading(problems=(problem,))
-    top = Fields(document)
-    top.only(("version", "description", "rules"), strict=True)
-    if "version" in top and top.value("version") != 1:
-        top.problem("version", shortened(top.value("version")), "1")
-    top.required("rules")
-    listed = top.value("rules")
-    if not isinstance(listed, list) or len(listed) > MAX_RULES:
-        if "rules" in top:
-            top.problem("rules", "no list, or a very long one", f"at most {MAX_RULES} rules")
+    listed = entries(top, "rules", MAX_RULES)
+    if listed is None:
         return RuleReading(problems=tuple(top.problems))
     rules, problems = [], list(top.problems)
     for number, one in enumerate(listed):
@@ -178,20 +205,20 @@ def _rule(document: Document, number: int) -> tuple[Rule | None, list[Problem]]:
     for key in ("name", "effect"):
         fields.required(key)
     name = fields.text("name", NAME)
-    effect = _word(fields, "effect", EFFECTS)
+    effect = fields.choice("effect", EFFECTS)
     line = document.places.get(("rules", number))
     rule = Rule(
         name=name,
         effect=effect or "deny",  # type: ignore[arg-type]  # one of EFFECTS, or the rule is lost
         description=fields.prose("description", 1000),
         reason=fields.prose("reason", REASON_CHARS),
-        mode=_word(fields, "mode", ("enforce", "shadow")) or "enforce",  # type: ignore[arg-type]
+        mode=fields.choice("mode", ("enforce", "shadow")) or "enforce",  # type: ignore[arg-type]
         match=_match(fields.inner("match")),
         when=_condition(fields, "when"),
         after=_after(fields.inner("after")),
         more_than=_more_than(fields.inner("more_than")),
-        unknown=_word(fields, "unknown", ("ask", "deny")) or "ask",  # type: ignore[arg-type]
-        severity=_word(fields, "severity", SEVERITIES) or "warning",  # type: ignore[arg-type]
+        unknown=fields.choice("unknown", ("ask", "deny")) or "ask",  # type: ignore[arg-type]
+        severity=fields.choice("severity", SEVERITIES) or "warning",  # type: ignore[arg-type]
         timeout=fields.number("timeout", 1, 600),
         rewrite=_rewrite(fields.inner("rewrite")),
         file=document.file,
@@ -251,7 +278,7 @@ def _after(fields: Fields | None) -> After | None:
         return None
     fields.only((*MATCH_KEYS, "within", "scope"), strict=True)
     within = _seconds(fields, "within")
-    scope = _word(fields, "scope", SCOPES) or ("turn" if within is None else "session")
+    scope = fields.choice("scope", SCOPES) or ("turn" if within is None else "session")
     _scoped(fields, within, scope)
     return After(match=_inner_match(fields), within=within, scope=scope)  # type: ignore[arg-type]
 
@@ -262,7 +289,7 @@ def _more_than(fields: Fields | None) -> MoreThan | None:
     fields.only((*MATCH_KEYS, "calls", "within", "scope"), strict=True)
     fields.required("calls")
     within = _seconds(fields, "within")
-    scope = _word(fields, "scope", SCOPES) or ("turn" if within is None else "session")
+    scope = fields.choice("scope", SCOPES) or ("turn" if within is None else "session")
     _scoped(fields, within, scope)
     match = _inner_match(fields)
     return MoreThan(
@@ -340,19 +367,9 @@ def _globs(fields: Fields, key: str) -> tuple[str, ...]:
 
 def _several(fields: Fields, key: str, known: Sequence[str]) -> tuple[str, ...]:
     if isinstance(fields.value(key), str):
-        word = _word(fields, key, known)
+        word = fields.choice(key, known)
         return (word,) if word else ()
     return fields.choices(key, known)
-
-
-def _word(fields: Fields, key: str, known: Sequence[str]) -> str:
-    if key not in fields:
-        return ""
-    value = fields.value(key)
-    if not isinstance(value, str) or value not in known:
-        fields.problem(key, shortened(value), f"one of {', '.join(known)}")
-        return ""
-    return value
 
 
 def _seconds(fields: Fields, key: str) -> float | None:

@@ -219,11 +219,3 @@ class Rule:
     def place(self) -> str:
         """``FILE:LINE``."""
         return f"{self.file}:{self.line}" if self.line else self.file
-
-    @property
-    def looks_at_arguments(self) -> bool:
-        """Whether its condition may speak of arguments."""
-        return self.when is not None and _ARGUMENTS.search(self.when.text) is not None
-
-
-_ARGUMENTS = re.compile(r"(?<![\w.])args\b")

@@ -205,6 +205,16 @@ class Fields:
                 return ()
         return tuple(dict.fromkeys(values))
 
+    def choice(self, key: str, known: Sequence[str]) -> str:
+        """Return one of the words in `known`, or ""."""
+        if key not in self:
+            return ""
+        value = self.value(key)
+        if not isinstance(value, str) or value not in known:
+            self.problem(key, shortened(value), f"one of {', '.join(known)}")
+            return ""
+        return value
+
     def choices(self, key: str, known: Sequence[str], *, empty: bool = False) -> tuple[str, ...]:
         """Return strings that are among `known`, each once.
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from hookgate.core.errors import HookgateError
 
-__all__ = ["SHOWN_CHARS", "ContentError", "Problem", "shortened"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SHOWN_CHARS", "ContentError", "Problem", "brief", "shortened"]
 
 SHOWN_CHARS = 80
 """So much of what a file holds is repeated in a message."""
+
+BRIEF = 3
+"""So many problems stand in `status`; a command that checks files shows all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,12 @@ class ContentError(HookgateError):
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))
         self.problem = problem
+
+
+def brief(told: Sequence[str], between: str = "; ") -> str:
+    """Return the first `BRIEF` of what is told, and how many more there are."""
+    more = f"{between}and {len(told) - BRIEF} more" if len(told) > BRIEF else ""
+    return between.join(told[:BRIEF]) + more
 
 
 def shortened(value: object) -> str:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookgate.builtin_plugins.policy.linting import arguments_of
 from hookgate.builtin_plugins.policy.reading import files_of, read_rules, read_text_of_rules
 
 GOOD = """\
@@ -60,11 +61,12 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
     assert (first.more_than.calls, first.more_than.within) == (2, 3600.0)
     assert (first.unknown, first.severity, first.timeout) == ("deny", "critical", 60.0)
     assert first.place == "r.yaml:3"
-    assert first.looks_at_arguments
+    assert first.when is not None
+    assert arguments_of(first.when) == {"to"}
     assert second.rewrite is not None
     assert list(second.rewrite.set) == ["limit", "to"]
     assert (second.mode, second.rewrite.remove) == ("shadow", ("bcc",))
-    assert not second.looks_at_arguments
+    assert second.when is None
 
 
 @pytest.mark.parametrize(
