@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 from hookgate.core.errors import StartError
 from hookgate.core.gateway.attempts import Attempts
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.forwarded import forwarded_header
 from hookgate.core.gateway.origin import (
     HostRule,
     OriginRule,
     Proxies,
     address_key,
     canonical,
-    forwarded_header,
     is_loopback,
     is_loopback_bind,
 )

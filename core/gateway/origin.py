@@ -16,7 +16,7 @@ from hookgate.core.errors import StartError
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from multidict import CIMultiDictProxy
 
@@ -26,7 +26,6 @@ __all__ = [
     "OriginRule",
     "address_key",
     "canonical",
-    "forwarded_header",
     "is_loopback",
     "is_loopback_bind",
     "own_authorities",
@@ -42,26 +41,6 @@ _AUTHORITY = re.compile(
 _ORIGIN = re.compile(r"(?P<scheme>https?)://(?P<authority>[^/?#@\\]+)")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
-
-# What proxies add, by the documentation of nginx, Apache, HAProxy, Envoy, Cloudflare, Fastly,
-# Akamai, AWS and ngrok. A header of these says that somebody else is the real client.
-_FORWARDED = frozenset(
-    (
-        "forwarded",
-        "via",
-        "x-real-ip",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "true-client-ip",
-        "fastly-client-ip",
-        "x-amzn-trace-id",
-        "x-original-host",
-        "x-original-forwarded-for",
-        "x-proxyuser-ip",
-        "proxy-connection",
-    )
-)
-_FORWARDED_PREFIXES = ("x-forwarded", "cf-", "x-envoy-", "ngrok-", "fly-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +100,6 @@ def is_loopback(address: IPAddress | None) -> bool:
 def is_loopback_bind(host: str) -> bool:
     """Whether a listener bound to `host` can be reached from this machine only."""
     return host.lower() == "localhost" or is_loopback(canonical(host.strip("[]")))
-
-
-def forwarded_header(names: Iterable[str]) -> str | None:
-    """Return the first header that a proxy has added, if there is one."""
-    for name in names:
-        lower = name.lower()
-        if lower in _FORWARDED or lower.startswith(_FORWARDED_PREFIXES):
-            return name
-    return None
 
 
 def own_authorities(local: str, port: int) -> frozenset[Authority]:

@@ -20,7 +20,6 @@ from hookgate.core.gateway.origin import (
     Proxies,
     address_key,
     canonical,
-    forwarded_header,
     is_loopback_bind,
     read_authority,
 )
@@ -249,23 +248,6 @@ def test_two_origins_are_refused() -> None:
     pair = (("Origin", "http://localhost:7200"), ("Origin", "http://localhost:7200"))
     with pytest.raises(WireError):
         OriginRule(()).check(headers(*pair), Authority("localhost", 7200))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("Forwarded", "X-Forwarded-For", "x-forwarded-proto", "X-FORWARDED-HOST", "Via"),
-        *("X-Real-IP", "CF-Connecting-IP", "CF-Ray", "True-Client-IP", "X-Client-IP"),
-        *("X-Amzn-Trace-Id", "X-Envoy-External-Address", "Ngrok-Skip-Browser-Warning"),
-    ],
-)
-def test_what_proxies_add_is_known(name: str) -> None:
-    assert forwarded_header(["Host", name]) == name
-
-
-def test_what_clients_send_is_no_sign_of_a_proxy() -> None:
-    usual = ["Host", "Origin", "Accept", "Upgrade", "Connection", "User-Agent", "X-Request-Id"]
-    assert forwarded_header(usual) is None
 
 
 @pytest.mark.parametrize(
