@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks._shapes import SHAPES, SIZE
 from benchmarks.report import Figure, report
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

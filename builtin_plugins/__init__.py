@@ -13,6 +13,7 @@ BUILTIN = (
     "telemetry",
     "policy",
     "memory",
+    "sanitizer",
     "awareness",
     "discovery",
     "tools",

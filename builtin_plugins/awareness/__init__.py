@@ -1,1 +1,1 @@
-"""Tells models what there is, and keeps text of others from speaking in the gateway's voice."""
+"""Tells models what there is, in the turns that need it."""

@@ -15,10 +15,9 @@ from hookgate.builtin_plugins.awareness.records import (
     TurnRecord,
     session_type,
 )
-from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
 from hookgate.builtin_plugins.awareness.selector import Judged, fit, force, order, refuse
 from hookgate.core.context import Block
-from hookgate.core.descriptors import Rejected, Selection
+from hookgate.core.descriptors import Card, Rejected, Selection
 from hookgate.core.messages import Text
 from hookgate.core.strict_json import well_formed
 from hookgate.core.turn import TurnKey
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
         AwarenessSettings,
         ProfileSettings,
     )
-    from hookgate.core.descriptors import Card
     from hookgate.core.messages import Message
     from hookgate.core.models import ModelRequest
     from hookgate.core.turn import Turn
+
+    Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 
 __all__ = [
     "PREFIX",
@@ -193,7 +193,7 @@ class TurnCards:
             why = reason if chosen else f"not for {self.kind} sessions" if score else "not chosen"
             self.judged[card] = replace(one, chosen=chosen, score=score or 0.0, reason=why)
 
-    def take_selections(self, turn: Turn) -> None:
+    async def take_selections(self, turn: Turn, sanitize: Sanitize) -> None:
         """Take over what other plugins have chosen; who chose a card may show it."""
         for row_id, selection in turn.selections.items():
             card = turn.snapshot.cards.get(row_id.removeprefix(PREFIX))
@@ -204,9 +204,10 @@ class TurnCards:
             if known is not None and known.chosen and known.score >= score:
                 self.judged[card.id] = replace(known, forced=forced)
             elif forced or self.kind in card.triggers.session_types:
-                reason = _plain_reason(selection.reason) or "chosen by a plugin"
+                reason = await _plain_reason(selection.reason, sanitize)
+                why = reason or "chosen by a plugin"
                 self.judged[card.id] = Judged(
-                    card=card, score=score, reason=reason, chosen=True, forced=forced
+                    card=card, score=score, reason=why, chosen=True, forced=forced
                 )
             else:
                 reason = f"not for {self.kind} sessions"
@@ -245,7 +246,7 @@ class TurnCards:
     async def blocks(
         self,
         judged: Sequence[Judged],
-        sanitize: Callable[[Card], Awaitable[Card | Rejected]],
+        sanitize: Sanitize,
     ) -> list[Block]:
         """Return the blocks of the cards that are chosen and fit; note what was decided."""
         clean: list[Judged] = []
@@ -415,12 +416,12 @@ def _unasked(one: Judged, tags: Collection[str]) -> Judged:
     return one
 
 
-def _plain_reason(reason: str) -> str:
+async def _plain_reason(reason: str, sanitize: Sanitize) -> str:
     """Return a plugin's reason as a model that asks for it may read it: one line, no role in it."""
-    try:
-        return " ".join(clean(reason[:REASON_CHARS]).split())
-    except NestedError:
+    if not reason:
         return ""
+    safe = await sanitize(Card(id="reason", text=reason[:REASON_CHARS]))
+    return "" if isinstance(safe, Rejected) else " ".join(safe.text.split())
 
 
 def _bounded(score: float) -> float:

@@ -1,4 +1,4 @@
-"""The plugin ``awareness``: cards for the turns that need them, and the sanitizer of all text."""
+"""The plugin ``awareness``: cards for the turns that need them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from hookgate.builtin_plugins.awareness.listing import fitted, listing, visible
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
 from hookgate.builtin_plugins.awareness.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
 from hookgate.builtin_plugins.awareness.reference import Reference, shipped_reference
-from hookgate.builtin_plugins.awareness.sanitizer import judged
 from hookgate.builtin_plugins.awareness.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
@@ -33,7 +32,7 @@ from hookgate.core.events import Event
 from hookgate.core.strict_json import canonical
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
-from hookgate.hookspecs import blocking, hookimpl
+from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
@@ -56,7 +55,7 @@ SHOWN_FILE_SECONDS = 1.0
 
 
 class Plugin:
-    """Shows cards to the turns that need them, and cleans what others wrote."""
+    """Shows cards to the turns that need them, and lists what there is."""
 
     Settings = AwarenessSettings
 
@@ -130,12 +129,6 @@ class Plugin:
         del host
         return AwarenessOperations(self._awareness, self._explainer).all()
 
-    @hookimpl
-    @blocking
-    def sanitize_card(self, card: Card) -> Card | Rejected | None:
-        """Take from a card what could pass for the frame of a conversation; judge the rest."""
-        return judged(card)
-
     # -- before the model ----------------------------------------------------
 
     @hookimpl
@@ -200,7 +193,7 @@ class Plugin:
                 state.force(turn)
             if awareness.settings.pointer:
                 context.add(Block(kind="other", text=pointer(turn.offered), stable=True))
-            state.take_selections(turn)
+            await state.take_selections(turn, awareness.host.sanitize)
             state.take_client_calls(matcher, turn)
             chosen = list(state.judged.values())
         else:

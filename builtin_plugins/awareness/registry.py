@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
 from hookgate.builtin_plugins.awareness.folders import CardScan, folders_of, scan
 from hookgate.builtin_plugins.awareness.remote import fetched
 from hookgate.core.content.problems import Problem, brief
@@ -212,7 +211,7 @@ class CardRegistry:
             safe = await host.sanitize(card)
             if isinstance(safe, Rejected):
                 rejected[card.id] = safe.reason
-            elif card.trusted and (why := await self._warning(card)):
+            elif card.trusted and (why := await self._warning(host, card)):
                 warned[card.id] = why
         self._warnings = {i: told for i, told in self._warnings.items() if i in host.cards.view()}
         new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
@@ -236,10 +235,13 @@ class CardRegistry:
         async with self._judging:
             return await self.pins.approve(cards, now)
 
-    async def _warning(self, card: Card) -> str:
+    async def _warning(self, host: Host, card: Card) -> str:
+        """Return what would reject this trusted card if it were a stranger's; "" for nothing."""
         known = self._warnings.get(card.id)
         if known is None or known[0] != card:
-            known = self._warnings[card.id] = (card, await asyncio.to_thread(warning_of, card))
+            safe = await host.sanitize(replace(card, trusted=False))
+            why = safe.reason if isinstance(safe, Rejected) else ""
+            known = self._warnings[card.id] = (card, why)
         return known[1]
 
     async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
@@ -289,15 +291,6 @@ class CardRegistry:
         if self.settings.pin == "note":
             return frozenset()
         return frozenset(cards) if self.pins is None else self.pins.waiting(cards.values())
-
-
-def warning_of(card: Card) -> str:
-    """Return what was found in a card that is used all the same; "" for nothing. It blocks."""
-    findings = inspect(card.text)
-    if verdict(findings, card.trusted) != "warn":
-        return ""
-    found = (f"{one.rule} at {one.start}" for one in findings if one.severity == "medium")
-    return ", ".join(found)
 
 
 def _left_out(loser: Card, winner: Card) -> Problem:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
 from hookgate.builtin_plugins.awareness.folders import NO_CARD, SUFFIX, CardFolder, CardScan, scan
-from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
 from hookgate.core.content.fields import NAME
 from hookgate.core.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from hookgate.core.descriptors import Card
-
-__all__ = ["check_path", "create", "is_same", "objections"]
+__all__ = ["check_path", "create", "is_same"]
 
 _CARD = """\
 ---
@@ -127,53 +123,6 @@ def check_path(path: Path, folders: Sequence[CardFolder] = ()) -> CardScan:
         return found
     problem = Problem(file=str(path), found="no card", expected=f"a card, NAME{SUFFIX}, in it")
     return CardScan(problems=(problem,))
-
-
-def objections(found: CardScan) -> tuple[Problem, ...]:
-    """Return what the sanitizer has against the cards that were read.
-
-    A problem is an error where it rejects the card, and a warning where it does not; what it
-    thinks nothing of is left out.
-    """
-    problems: list[Problem] = []
-    for file in found.files:
-        card, first = file.reading.card, file.reading.line
-        if card is None:
-            continue
-        for start, told in _against(f"{card.name}\n{card.description}", card):
-            key = "name" if start < len(card.name) else "description"
-            problems.append(replace(told, key=key))
-        for start, told in _against(card.text, card):
-            problems.append(replace(told, line=first + card.text.count("\n", 0, start)))
-    return tuple(_one_a_line(problems))
-
-
-def _one_a_line(problems: Iterable[Problem]) -> list[Problem]:
-    """Return of the problems of one line the gravest: rules overlap, and one has to be mended."""
-    found: dict[tuple[str, int | None, str], Problem] = {}
-    for problem in problems:
-        place = (problem.file, problem.line, problem.key)
-        known = found.setdefault(place, problem)
-        if known.severity == "warning" and problem.severity == "error":
-            found[place] = problem
-    return list(found.values())
-
-
-def _against(text: str, card: Card) -> Iterator[tuple[int, Problem]]:
-    """Yield the places in `text`, and what is wrong there."""
-    expected = "text that tells of something, and neither gives orders nor poses as a speaker"
-    told = Problem(file=card.source_ref, found="", expected=expected)
-    try:
-        clean(text)
-    except NestedError as error:
-        yield 0, replace(told, found=str(error))
-        return
-    for finding in inspect(text):
-        became = verdict([finding], card.trusted)
-        if became != "clean":
-            found = f"{finding.note} ({finding.rule}, {finding.severity})"
-            severity: Literal["error", "warning"] = "error" if became == "reject" else "warning"
-            yield finding.start, replace(told, found=found, severity=severity)
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from hookgate.builtin_plugins.awareness.scanning import ScanError
+from hookgate.builtin_plugins.sanitizer.scanning import ScanError
 from hookgate.cli.cards_scan import scan
 from hookgate.cli.state import State
 

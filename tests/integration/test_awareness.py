@@ -80,7 +80,7 @@ async def running(
     script = Script(*(steps or (say("ok"),)))
     gate = Gateway(
         made,
-        builtin=("storage", "audit", "awareness"),
+        builtin=("storage", "audit", "sanitizer", "awareness"),
         plugins=[Scripted(script), Allow(), *plugins],
         read_settings=read,
     )
@@ -547,7 +547,7 @@ async def test_a_card_is_fetched_by_http_where_its_digest_is_the_pinned_one(
         script = Script(say("ok"))
         gate = Gateway(
             made,
-            builtin=("storage", "egress", "awareness"),
+            builtin=("storage", "egress", "sanitizer", "awareness"),
             plugins=[Scripted(script), Allow()],
         )
         async with gate:

@@ -35,7 +35,6 @@ from hookgate.builtin_plugins.awareness.injector import plain_id
 from hookgate.builtin_plugins.awareness.killswitch import SwitchState, read_state, write_state
 from hookgate.builtin_plugins.awareness.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.records import read_turns
-from hookgate.builtin_plugins.awareness.registry import warning_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.builtin_plugins.awareness.tables import StorePins
 from hookgate.core.descriptors import Capability, Card, Selection, Triggers
@@ -308,7 +307,7 @@ async def test_a_source_that_no_request_can_be_made_of_costs_that_card_alone(
     tmp_path: Path, url: str
 ) -> None:
     made = config(tmp_path, sources=[{"url": url, "sha256": "0" * 64}])
-    gate = Gateway(made, builtin=("storage", "egress", "awareness"))
+    gate = Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness"))
     async with gate:
         assert "memory" in gate.host.cards.view()
         assert url in gate.host.degraded["cards"]
@@ -323,7 +322,7 @@ async def test_a_fetched_card_is_used_where_it_cannot_be_kept(
     made = config(tmp_path, sources=sources)
     (tmp_path / "awareness").mkdir()
     (tmp_path / "awareness" / "sources").write_text("no folder", encoding="utf-8")
-    async with Gateway(made, builtin=("storage", "egress", "awareness")) as gate:
+    async with Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness")) as gate:
         assert "tea" in gate.host.cards.view()
 
 
@@ -502,17 +501,20 @@ async def test_a_new_card_costs_no_second_look_at_the_others_and_no_work_on_the_
     looked: list[str] = []
     threads: list[int] = []
 
-    def look(one: Card) -> str:
-        looked.append(one.id)
-        return warning_of(one)
+    class Looking:
+        name = "looking"
+
+        @hookimpl
+        def sanitize_card(self, card: Card) -> None:
+            if card.trusted:
+                looked.append(card.id)
 
     def digest(one: Card) -> str:
         threads.append(threading.get_ident())
         return pin_digest(one)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.registry.warning_of", look)
     monkeypatch.setattr("hookgate.builtin_plugins.awareness.pins.pin_digest", digest)
-    async with running(tmp_path) as (gate, _):
+    async with running(tmp_path, plugins=[Looking()]) as (gate, _):
         await ask(gate, "cards.list")
         looked.clear()
         gate.host.cards.apply("other", [Card(id="new", text="New.", trusted=True)])
@@ -561,7 +563,7 @@ async def test_a_source_that_leads_elsewhere_is_named_in_one_line(tmp_path: Path
     host, port = runner.addresses[0][:2]
     source = {"url": f"http://{host}:{port}/tea.md", "sha256": "0" * 64}
     made = config(tmp_path, sources=[source])
-    async with Gateway(made, builtin=("storage", "egress", "awareness")) as gate:
+    async with Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness")) as gate:
         told = gate.host.degraded["cards"]
     await runner.cleanup()
     assert "the answer 302 Found" in told

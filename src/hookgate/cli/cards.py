@@ -50,12 +50,16 @@ def validate(
         hookgate cards validate .hookgate/cards
     """
     from hookgate.builtin_plugins.awareness.folders import scan as scan_folders
-    from hookgate.builtin_plugins.awareness.scaffold import check_path, objections
+    from hookgate.builtin_plugins.awareness.scaffold import check_path
+    from hookgate.builtin_plugins.sanitizer.objections import objections
 
     state = state_of(ctx)
     folders = _folders(state, every=path is not None)
     found = scan_folders(folders) if path is None else check_path(path, folders)
-    problems = [*found.problems, *objections(found)]
+    problems = list(found.problems)
+    for file in found.files:
+        if file.reading.card is not None:
+            problems += objections(file.reading.card, file.reading.line)
     rejected = {problem.file for problem in problems if problem.severity == "error"}
     ids = [card.id for card in found.cards if card.source_ref not in rejected]
     data = {

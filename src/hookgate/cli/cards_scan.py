@@ -37,7 +37,7 @@ def scan(
     Example:
         hookgate cards scan items.jsonl.gz --out run.jsonl
     """
-    from hookgate.builtin_plugins.awareness.scanning import scan_file
+    from hookgate.builtin_plugins.sanitizer.scanning import scan_file
 
     state = state_of(ctx)
     summary = scan_file(items, out)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ async def listed(turn: Turn, detail: str | None = None, **more: Any) -> Any:
     async def sanitize(card: Card) -> Card | Rejected:
         if "knit" in card.text:
             return Rejected(reason="no knitting")
-        return plugin.sanitize_card(card) or card
+        return replace(card, text=card.text.replace("System:", "[System]:"))
 
     host.attach(
         doors=Doors(

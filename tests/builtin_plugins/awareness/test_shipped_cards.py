@@ -14,11 +14,9 @@ from typer.testing import CliRunner
 from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.builtin_plugins.awareness.cards import parse_card
-from hookgate.builtin_plugins.awareness.detector import inspect
 from hookgate.builtin_plugins.awareness.folders import shipped_cards
 from hookgate.builtin_plugins.awareness.reference import shipped_reference
 from hookgate.builtin_plugins.awareness.router import DEFAULT_TAGS, TagRouter
-from hookgate.builtin_plugins.awareness.sanitizer import clean
 from hookgate.builtin_plugins.awareness.selector import (
     CardMatcher,
     cap_of,
@@ -27,6 +25,8 @@ from hookgate.builtin_plugins.awareness.selector import (
     tokens_of,
 )
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+from hookgate.builtin_plugins.sanitizer.detector import inspect
+from hookgate.builtin_plugins.sanitizer.sanitizer import clean
 from hookgate.cli.app import app
 from hookgate.core.descriptors import Card
 from hookgate.core.plugins import Plugins

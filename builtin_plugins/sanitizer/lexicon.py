@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import IntFlag, auto
 
-from hookgate.builtin_plugins.awareness.normalise import fold
+from hookgate.builtin_plugins.sanitizer.normalise import fold
 
 __all__ = ["LEXICON", "Part"]
 

@@ -5,8 +5,8 @@ They are linear as those of `frames` are.
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.awareness.frames import Frame, frame
-from hookgate.builtin_plugins.awareness.lexicon import Part as P
+from hookgate.builtin_plugins.sanitizer.frames import Frame, frame
+from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 __all__ = ["SCHEMES"]
 

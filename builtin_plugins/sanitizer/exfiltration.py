@@ -11,13 +11,13 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.context import negated
-from hookgate.builtin_plugins.awareness.lexicon import Part as P
+from hookgate.builtin_plugins.sanitizer.context import negated
+from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.builtin_plugins.awareness.context import Unit, Word
+    from hookgate.builtin_plugins.sanitizer.context import Unit, Word
 
 __all__ = ["FAINTLY", "HIGH", "MEDIUM", "SENDS", "SINKS", "hosts", "weigh"]
 

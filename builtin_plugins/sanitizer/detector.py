@@ -14,8 +14,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Literal
 
-from hookgate.builtin_plugins.awareness.anchors import beginnings
-from hookgate.builtin_plugins.awareness.context import (
+from hookgate.builtin_plugins.sanitizer.anchors import beginnings
+from hookgate.builtin_plugins.sanitizer.context import (
     defensive,
     mentioned,
     pieces,
@@ -24,9 +24,9 @@ from hookgate.builtin_plugins.awareness.context import (
     units,
     unwrap,
 )
-from hookgate.builtin_plugins.awareness.cues import Cues
-from hookgate.builtin_plugins.awareness.deeds import DEEDS
-from hookgate.builtin_plugins.awareness.exfiltration import (
+from hookgate.builtin_plugins.sanitizer.cues import Cues
+from hookgate.builtin_plugins.sanitizer.deeds import DEEDS
+from hookgate.builtin_plugins.sanitizer.exfiltration import (
     FAINTLY,
     HIGH,
     MEDIUM,
@@ -35,17 +35,17 @@ from hookgate.builtin_plugins.awareness.exfiltration import (
     hosts,
     weigh,
 )
-from hookgate.builtin_plugins.awareness.feints import FEINTS
-from hookgate.builtin_plugins.awareness.frames import FRAMES, Frame
-from hookgate.builtin_plugins.awareness.guises import GUISES
-from hookgate.builtin_plugins.awareness.hushing import HUSHING
-from hookgate.builtin_plugins.awareness.lexicon import Part
-from hookgate.builtin_plugins.awareness.lures import LURES
-from hookgate.builtin_plugins.awareness.normalise import decoded, fold
-from hookgate.builtin_plugins.awareness.ploys import PLOYS
-from hookgate.builtin_plugins.awareness.rules import FAINT, RULES, match
-from hookgate.builtin_plugins.awareness.schemes import SCHEMES
-from hookgate.builtin_plugins.awareness.signals import (
+from hookgate.builtin_plugins.sanitizer.feints import FEINTS
+from hookgate.builtin_plugins.sanitizer.frames import FRAMES, Frame
+from hookgate.builtin_plugins.sanitizer.guises import GUISES
+from hookgate.builtin_plugins.sanitizer.hushing import HUSHING
+from hookgate.builtin_plugins.sanitizer.lexicon import Part
+from hookgate.builtin_plugins.sanitizer.lures import LURES
+from hookgate.builtin_plugins.sanitizer.normalise import decoded, fold
+from hookgate.builtin_plugins.sanitizer.ploys import PLOYS
+from hookgate.builtin_plugins.sanitizer.rules import FAINT, RULES, match
+from hookgate.builtin_plugins.sanitizer.schemes import SCHEMES
+from hookgate.builtin_plugins.sanitizer.signals import (
     ACTS,
     CIRCUMSTANCES,
     NEAR,
@@ -53,8 +53,8 @@ from hookgate.builtin_plugins.awareness.signals import (
     SURE,
     Signal,
 )
-from hookgate.builtin_plugins.awareness.snares import SNARES
-from hookgate.builtin_plugins.awareness.wiles import WILES
+from hookgate.builtin_plugins.sanitizer.snares import SNARES
+from hookgate.builtin_plugins.sanitizer.wiles import WILES
 from hookgate.core.descriptors import Finding
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Iterator, Sequence
 
-    from hookgate.builtin_plugins.awareness.context import Unit
+    from hookgate.builtin_plugins.sanitizer.context import Unit
     from hookgate.core.descriptors import Severity
 
 __all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "verdict"]

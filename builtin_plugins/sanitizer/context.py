@@ -13,8 +13,8 @@ from functools import partial
 from itertools import accumulate, compress, count, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from hookgate.builtin_plugins.awareness.lexicon import LEXICON, Part
-from hookgate.builtin_plugins.awareness.normalise import unleet
+from hookgate.builtin_plugins.sanitizer.lexicon import LEXICON, Part
+from hookgate.builtin_plugins.sanitizer.normalise import unleet
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,7 +16,7 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.core.descriptors import Finding, Rejected
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ Kinds and weights are as in `signals`.
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.awareness.signals import signal
+from hookgate.builtin_plugins.sanitizer.signals import signal
 
 __all__ = ["SNARES"]
 

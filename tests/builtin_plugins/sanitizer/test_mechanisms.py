@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.awareness.context import units, unwrap
-from hookgate.builtin_plugins.awareness.cues import Cues, either
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.context import units, unwrap
+from hookgate.builtin_plugins.sanitizer.cues import Cues, either
+from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 
 SKILL = """---
 name: table-tools

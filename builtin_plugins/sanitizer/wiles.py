@@ -5,8 +5,8 @@ They ask for the meaning of two or three places of a sentence and leave its word
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.awareness.cues import either
-from hookgate.builtin_plugins.awareness.signals import RULED, signal
+from hookgate.builtin_plugins.sanitizer.cues import either
+from hookgate.builtin_plugins.sanitizer.signals import RULED, signal
 
 __all__ = ["WILES"]
 

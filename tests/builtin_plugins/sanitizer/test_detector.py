@@ -9,8 +9,8 @@ from benchmarks._shapes import SHAPES, SIZE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
-from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean
+from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean
 from hookgate.core.descriptors import Finding
 
 from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN

@@ -12,12 +12,12 @@ from collections import defaultdict
 from itertools import chain, compress, repeat
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.context import pieces
+from hookgate.builtin_plugins.sanitizer.context import pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hookgate.builtin_plugins.awareness.context import Pieces
+    from hookgate.builtin_plugins.sanitizer.context import Pieces
 
 __all__ = ["Cues", "either"]
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.lexicon import Part as P
+from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 if TYPE_CHECKING:
     from hookgate.core.descriptors import Severity

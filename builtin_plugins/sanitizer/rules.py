@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.lexicon import Part as P
+from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.context import Unit
+    from hookgate.builtin_plugins.sanitizer.context import Unit
     from hookgate.core.descriptors import Severity
 
 __all__ = ["FAINT", "RULES", "Rule", "match"]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness import sanitizer
-from hookgate.builtin_plugins.awareness.sanitizer import NestedError, clean, judged
+from hookgate.builtin_plugins.sanitizer import sanitizer
+from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, judged
 from hookgate.core.descriptors import Card, Finding, Rejected
 
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.awareness.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.core.errors import HookgateError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Cleans and judges text that somebody else wrote, before a model reads it."""
