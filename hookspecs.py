@@ -540,7 +540,8 @@ def after_model_call(
         turn: The turn.
         request: The request that `before_model_call` saw.
         ending: How the attempt ended.
-        usage: What the provider reported, or None where it reported nothing.
+        usage: What the provider reported. Where it has answered without figures that can be
+            true it is an estimate: ``usage.reported`` is False. None where it has not answered.
 
     Example:
         ::

@@ -7,21 +7,30 @@ runs exactly once, shielded from the turn's cancellation.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
+from hookgate.core.context import message_tokens
 from hookgate.core.errors import HookError, ProviderError, RefusedError
-from hookgate.core.models import Ending, StopEvent, UsageEvent
+from hookgate.core.models import (
+    Ending,
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
 from hookgate.core.shielding import finish, raise_if_cancelled
-from hookgate.core.soundness import sound_usage
+from hookgate.core.soundness import at_least, bytes_of, note_usage, sound_usage
 from hookgate.core.streams import Filtered, Source, close
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
     from hookgate.core.host import Host
-    from hookgate.core.models import ModelEvent, ModelRequest, StopReason, Usage
+    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
     from hookgate.core.turn import Turn
 
 __all__ = ["ModelCall"]
@@ -38,6 +47,7 @@ class _Tally:
     stop: StopReason | None = None
     started: bool = False
     sent: bool = False
+    said: list[ModelEvent] = field(default_factory=list)
 
 
 class ModelCall:
@@ -60,7 +70,11 @@ class ModelCall:
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider reported, whatever filters did to it."""
+        """What the provider reported, whatever filters did to it.
+
+        Once the call has ended it is an estimate, and says so, where the provider has
+        answered without figures that could be true.
+        """
         return self._tally.usage
 
     @property
@@ -106,6 +120,7 @@ class ModelCall:
         finally:
             self.ending = ending
             self.seconds = self._host.clock.monotonic() - began
+            self._account(ending)
             try:
                 await self._close(stream)
             finally:
@@ -149,10 +164,14 @@ class ModelCall:
                 if isinstance(event, UsageEvent):
                     # Figures that are none count as not reported: never as less than was used.
                     tally.usage = sound_usage(event.usage)
+                    if tally.usage is None:
+                        found = "no counts between 0 and a billion"
+                        note_usage(self._host, request.model.provider, found)
                 elif isinstance(event, StopEvent):
                     tally.stop = event.reason
                 else:
                     tally.started = True
+                    tally.said.append(event)
                 yield event
         except (ProviderError, GeneratorExit, KeyboardInterrupt):
             raise
@@ -185,6 +204,32 @@ class ModelCall:
             # A filter ended the stream before the provider did.
             return self._ended("cut", "a stream filter ended the answer")
         return Ending(status="done", stop=tally.stop, started=tally.started, sent=True)
+
+    def _account(self, ending: Ending) -> None:
+        """Estimate what an answer took for which the provider has no figures."""
+        tally, request, counter = self._tally, self.request, self._host.tokens
+        told = tally.usage
+        if (told is None or not told.reported) and (tally.started or ending.status == "done"):
+            texts = [event.text for event in tally.said if isinstance(event, TextDelta)]
+            thoughts = [event.text for event in tally.said if isinstance(event, ReasoningDelta)]
+            for event in tally.said:
+                if isinstance(event, ToolUseEvent):
+                    given = event.input
+                    texts += (
+                        str(event.name),
+                        given if isinstance(given, str) else bytes_of(given).decode(),
+                    )
+            read = request.input_tokens or sum(
+                message_tokens(message, counter) for message in request.messages
+            )
+            counted = Usage(
+                input_tokens=read,
+                output_tokens=counter.count("".join(texts)),
+                reasoning_tokens=counter.count("".join(thoughts)),
+                reported=False,
+            )
+            tally.usage = at_least(counted, told)
+        tally.said.clear()
 
     def _ended(self, status: str, error: str) -> Ending:
         return Ending(

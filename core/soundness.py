@@ -6,7 +6,7 @@ cannot hold would break far from where it came from, in the store or on the wire
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.messages import ToolUse, new_id
@@ -17,10 +17,24 @@ from hookgate.core.tools import Effect
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from hookgate.core.host import Host
     from hookgate.core.models import ToolUseEvent
     from hookgate.core.tools import ToolResult, Verdict
 
-__all__ = ["bytes_of", "sound_usage", "sound_use", "wrong_in_result", "wrong_in_verdict"]
+__all__ = [
+    "MAX_TOKENS",
+    "at_least",
+    "bytes_of",
+    "note_usage",
+    "sound_usage",
+    "sound_use",
+    "wrong_in_result",
+    "wrong_in_verdict",
+]
+
+MAX_TOKENS = 1_000_000_000
+"""The most tokens that one call can have used; beyond it a figure is an error. The longest
+contexts on offer hold some ten million."""
 
 
 def bytes_of(arguments: Mapping[str, Any] | None) -> bytes:
@@ -79,8 +93,37 @@ def sound_use(event: ToolUseEvent, taken: Collection[str]) -> ToolUse:
 
 
 def sound_usage(usage: object) -> Usage | None:
-    """Return `usage`, or None where it holds something else than counts."""
+    """Return `usage`, or None where it holds something else than possible counts."""
     if not isinstance(usage, Usage):
         return None
     *counts, _ = astuple(usage)
-    return usage if all(isinstance(count, int) and count >= 0 for count in counts) else None
+    sound = all(type(count) is int and 0 <= count <= MAX_TOKENS for count in counts)
+    return usage if sound else None
+
+
+def at_least(counted: Usage, told: Usage | None) -> Usage:
+    """Return an estimate that takes in what a provider had told before it was done.
+
+    Args:
+        counted: What was counted here.
+        told: The provider's figures so far: those of the input are better than what was
+            counted, those of the output are of its beginning only.
+    """
+    if told is None:
+        return counted
+    output = max(told.total_output, counted.total_output) - counted.reasoning_tokens
+    return replace(
+        told,
+        output_tokens=output,
+        reasoning_tokens=counted.reasoning_tokens,
+        reported=False,
+    )
+
+
+def note_usage(host: Host, provider: str, found: str) -> None:
+    """Tell the operator that a provider reported token counts that cannot be."""
+    host.log.warning("impossible usage reported", provider=provider, found=found)
+    host.announce(
+        f"usage of provider {provider}",
+        f"it reports impossible token counts, so they are estimated: {found}",
+    )

@@ -125,7 +125,8 @@ its result.
 | `reasoning` | `text`: some more of the reasoning that a provider shows |
 | `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run |
 | `tool_result` | `tool_use_id`, `content`, `is_error`, `status` |
-| `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, and parts of them |
+| `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, parts of them, and\
+ `reported`: false where the gateway has estimated them |
 | `approval` | a person is asked; the plugin that asks says how to answer |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.providers.conversation import paired
-from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.failures import message_of
+from hookgate.builtin_plugins.providers.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
     arguments_of,
@@ -224,7 +225,7 @@ class AnthropicReader:
                 return self._finish(self._blocks.pop(self._index(event), None))
             case "message_start":
                 message = object_of(self._provider, event, "message")
-                return self._count(object_of(self._provider, message, "usage"), final=False)
+                return self._count(message.get("usage"), final=False)
             case "message_delta":
                 return self._message_delta(event)
             case "message_stop":
@@ -234,6 +235,22 @@ class AnthropicReader:
                 self._fail(event)
         # Pings, and types that are newer than this reader.
         return ()
+
+    def whole(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what an answer in one piece says: its blocks are begun and ended at once."""
+        message = parse(self._provider, data)
+        if message.get("error") is not None:
+            self._fail(message)
+        blocks = message.get("content")
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
+        said: list[ModelEvent] = []
+        for block in blocks:
+            said.extend(self._begun(block))
+            said.extend(self._finish(_Block(block)))
+        said.extend(self._message_delta({"delta": message, "usage": message.get("usage")}))
+        self.done = True
+        return [*said, StopEvent(self._stop or "other")]
 
     def end(self) -> Sequence[ModelEvent]:
         """Accept an end behind the stop reason; `message_stop` says nothing more."""
@@ -271,9 +288,17 @@ class AnthropicReader:
     def _start(self, event: dict[str, Any]) -> Sequence[ModelEvent]:
         start = object_of(self._provider, event, "content_block")
         self._blocks[self._index(event)] = _Block(start)
-        if start.get("type") == "text":
+        return self._begun(start)
+
+    def _begun(self, start: dict[str, Any]) -> Sequence[ModelEvent]:
+        """Return what a block says at its beginning; in a stream that is mostly nothing."""
+        kind = start.get("type")
+        if kind == "text":
             text = text_of(self._provider, start, "text")
             return (TextDelta(text),) if text else ()
+        if kind == "thinking":
+            thinking = text_of(self._provider, start, "thinking")
+            return (ReasoningDelta(thinking),) if thinking else ()
         return ()
 
     def _index(self, event: dict[str, Any]) -> int:
@@ -314,11 +339,12 @@ class AnthropicReader:
         reason = object_of(self._provider, event, "delta").get("stop_reason")
         if isinstance(reason, str):
             self._stop = STOP_REASONS.get(reason, "other")
-        return self._count(object_of(self._provider, event, "usage"), final=True)
+        return self._count(event.get("usage"), final=True)
 
-    def _count(self, usage: dict[str, Any], *, final: bool) -> Sequence[ModelEvent]:
+    def _count(self, found: object, *, final: bool) -> Sequence[ModelEvent]:
         """Take reported figures in. They are cumulative, so none of them ever falls."""
         try:
+            usage = table_of(found)
             for key in (
                 "input_tokens",
                 "cache_read_input_tokens",
@@ -343,7 +369,7 @@ class AnthropicReader:
                     # Thinking is part of `output_tokens`; it is not reported by itself.
                     output_tokens=self._usage["output_tokens"],
                     # At the start of a stream it holds a first figure of the output only.
-                    reported=final,
+                    reported=final and usage.get("output_tokens") is not None,
                 )
             ),
         )

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hookgate.core.soundness import MAX_TOKENS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MAX_TOKENS", "UsageError", "count_of"]
-
-MAX_TOKENS = 1_000_000_000
-"""The most tokens that one call can have used; beyond it a figure is an error. The longest
-contexts on offer hold some ten million."""
+__all__ = ["MAX_TOKENS", "UsageError", "count_of", "table_of"]
 
 
 class UsageError(ValueError):
     """A reported figure cannot be true: negative, no whole number, or far too large."""
+
+
+def table_of(usage: object, name: str = "usage") -> Mapping[str, Any]:
+    """Return a table of figures, {} where there is none.
+
+    Raises:
+        UsageError: Something else stands there.
+    """
+    if usage is None:
+        return {}
+    if not isinstance(usage, dict):
+        raise UsageError(f"found {name} = {str(usage)[:40]!r}, expected an object")
+    return usage
 
 
 def count_of(usage: Mapping[str, Any], *names: str) -> int | None:

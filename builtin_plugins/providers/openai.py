@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from hookgate.builtin_plugins.providers.conversation import paired
-from hookgate.builtin_plugins.providers.failures import kind_of_names
-from hookgate.builtin_plugins.providers.figures import UsageError, count_of
+from hookgate.builtin_plugins.providers.failures import kind_of_names, message_of
+from hookgate.builtin_plugins.providers.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
     arguments_of,
@@ -224,7 +224,7 @@ class OpenAIReader:
             self._fail(chunk["error"])
         usage = chunk.get("usage")
         if usage is not None:
-            self._count(object_of(self._provider, chunk, "usage"))
+            self._count(usage)
         choices = chunk.get("choices")
         if not choices:
             return ()
@@ -247,6 +247,30 @@ class OpenAIReader:
                 self.template.learn(data)
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
+
+    def whole(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what an answer in one piece says: its message is a delta with all in it."""
+        answer = parse(self._provider, data)
+        if answer.get("error") is not None:
+            self._fail(answer["error"])
+        choices = answer.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        message = choice.get("message") if isinstance(choice, dict) else None
+        if not isinstance(choice, dict) or not isinstance(message, dict):
+            malformed(self._provider, f"JSON that is no answer: {message_of(data)}")
+        calls = message.get("tool_calls")
+        if isinstance(calls, list):
+            # Each of them is whole, whatever they say of their places.
+            calls = [
+                {**call, "index": place} if isinstance(call, dict) else call
+                for place, call in enumerate(calls)
+            ]
+        reason = choice.get("finish_reason")
+        self._stop = STOP_REASONS.get(reason, "other") if isinstance(reason, str) else "other"
+        if answer.get("usage") is not None:
+            self._count(answer["usage"])
+        self.done = True
+        return [*self._delta({**message, "tool_calls": calls}), *self._finish()]
 
     def end(self) -> Sequence[ModelEvent]:
         """Accept an end behind a finish reason; some servers send no ``[DONE]``."""
@@ -346,16 +370,19 @@ class OpenAIReader:
         events.append(StopEvent(stop))
         return events
 
-    def _count(self, usage: dict[str, Any]) -> None:
+    def _count(self, found: object) -> None:
+        # An earlier figure is of an earlier time: what is wrong now is not known at all.
+        self._usage = None
         try:
+            usage = table_of(found)
             prompt = count_of(usage, "prompt_tokens")
             completion = count_of(usage, "completion_tokens")
-            details = object_of(self._provider, usage, "prompt_tokens_details")
-            cached = count_of(details, "cached_tokens")
+            name = "prompt_tokens_details"
+            cached = count_of(table_of(usage.get(name), name), "cached_tokens")
             if cached is None:
                 cached = count_of(usage, "prompt_cache_hit_tokens") or 0
-            details = object_of(self._provider, usage, "completion_tokens_details")
-            reasoning = count_of(details, "reasoning_tokens") or 0
+            name = "completion_tokens_details"
+            reasoning = count_of(table_of(usage.get(name), name), "reasoning_tokens") or 0
             if prompt is None or completion is None:
                 raise UsageError("found usage without prompt_tokens and completion_tokens")
             if cached > prompt or reasoning > completion:

@@ -11,6 +11,7 @@ from hookgate.builtin_plugins.providers.assembly import find_key, make_provider,
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
 from hookgate.core.ports import EGRESS, SECRETS, Key
+from hookgate.core.soundness import note_usage
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Plugin:
                 key,
                 egress,
                 secrets.redact,
-                partial(host.log.warning, "impossible usage reported", provider=name),
+                partial(note_usage, host, name),
             )
             providers.append(provider)
             if isinstance(provider, RemoteProvider):

@@ -37,6 +37,10 @@ DRAIN_SECONDS = 0.1
 whose response was read to its end can be used again."""
 
 NOT_A_STREAM = ("application/json", "text/html")
+MAX_WHOLE = 4 * 1024 * 1024
+"""Bytes of an answer that comes as one JSON object, although a stream was asked for. Reading
+one of that size holds the event loop for some milliseconds."""
+
 MAX_ERROR = 800
 """Characters of an error's text."""
 
@@ -126,17 +130,21 @@ class RemoteProvider:
             ProviderError: The attempt failed.
         """
         del turn  # The request holds all that the model gets.
-        reader, splitter = self._wire.reader(self._complain), SSESplitter()
+        reader, splitter = self._wire.reader(_once(self._complain)), SSESplitter()
         response: httpx.Response | None = None
         try:
             try:
                 async with asyncio.timeout(self._settings.first_byte_seconds):
                     response = await self._send(request)
                     chunks = aiter(response.extensions.get("chunks", response.stream))
-                    events = await _first_events(chunks, splitter)
+                    streams = _kind(response) not in NOT_A_STREAM
+                    events = await _first_events(chunks, splitter) if streams else []
             except TimeoutError:
                 raise self._silent("before its first event", "first_byte") from None
             self._limit_silence(response)
+            if not streams:
+                for event in reader.whole(await self._whole(chunks)):
+                    yield event
             for data in events:
                 for event in reader.read(data):
                     yield event
@@ -177,7 +185,7 @@ class RemoteProvider:
     # -- the request -------------------------------------------------------
 
     async def _send(self, request: ModelRequest) -> httpx.Response:
-        """Return a response that streams events.
+        """Return a response that streams events, or that brings the answer whole, as JSON.
 
         Raises:
             ProviderError: Something else came back.
@@ -194,8 +202,8 @@ class RemoteProvider:
             extensions=dict(self._extensions),
         )
         response = await self._client.send(asking, stream=True)
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status_code == 200 and kind not in NOT_A_STREAM:
+        kind = _kind(response)
+        if response.status_code == 200 and kind != "text/html":
             return response
         try:
             body = await _beginning(response)
@@ -207,6 +215,24 @@ class RemoteProvider:
             "malformed",
             f"{self._name} answered with {kind}, expected text/event-stream: {message_of(body)}",
         )
+
+    async def _whole(self, chunks: AsyncIterator[bytes]) -> bytes:
+        """Return a body that is the whole answer.
+
+        Raises:
+            ProviderError: It is too long.
+            EgressError: It was cut.
+        """
+        body = bytearray()
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_WHOLE:
+                raise self._error(
+                    "malformed",
+                    f"{self._name} answered with JSON of more than {MAX_WHOLE} bytes, expected "
+                    "text/event-stream",
+                )
+        return bytes(body)
 
     def _body(self, request: ModelRequest) -> bytes:
         try:
@@ -254,6 +280,25 @@ class RemoteProvider:
             status=error.status,
             retry_after=error.retry_after,
         )
+
+
+def _once(complain: Callable[[str], None]) -> Callable[[str], None]:
+    """Return `complain` for one answer, which may report the same in each of its events."""
+    complained = False
+
+    def first(found: str) -> None:
+        nonlocal complained
+        if not complained:
+            complained = True
+            complain(found)
+
+    return first
+
+
+def _kind(response: httpx.Response) -> str:
+    """Return a response's media type."""
+    kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind
 
 
 async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> list[bytes]:

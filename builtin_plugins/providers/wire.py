@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -45,6 +46,13 @@ class Reader(Protocol):
 
         Raises:
             ProviderError: It reports a failure, or is not what the protocol knows.
+        """
+
+    def whole(self, data: bytes) -> Sequence[ModelEvent]:
+        """Return what an answer says that came as one JSON object and not as a stream.
+
+        Raises:
+            ProviderError: It reports a failure, or is no answer of the protocol.
         """
 
     def end(self) -> Sequence[ModelEvent]:
@@ -97,10 +105,30 @@ def parse(provider: str, data: bytes) -> dict[str, Any]:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        malformed(provider, f"an event that is no JSON ({error})")
+        value = _loosely(data)
+        if value is None:
+            malformed(provider, f"an event that is no JSON ({error})")
     if isinstance(value, dict):
         return value
     malformed(provider, f"an event that is a JSON {type(value).__name__} and no object")
+
+
+def _loosely(data: bytes) -> Any:
+    """Return JSON with numbers that it does not know, as some servers write them; or None.
+
+    NaN and the infinities are read as such, and so are numbers past all bounds: whoever
+    uses a number sees that it cannot be one.
+    """
+    try:
+        value = json.loads(data.decode(), parse_int=_number)
+        orjson.dumps(value)  # Half of a surrogate pair is not let through.
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return value
+
+
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 19 else float(digits)
 
 
 def object_of(provider: str, parent: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -188,14 +188,15 @@ async def test_a_provider_that_breaks_in_its_answer_fails_the_turn_and_nothing_e
 @pytest.mark.parametrize(
     "usage", [Usage(input_tokens=-5), Usage(output_tokens=1.5), {"input": 3}], ids=str
 )
-async def test_usage_that_is_no_count_is_settled_as_not_reported(usage: Any) -> None:
+async def test_usage_that_is_no_count_is_settled_as_an_estimate(usage: Any) -> None:
     recorder = Recorder()
     script = Script([TextDelta("hi"), UsageEvent(usage), StopEvent("end")])
     async with gateway(Scripted(script), recorder) as gate:
         turn = await gate.chat("go")
     assert turn.answer == "hi"
-    assert turn.usage == Usage()
-    assert [reported for _, _, reported in recorder.after] == [None]
+    assert not turn.usage.reported
+    assert turn.usage.total_output == 1
+    assert [usage for _, _, usage in recorder.after] == [turn.usage]
 
 
 async def test_what_a_plugin_adds_to_a_request_taints_the_answer() -> None:

@@ -420,7 +420,6 @@ def test_an_error_in_the_stream_is_typed(error: Any, expected: str) -> None:
         b'{"choices": [{"delta": {"tool_calls": [3]}}]}',
         b'{"choices": [{"delta": {"tool_calls": [{"function": 3}]}}]}',
         b'{"choices": [{"delta": {"content": [3]}}]}',
-        b'{"usage": 3}',
     ],
 )
 def test_what_is_not_the_protocol_is_malformed(data: bytes) -> None:

@@ -147,8 +147,29 @@ FAULTS: list[tuple[str, Callable[[str], Script], str, dict[str, float]]] = [
         {},
     ),
     (
-        "JSON in the place of a stream",
+        "an error in JSON with status 200",
         lambda _: answers(200, JSON_ERROR, content_type="application/json"),
+        "server",
+        {},
+    ),
+    (
+        "JSON that is no answer",
+        lambda _: answers(200, b'{"models": []}', content_type="application/json"),
+        "malformed",
+        {},
+    ),
+    (
+        "JSON that is cut",
+        lambda _: sends(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 90\r\n\r\n",
+            b'{"choices": [{"mess',
+        ),
+        "cut",
+        {},
+    ),
+    (
+        "JSON without end",
+        lambda _: answers(200, b'"' + b"x" * 5_000_000, content_type="application/json"),
         "malformed",
         {},
     ),
