@@ -244,7 +244,7 @@ class Triggers:
         router_tags: Any of these tags on the turn selects the card.
         keywords: Words that count towards its score.
         session_types: ``main`` (a person's) and ``isolated`` (nested or scheduled).
-        confidence_threshold: The least score, 0 to 1.
+        confidence_threshold: The least score, 0 to 1; at the default one keyword is enough.
         tools: Tool names after whose use it applies.
         flags: Flags of a tool after whose use it applies.
         inject_at: ``bootstrap``, ``mid`` or ``post_tool``.

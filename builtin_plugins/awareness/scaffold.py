@@ -27,9 +27,9 @@ triggers:
   # Any of these tags on a turn is enough: config, integration, deployment, memory, security,
   # debug, tools, or tags of your own.
   router_tags: []
-  # Words and phrases of a message, and how well they must fit it, 0 to 1.
+  # Words and phrases of a message. One of them is enough.
   keywords: [{word}]
-  confidence_threshold: 0.6
+  # confidence_threshold: 0.3  # the least score, 0 to 1, where one keyword is not enough
   # main: a person's session; isolated: a nested or scheduled one.
   session_types: [main, isolated]
   # Where in a conversation; post_tool: after the use of a tool.

@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate.builtin_plugins.awareness.keywords import Keywords, fold
-from hookgate.core.descriptors import FLAG_NAMES
+from hookgate.core.descriptors import FLAG_NAMES, Triggers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,6 +40,11 @@ CUT_MARKER = "\n[cut]"
 KEYWORD_SHARE, OCCURRENCE_SHARE, MANY_OCCURRENCES = 0.7, 0.3, 50
 """The score of a card by its keywords: so much for how many of them a message holds, so much
 for how often it holds any, up to so many times."""
+
+USUAL_THRESHOLD = Triggers().confidence_threshold
+"""A card that leaves its threshold at the default has not said how many of its keywords it wants
+to see: one of them is evidence enough, however many there are. Any other threshold is the
+least score."""
 
 HIGHEST_PRIORITY = 20
 
@@ -166,7 +171,10 @@ class CardMatcher:
             reason = f"not for {session_type} sessions"
         elif point not in triggers.inject_at:
             reason = f"not shown at {point}, only at {', '.join(triggers.inject_at) or 'no point'}"
-        elif score >= triggers.confidence_threshold:
+        elif score >= triggers.confidence_threshold or (
+            # Of a message with words, a score is a tag or a keyword.
+            score and folded.text and triggers.confidence_threshold == USUAL_THRESHOLD
+        ):
             chosen = True
         elif score:
             reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"

@@ -130,6 +130,29 @@ async def test_a_message_that_matches_gets_a_card_a_file_and_a_record(tmp_path: 
     assert turn.taint == frozenset()
 
 
+async def test_one_of_many_keywords_brings_a_card_up(tmp_path: Path) -> None:
+    own = card("forecast", triggers={"keywords": ["weather", "forecast", "meteorology"]})
+    async with running(tmp_path, cards={"forecast": own}) as (gate, script):
+        await gate.chat("weather in Oslo")
+        await gate.chat("a walk in Oslo")
+    assert "[Capability card forecast]" in system(script.requests[0])
+    assert "[Capability card forecast]" not in system(script.requests[1])
+
+
+@pytest.mark.slow
+async def test_the_subject_of_a_message_alone_brings_no_shipped_card_up(tmp_path: Path) -> None:
+    # The model of the plugin `embedding`: an example of the tag memory speaks of Oslo, too.
+    made = settings(tmp_path, plugin={"embedding": {"load_after_seconds": 0}})
+    plugins = [Scripted(Script(say("ok"))), Allow()]
+    builtin = ("storage", "embedding", "awareness")
+    async with Gateway(made, builtin=builtin, plugins=plugins) as gate:
+        for message in ("weather in Oslo", "things to do in Oslo", "Oslo"):
+            explained = await ask(gate, "cards.explain", message=message)
+            assert explained.tags == {}, message
+        kept = await ask(gate, "cards.explain", message="which facts about my life do you have?")
+    assert kept.tags == {"memory": "meaning"}
+
+
 async def test_a_message_that_does_not_match_costs_no_token_and_writes_no_file(
     tmp_path: Path,
 ) -> None:

@@ -69,3 +69,29 @@ def test_whatever_the_vectors_at_most_two_tags_are_named(
 def test_many_unrelated_messages_weigh_no_more_than_few(share: int) -> None:
     near = Nearness(rows([1, 0]), [1], rows(*[[0, 1]] * share))
     assert near.nearest(unit(rows([1, 0.2]))[0]) == [0]
+
+
+def with_subjects(count: int) -> tuple[Floats, Floats]:
+    """Examples that say one thing, each of a subject of its own; and what is unrelated."""
+    subjects = np.eye(2 * count + 1, dtype=np.float32)[1:]
+    common = np.eye(2 * count + 1, dtype=np.float32)[0]
+    return unit(subjects[:count] + common), subjects[count:]
+
+
+def test_the_subject_of_an_example_is_no_reason_for_its_tag() -> None:
+    examples, unrelated = with_subjects(120)
+    near = Nearness(examples, [120], unrelated)
+    common, subject = np.eye(241, dtype=np.float32)[:2]
+    assert float((examples @ subject).max()) > 0.7
+    assert near.nearest(subject) == []
+    # What the examples have in common is one, whatever the subject.
+    assert near.nearest(common) == [0]
+    assert near.nearest(examples[0]) == [0]
+
+
+def test_a_tag_of_few_examples_goes_by_the_nearest_one_alone() -> None:
+    examples, unrelated = with_subjects(120)
+    own = np.eye(241, dtype=np.float32)[240:]
+    near = Nearness(np.concatenate([examples, own]), [120, 1], unrelated[:-1])
+    asked = unit(own[0] + 0.3 * unrelated[0])
+    assert near.nearest(asked) == [1]

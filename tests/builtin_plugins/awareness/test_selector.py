@@ -136,13 +136,24 @@ def test_a_router_tag_is_worth_the_whole_score() -> None:
 
 def test_keywords_count_by_their_share_and_by_how_often_they_are_there() -> None:
     keywords = ("remember", "recall", "forget", "note", "memory")
-    one = judge(card(keywords=keywords), "remember this, and remember to recall it")
+    high = card(keywords=keywords, confidence_threshold=0.5)
+    one = judge(high, "remember this, and remember to recall it")
     assert one.score == pytest.approx(0.7 * 2 / 5 + 0.3 * 3 / 50)
     assert not one.chosen
-    assert one.reason == "2 of 5 keywords: remember, recall: 0.30, below its threshold 0.6"
+    assert one.reason == "2 of 5 keywords: remember, recall: 0.30, below its threshold 0.5"
     low = judge(card(keywords=keywords, confidence_threshold=0.29), "remember to recall, remember")
     assert low.chosen
     assert low.reason == "2 of 5 keywords: remember, recall"
+
+
+@pytest.mark.parametrize("others", [2, 9])
+def test_one_keyword_is_enough_where_a_card_names_no_threshold(others: int) -> None:
+    keywords = ("weather", *(f"something else {n}" for n in range(others)))
+    one = judge(card(keywords=keywords), "the weather in Oslo")
+    assert one.chosen
+    # It is still ranked by how well it fits.
+    assert one.score == pytest.approx(0.7 / len(keywords) + 0.3 / 50)
+    assert not judge(card(keywords=keywords), "a walk in Oslo").chosen
 
 
 def test_many_occurrences_count_no_more_than_fifty() -> None:
@@ -194,7 +205,8 @@ def test_a_score_is_between_none_and_all(
     )
     judged = judge(one, message, tags="t" if tagged else "")
     assert 0 <= judged.score <= 1
-    assert judged.chosen == (judged.score >= threshold)
+    said = bool(message.strip()) and judged.score > 0
+    assert judged.chosen == (judged.score >= threshold or (threshold == 0.6 and said))
     assert judged.reason
     assert judged.to_json()["id"] == "a"
 
