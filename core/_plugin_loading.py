@@ -165,7 +165,7 @@ class Loader:
         found = one.candidate.fetch()
         model = getattr(found, "Settings", None) if inspect.isclass(found) else None
         if model is not None:
-            section: Section = section_of(one.name, model, values)
+            section: Section = section_of(self._settings, one.name, model)
             return section
         if values:
             told = f"a section with {', '.join(f'`{key}`' for key in values)}"

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from hookgate.core.config_paths import expanded, whole_paths, whole_section
 from hookgate.core.config_words import problems_of
 from hookgate.core.errors import ConfigError, ConfigProblem
-from hookgate.core.settings import Section
+from hookgate.core.settings import Section, Settings
+
+if TYPE_CHECKING:
+    from hookgate.core.toml_lines import KeyPath
 
 __all__ = ["nearest", "problem", "section_of"]
 
@@ -36,22 +40,33 @@ def problem(
     )
 
 
-def section_of(name: str, model: type[S], values: Mapping[str, Any]) -> S:
+def section_of(settings: Settings, name: str, model: type[S]) -> S:
     """Validate ``[plugin.NAME]``.
 
     What TOML can hold is validated as strictly as the core's own sections; what only a
-    program can have put there, as Python values.
+    program can have put there, as Python values. Paths are made whole before the model sees
+    them, and those of its defaults afterwards.
 
     Raises:
         ConfigError: All that is wrong in the section.
     """
+    home = settings.home.expanduser().absolute()
+
+    def whole(text: str, path: KeyPath, from_home: bool) -> str:
+        if from_home:
+            return str(home / expanded(text, settings.bases.user_home))
+        return settings.bases.whole(text, ("plugin", name, *path), home)
+
+    values = whole_paths(model, settings.plugin.get(name, {}), whole)
     try:
         if _is_toml(values):
             raw = to_json(values, inf_nan_mode="constants")
-            return model.model_validate_json(raw, strict=True)
-        return model.model_validate(values)
+            section = model.model_validate_json(raw, strict=True)
+        else:
+            section = model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(problems_of(error, model, values, ("plugin", name))) from error
+    return whole_section(section, whole)
 
 
 def _is_toml(value: Any) -> bool:

@@ -25,14 +25,17 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from hookgate.core.config_layers import Layers, Place, joined, normal, settings_shape
+from hookgate.core.config_layers import COMMAND_LINE, ENVIRONMENT, Layers, Place, joined, normal
+from hookgate.core.config_paths import PathBases, expanded, whole_paths
 from hookgate.core.config_words import dotted, problems_of, shown
 from hookgate.core.errors import ConfigError, ConfigProblem
 from hookgate.core.settings import Settings
-from hookgate.core.toml_lines import KeyPath, locate
+from hookgate.core.toml_lines import locate
 
 if TYPE_CHECKING:
     from typing import NoReturn
+
+    from hookgate.core.toml_lines import KeyPath
 
 __all__ = ["Place", "Source", "complete_problems", "load_settings", "read_source"]
 
@@ -97,7 +100,10 @@ class Source:
         Raises:
             ConfigError: All that is wrong, in the order of the file.
         """
-        data = _with_paths(self.data, self)
+        bases = self._bases()
+        # Without a file, all paths but its own begin at `home`.
+        home = bases.whole(str(self.data.get("home", "")), ("home",), self.home)
+        data = _with_paths(self.data, Path(home), bases)
         problems = _unknown_agents(data)
         try:
             # From JSON, pydantic takes no text for a number and no number for true or false,
@@ -111,7 +117,15 @@ class Source:
         problems += self.problems
         if problems:
             raise ConfigError(complete_problems(problems, self))
-        return settings
+        return settings.placed(bases)
+
+    def _bases(self) -> PathBases:
+        typed = [key for key, place in self.places.items() if place.file == COMMAND_LINE]
+        return PathBases(
+            folder=None if self.path is None else self.path.parent.absolute(),
+            typed=frozenset(typed),
+            user_home=self.home,
+        )
 
 
 def load_settings(
@@ -150,12 +164,15 @@ def read_source(
     home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
     named = path or (Path(environ["HOOKGATE_CONFIG"]) if environ.get("HOOKGATE_CONFIG") else None)
     folder = Path(environ.get("HOOKGATE_HOME") or home / ".hookgate")
-    file = _expanded(named or folder / "config.toml", home)
+    file = expanded(str(named or folder / "config.toml"), home)
     text = _read(file, needed=named is not None)
     data, places = ({}, {}) if text is None else _parse(file, text)
     layers = Layers(data, places)
     layers.environment(environ)
     layers.command_line(overrides or {})
+    if environ.get("HOOKGATE_HOME") and places["home"].file == ENVIRONMENT:
+        # It says where the file is looked for, so it cannot begin there.
+        data["home"] = str(expanded(str(folder), home).absolute())
     data.setdefault("home", str(home / ".hookgate"))
     return Source(
         path=None if text is None else file,
@@ -247,39 +264,18 @@ def _refuse_syntax(file: Path, text: str, message: str) -> NoReturn:
 # -- values ----------------------------------------------------------------
 
 
-def _expanded(path: Path, home: Path) -> Path:
-    text = str(path)
-    if text == "~" or text.startswith("~/"):
-        return home / text[2:]
-    return path
-
-
-def _with_paths(data: Mapping[str, Any], source: Source) -> dict[str, Any]:
-    """Return `data` with its paths made whole.
+def _with_paths(data: Mapping[str, Any], home: Path, bases: PathBases) -> dict[str, Any]:
+    """Return `data` with the paths of the core's own sections made whole.
 
     A path that stands in the file is meant from the file's folder, whatever folder the
-    gateway was started in.
+    gateway was started in. Those of plugins wait until the plugins' models are known.
     """
-    shape = settings_shape()
 
-    def walk(value: Any, path: KeyPath) -> Any:
-        if isinstance(value, dict):
-            return {key: walk(inner, (*path, key)) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [walk(inner, (*path, number)) for number, inner in enumerate(value)]
-        if not isinstance(value, str) or not _takes_path(shape.at(path)):
-            return value
-        whole = _expanded(Path(value), source.home)
-        if source.path is not None and source.place(joined(path)).file == str(source.path):
-            whole = source.path.parent.absolute() / whole
-        return str(whole)
+    def whole(text: str, path: KeyPath, _: bool) -> str:
+        return bases.whole(text, path, home)
 
-    return {key: walk(value, (key,)) for key, value in data.items()}
-
-
-def _takes_path(schema: Mapping[str, Any] | None) -> bool:
-    schema = schema or {}
-    return any(branch.get("format") == "path" for branch in (schema, *schema.get("anyOf", ())))
+    made: dict[str, Any] = whole_paths(Settings, data, whole)
+    return made
 
 
 def _unknown_agents(data: Mapping[str, Any]) -> list[ConfigProblem]:

@@ -18,13 +18,25 @@ from hookgate.core.settings import Settings
 if TYPE_CHECKING:
     from hookgate.core.toml_lines import KeyPath
 
-__all__ = ["PREFIX", "Layers", "Place", "joined", "normal", "settings_shape"]
+__all__ = [
+    "COMMAND_LINE",
+    "ENVIRONMENT",
+    "PREFIX",
+    "Layers",
+    "Place",
+    "joined",
+    "normal",
+    "settings_shape",
+]
 
 PREFIX = "HOOKGATE_"
 """What the environment variables that set a key begin with."""
 
 ENVIRONMENT = "environment"
+"""What the `Place` of a value calls the environment."""
+
 COMMAND_LINE = "command line"
+"""What the `Place` of a value calls the command line."""
 
 # HOOKGATE_CONFIG names the file, HOOKGATE_TOKEN is what the command line shows the gateway.
 _NOT_KEYS = frozenset({"CONFIG", "TOKEN"})

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
+from hookgate.core.config_paths import schema_of
 from hookgate.core.errors import ConfigProblem
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Shape:
     """The keys that a model takes, read from its JSON Schema."""
 
     def __init__(self, model: type[BaseModel]) -> None:
-        self._schema = model.model_json_schema()
+        self._schema = schema_of(model)
 
     def at(self, path: KeyPath) -> Mapping[str, Any] | None:
         """Return the schema of what stands at `path`; None where nothing is known of it."""

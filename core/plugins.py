@@ -197,7 +197,7 @@ class Plugins:
             if take is None or model is None:
                 restart.append(f"plugin.{name}")
                 continue
-            section = section_of(name, model, values)
+            section = section_of(settings, name, model)
 
             def use(name: str = name, take: Any = take, section: Any = section) -> Collection[str]:
                 waiting = take(section) or ()

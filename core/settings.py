@@ -10,8 +10,17 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    model_validator,
+)
 
+from hookgate.core.config_paths import FROM_HOME, IS_TEXT, PathBases
 from hookgate.core.models import ModelRef
 
 __all__ = [
@@ -19,9 +28,11 @@ __all__ = [
     "BindingSettings",
     "ContextSettings",
     "GatewaySettings",
+    "HomePath",
     "HookSettings",
     "LimitSettings",
     "LogSettings",
+    "PathText",
     "PluginsSettings",
     "Section",
     "Settings",
@@ -34,6 +45,14 @@ class Section(BaseModel):
     """Base of every section: unknown keys are errors, values do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+HomePath = Annotated[Path, Field(json_schema_extra={FROM_HOME: True})]
+"""A path that begins at `home` where it is relative; a plain `Path` of a section begins at the
+folder of the settings file."""
+
+PathText = Annotated[str, Field(json_schema_extra={"format": "path", IS_TEXT: True})]
+"""Text that is a path, and is made whole as a `Path` is; "" stays empty."""
 
 
 def _model_ref(text: str) -> str:
@@ -275,6 +294,24 @@ class Settings(Section):
     secrets: dict[str, SecretStr] = Field(default_factory=dict)
     """Secrets by name; an environment variable or a key file comes before."""
     log: LogSettings = LogSettings()
+    _bases: PathBases = PrivateAttr(default_factory=PathBases)
+
+    @property
+    def folder(self) -> Path:
+        """Where relative paths begin: the folder of the settings file, or `home` without one."""
+        home = self.home.expanduser().absolute()
+        return home if self._bases.folder is None else self._bases.folder
+
+    @property
+    def bases(self) -> PathBases:
+        """Where relative paths begin, with all that there is to know."""
+        return self._bases
+
+    def placed(self, bases: PathBases) -> Settings:
+        """Return these settings, with their relative paths beginning at `bases`."""
+        made = self.model_copy()
+        made._bases = bases
+        return made
 
     @model_validator(mode="after")
     def _agents_exist(self) -> Settings:

@@ -60,7 +60,12 @@ From the last of these that gives it:
    without two underscores that name no key are left alone;
 4. the command line, such as `hookgate serve --port 7300`.
 
-A relative path in the file is meant from the file's folder; `~` is your home folder.
+A relative path begins at the folder of the settings file, in the sections of plugins too, and
+wherever it was set: in the file, in a variable, or in the list `HOOKGATE_CAPABILITY_DIRS`. So the
+folder that you happen to stand in never chooses a policy, a key or what may be read. Without a
+settings file, it begins at `home`. What you name on the command line, and `HOOKGATE_CONFIG` and
+`HOOKGATE_HOME`, begin at the current folder, as in any command. A few keys, such as `path` of
+`[plugin.storage]`, begin at `home`; their descriptions say so. `~` is your home folder.
 
 ## When something is wrong
 

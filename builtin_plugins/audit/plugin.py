@@ -189,7 +189,7 @@ class Plugin:
         name = self._settings.key_secret
         if not name:
             path = self._settings.key_file or host.settings.home / "audit.key"
-            return await asyncio.to_thread(key_from_file, path.expanduser())
+            return await asyncio.to_thread(key_from_file, path)
         value = host.secrets.get(name)
         if value is None:
             raise StartError(

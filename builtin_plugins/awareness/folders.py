@@ -114,7 +114,6 @@ def folders_of(
     *,
     home: Path,
     workspace: Path,
-    user_home: Path,
     dirs: Sequence[Path] = (),
     allow_workspace_cards: bool = False,
     allow_user_capabilities: bool = False,
@@ -124,17 +123,16 @@ def folders_of(
     Args:
         home: The gateway's home folder.
         workspace: The folder in which the gateway was started.
-        user_home: The user's home folder, which ``~`` stands for.
-        dirs: The folders of the settings.
+        dirs: The folders of the settings, whole.
         allow_workspace_cards: Whether ``.hookgate/cards`` in the workspace is read.
         allow_user_capabilities: Whether ``user-capabilities`` in the home folder is read.
     """
     found = [
         CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True)
     ]
-    for path in dirs:
-        placed = workspace / _expanded(path, user_home)
-        found.append(CardFolder(path=placed, origin="configured", trusted=True, expected=True))
+    found += [
+        CardFolder(path=path, origin="configured", trusted=True, expected=True) for path in dirs
+    ]
     if allow_workspace_cards:
         path = workspace / ".hookgate" / "cards"
         found.append(CardFolder(path=path, origin="workspace", within=workspace))
@@ -157,10 +155,6 @@ def _real(folder: CardFolder) -> str:
         return os.path.join(os.path.realpath(folder.within), way)
     except (OSError, ValueError):
         return str(folder.path)
-
-
-def _expanded(path: Path, user_home: Path) -> Path:
-    return user_home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
 
 
 def scan(

@@ -60,20 +60,13 @@ class CardRegistry:
         problems: What is wrong with files and URLs.
     """
 
-    def __init__(
-        self,
-        settings: AwarenessSettings,
-        *,
-        user_home: Path | None = None,
-        workspace: Path | None = None,
-    ) -> None:
+    def __init__(self, settings: AwarenessSettings, *, workspace: Path | None = None) -> None:
         self.settings = settings
         self.pins: Pins | None = None
         self.review = Review()
         self.problems: tuple[Problem, ...] = ()
         self._scan = CardScan()
         self._cards: tuple[Card, ...] = ()
-        self._user_home = Path.home() if user_home is None else user_home
         self._workspace = Path.cwd() if workspace is None else workspace
         self._reading = asyncio.Lock()
         self._judging = asyncio.Lock()
@@ -85,7 +78,6 @@ class CardRegistry:
         return folders_of(
             home=home,
             workspace=self._workspace,
-            user_home=self._user_home,
             dirs=self.settings.dirs,
             allow_workspace_cards=self.settings.allow_workspace_cards,
             allow_user_capabilities=self.settings.allow_user_capabilities,

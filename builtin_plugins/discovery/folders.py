@@ -58,6 +58,7 @@ def roots_of(
     environ: Mapping[str, str],
     user_home: Path,
     workspace: Path,
+    folder: Path,
     dirs: Sequence[Path] = (),
     skill_dirs: Sequence[Path] = (),
 ) -> tuple[Root, ...]:
@@ -70,11 +71,12 @@ def roots_of(
             behind those of the same rank.
         user_home: The user's home folder.
         workspace: The folder in which the gateway was started.
+        folder: The folder of the settings file, where relative paths of the environment begin.
         dirs: More folders of the settings.
         skill_dirs: Folders of the settings in which there are skills alone.
     """
     named = [
-        Path(part)
+        folder / Path(part).expanduser()
         for variable in ("HOOKGATE_CAPABILITY_DIRS", "AGENTOS_CAPABILITY_DIRS")
         for part in environ.get(variable, "").split(os.pathsep)
         if part
@@ -94,11 +96,7 @@ def roots_of(
     ]
     roots: dict[Path, Root] = {}
     for root in candidates:
-        path = workspace / root.path.expanduser()
-        placed = Root(
-            path=path, origin=root.origin, skills_only=root.skills_only, expected=root.expected
-        )
-        roots.setdefault(Path(os.path.realpath(path)), placed)
+        roots.setdefault(Path(os.path.realpath(root.path)), root)
     return tuple(roots.values())
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.manifests import Declared
     from hookgate.core.host import Host, PluginInfo
     from hookgate.core.operations import Operation
+    from hookgate.core.settings import Settings
 
 __all__ = ["Inventory", "Sources"]
 
@@ -63,7 +64,7 @@ class _Around:
     plugins: tuple[PluginInfo, ...]
     replaced: Mapping[str, str]
     look_for_installed: bool
-    home: Path
+    settings: Settings
 
 
 class Sources:
@@ -92,13 +93,14 @@ class Sources:
             debounce_ms: The longest time for which a burst of changes is gathered.
             environ: The environment; this process's where it is None.
             user_home: The user's home folder; the one of this process where it is None.
-            workspace: Where relative paths begin; the current folder where it is None.
+            workspace: The folder that the gateway was started in; the current one where it is
+                None.
             source: The name under which the rows are registered: the plugin's.
         """
         self._dirs = tuple(dirs)
         self._skill_dirs = tuple(skill_dirs)
         self._workspace = Path.cwd() if workspace is None else workspace
-        self._catalogue = None if catalogue is None else self._workspace / catalogue.expanduser()
+        self._catalogue = catalogue
         self._disabled = tuple(disabled)
         self._debounce_ms = debounce_ms
         self._environ = os.environ if environ is None else environ
@@ -113,13 +115,14 @@ class Sources:
         """What was read last."""
         return self._inventory
 
-    def roots(self, home: Path) -> tuple[Root, ...]:
+    def roots(self, settings: Settings) -> tuple[Root, ...]:
         """Return the folders that are scanned, the most important one first."""
         return roots_of(
-            home,
+            settings.home,
             environ=self._environ,
             user_home=self._user_home,
             workspace=self._workspace,
+            folder=settings.folder,
             dirs=self._dirs,
             skill_dirs=self._skill_dirs,
         )
@@ -153,7 +156,7 @@ class Sources:
         host.tools.watch(wake.set)
 
         def places() -> list[Path]:
-            found = [root.path for root in self.roots(host.settings.home)]
+            found = [root.path for root in self.roots(host.settings)]
             return found if self._catalogue is None else [*found, self._catalogue]
 
         async def follow() -> None:
@@ -218,12 +221,12 @@ class Sources:
             plugins=tuple(host.doors.plugins()) if plugins.entry_points else (),
             replaced=dict(plugins.replace),
             look_for_installed=plugins.entry_points,
-            home=host.settings.home,
+            settings=host.settings,
         )
 
     def _read(self, host: Host, around: _Around) -> Inventory:
         """Read everything; it blocks."""
-        found = scan(self.roots(around.home), self._inventory.scan)
+        found = scan(self.roots(around.settings), self._inventory.scan)
         problems = list(found.problems)
         declared = {one.row.id: one.row for one in found.declared}
         if self._catalogue is not None:

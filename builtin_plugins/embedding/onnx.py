@@ -89,7 +89,7 @@ def find_files(settings: EmbeddingSettings) -> ModelFiles:
         EmbeddingError: There is none.
     """
     if settings.model_path is not None:
-        return _in_folder(settings.model_path.expanduser(), settings)
+        return _in_folder(settings.model_path, settings)
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddingError(f"the package {PACKAGE} is not installed: {ADVICE}")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.embedding.worker import Prepared
+from hookgate.core.config_paths import expanded
 from hookgate.core.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ def find_transformer(settings: EmbeddingSettings) -> TransformerModel:
         raise EmbeddingError(f"not installed: {', '.join(missing)}; {ADVICE}")
     if settings.model is None:
         return _installed(settings)
-    folder = Path(settings.model).expanduser()
+    folder = expanded(settings.model)
     if folder.is_absolute():
         if not folder.is_dir():
             raise EmbeddingError(
@@ -149,6 +150,13 @@ def find_transformer(settings: EmbeddingSettings) -> TransformerModel:
             )
         dimension = settings.dimension or _dimension_of(folder)
         source, identity = str(folder), f"{folder.name}:{_state_of(folder)}"
+    elif folder.exists():
+        # The library would take it for the model, and run the code that lies in it.
+        raise EmbeddingError(
+            f"`[plugin.embedding] model` is the name {settings.model}, and the current folder has "
+            f"a folder of that name, which would be loaded in its place: start hookgate elsewhere, "
+            "or give an absolute path"
+        )
     else:
         dimension = settings.dimension
         source = identity = settings.model

@@ -205,8 +205,7 @@ class Plugin:
     # -- within ------------------------------------------------------------
 
     async def _read_rules(self) -> RuleReading:
-        paths = [path.expanduser() for path in self._settings.rules]
-        return await asyncio.to_thread(read_rules, paths)
+        return await asyncio.to_thread(read_rules, self._settings.rules)
 
     @property
     def _open_desk(self) -> Desk:

@@ -54,7 +54,7 @@ def find_key(
     variable = key_variable(settings)
     key = environ.get(variable, "").strip() if variable else ""
     if not key and settings.api_key_file is not None:
-        key = read_key_file(settings.api_key_file.expanduser()) or ""
+        key = read_key_file(settings.api_key_file) or ""
     if not key and settings.api_key is not None:
         key = settings.api_key.get_secret_value().strip()
     if not key and variable:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from hookgate.core.settings import Section
+from hookgate.core.settings import HomePath, Section
 
 __all__ = ["DATABASE_NAME", "StorageSettings"]
 
@@ -18,7 +18,7 @@ POSTGRES = ("postgresql+asyncpg://", "postgresql://", "postgres://")
 class StorageSettings(Section):
     """``[plugin.storage]``: where the store is, and how it behaves."""
 
-    path: Path = Path(DATABASE_NAME)
+    path: HomePath = Path(DATABASE_NAME)
     """The SQLite file; a relative path starts at `home`. Local disks only, no network share."""
     url: SecretStr | None = None
     """A PostgreSQL database instead: `postgresql+asyncpg://user:password@host/database`."""
@@ -55,4 +55,4 @@ class StorageSettings(Section):
 
     def database(self, home: Path) -> Path:
         """Return the SQLite file of a gateway whose home is `home`."""
-        return (home.expanduser() / self.path.expanduser()).absolute()
+        return (home.expanduser() / self.path).absolute()

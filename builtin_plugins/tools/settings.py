@@ -19,10 +19,6 @@ def _grant(text: str) -> str:
     return text
 
 
-def _absolute(path: Path) -> Path:
-    return path.expanduser().absolute()
-
-
 class ToolsSettings(Section):
     """``[plugin.tools]``: what the builtin tools may reach."""
 
@@ -32,7 +28,7 @@ class ToolsSettings(Section):
     """So much of a page is read, in bytes after decompression."""
     http_get_seconds: float = Field(default=20.0, gt=0, le=300)
     """Seconds that a page may take."""
-    read_roots: tuple[Annotated[Path, AfterValidator(_absolute)], ...] = ()
+    read_roots: tuple[Path, ...] = ()
     """Folders below which `read_file` may read. Without any, the tool is not offered."""
     read_bytes: int = Field(default=200_000, ge=1, le=50_000_000)
     """So much of a file is read, in bytes."""

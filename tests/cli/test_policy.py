@@ -42,7 +42,7 @@ def here(hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def written(path: Path, *rules: dict[str, Any]) -> Path:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     named = [{"name": f"r{n}", "reason": "x", **rule} for n, rule in enumerate(rules)]
     path.write_text(json.dumps({"rules": named}))
     return path
@@ -277,3 +277,18 @@ def test_two_sets_of_rules_are_compared_by_what_they_say_and_by_what_follows(
 
 def test_the_group_still_offers_what_plugins_bring(hookgate: CommandLine) -> None:
     assert "table" in hookgate("policy", "--help").out
+
+
+def test_the_folder_that_one_stands_in_does_not_choose_the_policy(
+    hookgate: CommandLine, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(hookgate.home / ".hookgate" / "rules" / "a.yaml", {"effect": "deny"})
+    hookgate.config('[plugin.policy]\nrules = ["rules"]\n')
+    hostile = here / "cloned"
+    written(hostile / "rules" / "a.yaml", {"effect": "allow"})
+    told = []
+    for folder in (here, hostile, hookgate.home):
+        monkeypatch.chdir(folder)
+        told.append(hookgate("policy", "explain", "calculate", "--json").json)
+    assert told[0]["decided"]["effect"] == "deny"
+    assert told[0] == told[1] == told[2]

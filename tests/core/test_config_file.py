@@ -255,8 +255,11 @@ def test_a_path_in_the_file_is_meant_from_its_folder_and_tilde_is_home(tmp_path:
     assert settings.agents["a"].soul_file == tmp_path / "soul.md"
 
 
-def test_a_path_of_the_environment_stays_as_it_is(tmp_path: Path) -> None:
-    assert load(tmp_path, "", {"HOOKGATE_HOME": "state"}).home == Path("state")
+def test_the_home_folder_of_the_environment_begins_at_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert load(tmp_path, "", {"HOOKGATE_HOME": "state"}).home == tmp_path / "state"
 
 
 def test_times_and_odd_numbers_reach_plugins(tmp_path: Path) -> None:

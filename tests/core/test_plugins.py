@@ -19,7 +19,7 @@ from hookgate.core.errors import (
     StartError,
 )
 from hookgate.core.models import Refusal
-from hookgate.core.settings import HookSettings, Section
+from hookgate.core.settings import HookSettings, Section, Settings
 from hookgate.hookspecs import hookimpl
 
 TURN: Any = object()
@@ -56,7 +56,8 @@ async def test_a_plugin_is_made_with_the_settings_of_its_section() -> None:
     plugins = load(Rates, section={"rates": {"limit": 9, "folder": "x", "names": ["a"]}})
     rates = plugins.get("rates")
     assert isinstance(rates, Rates)
-    assert rates.settings == RatesSettings(limit=9, folder=Path("x"), names=("a",))
+    home = Settings().home
+    assert rates.settings == RatesSettings(limit=9, folder=home / "x", names=("a",))
     (refusal,) = await plugins.hooks.each(hookspecs.before_turn, TURN)
     assert refusal.message == "9"
 
@@ -64,7 +65,7 @@ async def test_a_plugin_is_made_with_the_settings_of_its_section() -> None:
 def test_a_plugin_without_a_section_gets_its_defaults() -> None:
     rates = load(Rates).get("rates")
     assert isinstance(rates, Rates)
-    assert rates.settings == RatesSettings()
+    assert rates.settings == RatesSettings(folder=Settings().home / "rates")
 
 
 def test_a_section_may_hold_the_values_of_a_program() -> None:

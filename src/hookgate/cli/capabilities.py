@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -82,28 +81,28 @@ def _everything(state: State) -> Scan:
     from hookgate.builtin_plugins.discovery.extensions import read_catalogue
     from hookgate.builtin_plugins.discovery.folders import roots_of
     from hookgate.builtin_plugins.discovery.scanner import Scan, scan
+    from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
+    from hookgate.core._plugin_settings import section_of
 
-    section = state.settings.plugin.get("discovery", {})
+    with state.placed():
+        section = section_of(state.settings, "discovery", DiscoverySettings)
     roots = roots_of(
         state.settings.home,
         environ=state.environ,
         user_home=Path.home(),
         workspace=Path.cwd(),
-        dirs=_paths(section.get("dirs")),
-        skill_dirs=_paths(section.get("skill_dirs")),
+        folder=state.settings.folder,
+        dirs=section.dirs,
+        skill_dirs=section.skill_dirs,
     )
     found = scan(roots)
-    for path in _paths([section.get("catalogue")]):
-        listed = read_catalogue(Path(os.path.abspath(path.expanduser())))
+    if section.catalogue is not None:
+        listed = read_catalogue(section.catalogue)
         found = Scan(
             declared=(*found.declared, *listed.declared),
             problems=(*found.problems, *listed.problems),
         )
     return found
-
-
-def _paths(values: Any) -> list[Path]:
-    return [Path(value) for value in values or () if isinstance(value, str | Path)]
 
 
 @app.command()

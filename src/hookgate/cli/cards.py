@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -136,13 +136,15 @@ def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
         every: Whether those that must be allowed count as allowed.
     """
     from hookgate.builtin_plugins.awareness.folders import folders_of
+    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+    from hookgate.core._plugin_settings import section_of
 
-    section: Any = state.settings.plugin.get("awareness", {})
+    with state.placed():
+        section = section_of(state.settings, "awareness", AwarenessSettings)
     return folders_of(
         home=state.settings.home.expanduser(),
         workspace=Path.cwd(),
-        user_home=Path.home(),
-        dirs=[Path(path) for path in section.get("dirs") or () if isinstance(path, str | Path)],
-        allow_workspace_cards=every or section.get("allow_workspace_cards") is True,
-        allow_user_capabilities=every or section.get("allow_user_capabilities") is True,
+        dirs=section.dirs,
+        allow_workspace_cards=every or section.allow_workspace_cards,
+        allow_user_capabilities=every or section.allow_user_capabilities,
     )

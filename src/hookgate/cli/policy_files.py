@@ -48,7 +48,7 @@ def settings_of(state: State) -> PolicySettings:
     from hookgate.core._plugin_settings import section_of
 
     with state.placed():
-        return section_of("policy", PolicySettings, state.settings.plugin.get("policy", {}))
+        return section_of(state.settings, "policy", PolicySettings)
 
 
 def paths_of(state: State, given: Sequence[Path] | None, *, needed: bool = True) -> list[Path]:
@@ -57,7 +57,7 @@ def paths_of(state: State, given: Sequence[Path] | None, *, needed: bool = True)
     Raises:
         StartError: There are none, and some are needed.
     """
-    found = list(given or ()) or [path.expanduser() for path in settings_of(state).rules]
+    found = list(given or settings_of(state).rules)
     if needed and not found:
         raise StartError(
             "found no rules: name files or folders of them, or set `rules` of [plugin.policy]"

@@ -71,20 +71,18 @@ def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def test_the_folders_stand_in_the_order_of_precedence(tmp_path: Path) -> None:
-    home, work, user = tmp_path / "home", tmp_path / "work", tmp_path / "user"
+    home, work = tmp_path / "home", tmp_path / "work"
     found = folders_of(
         home=home,
         workspace=work,
-        user_home=user,
-        dirs=[Path("/etc/cards"), Path("here"), Path("~/mine")],
+        dirs=[Path("/etc/cards"), tmp_path / "mine"],
         allow_workspace_cards=True,
         allow_user_capabilities=True,
     )
     assert found == (
         CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True),
         folder(Path("/etc/cards"), trusted=True, expected=True),
-        folder(work / "here", trusted=True, expected=True),
-        folder(user / "mine", trusted=True, expected=True),
+        folder(tmp_path / "mine", trusted=True, expected=True),
         CardFolder(path=work / ".hookgate" / "cards", origin="workspace", within=work),
         CardFolder(path=home / "user-capabilities", origin="user", strict=True),
     )
@@ -93,7 +91,7 @@ def test_the_folders_stand_in_the_order_of_precedence(tmp_path: Path) -> None:
 def test_what_is_not_allowed_is_not_read(tmp_path: Path) -> None:
     write_card(tmp_path / ".hookgate" / "cards" / "a.md")
     write_card(tmp_path / "home" / "user-capabilities" / "b.md")
-    (shipped,) = folders_of(home=tmp_path / "home", workspace=tmp_path, user_home=tmp_path)
+    (shipped,) = folders_of(home=tmp_path / "home", workspace=tmp_path)
     assert shipped.origin == "repo"
     assert shipped.path.parts[-2:] == ("capabilities", "cards")
 
@@ -106,8 +104,7 @@ def test_a_folder_that_is_named_twice_is_read_once_by_the_name_that_comes_first(
     found = folders_of(
         home=tmp_path,
         workspace=tmp_path,
-        user_home=tmp_path,
-        dirs=[Path("link"), Path(".hookgate/cards")],
+        dirs=[tmp_path / "link", tmp_path / ".hookgate" / "cards"],
         allow_workspace_cards=True,
     )
     assert [(one.path.name, one.origin) for one in found[1:]] == [("link", "configured")]
@@ -120,7 +117,6 @@ def test_a_link_in_the_workspace_takes_no_folder_from_the_user(tmp_path: Path) -
     found = folders_of(
         home=tmp_path / "home",
         workspace=tmp_path / "work",
-        user_home=tmp_path,
         allow_workspace_cards=True,
         allow_user_capabilities=True,
     )
@@ -129,9 +125,7 @@ def test_a_link_in_the_workspace_takes_no_folder_from_the_user(tmp_path: Path) -
 
 
 def test_a_path_that_no_file_can_have_is_a_problem(tmp_path: Path) -> None:
-    found = folders_of(
-        home=tmp_path, workspace=tmp_path, user_home=tmp_path, dirs=[Path("a\0b"), Path("\ud800")]
-    )
+    found = folders_of(home=tmp_path, workspace=tmp_path, dirs=[Path("a\0b"), Path("\ud800")])
     assert len(problems(scan(found[1:]))) == 2
 
 
@@ -235,9 +229,7 @@ def test_no_link_on_the_way_to_the_cards_of_a_workspace_is_followed(
 def test_the_cards_of_a_workspace_are_read_where_the_workspace_is_a_link(tmp_path: Path) -> None:
     write_card(tmp_path / "real" / ".hookgate" / "cards" / "a.md")
     (tmp_path / "work").symlink_to("real")
-    found = folders_of(
-        home=tmp_path, workspace=tmp_path / "work", user_home=tmp_path, allow_workspace_cards=True
-    )
+    found = folders_of(home=tmp_path, workspace=tmp_path / "work", allow_workspace_cards=True)
     assert ids(scan(found[1:])) == ["a"]
 
 

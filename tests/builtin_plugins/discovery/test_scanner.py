@@ -206,6 +206,7 @@ def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
         environ=environ,
         user_home=user,
         workspace=here,
+        folder=tmp_path / "settings",
         dirs=[Path("/three")],
         skill_dirs=[Path("/skills"), Path("/three")],
     )
@@ -215,7 +216,7 @@ def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
         here / ".hookgate" / "capabilities",
         here / ".agentos" / "capabilities",
         Path("/one"),
-        here / "rel",
+        tmp_path / "settings" / "rel",
         Path("/two"),
         Path("/three"),
         Path("/skills"),
@@ -226,5 +227,5 @@ def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_named_twice_is_scanned_once(tmp_path: Path) -> None:
     here = tmp_path / "user"
-    roots = roots_of(here / ".hookgate", environ={}, user_home=here, workspace=here)
+    roots = roots_of(here / ".hookgate", environ={}, user_home=here, workspace=here, folder=here)
     assert len(roots) == 3

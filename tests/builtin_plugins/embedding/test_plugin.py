@@ -12,6 +12,7 @@ from hookgate.builtin_plugins.embedding import onnx, transformer
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER, find_files
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+from hookgate.builtin_plugins.embedding.transformer import find_transformer
 from hookgate.core.errors import EmbeddingError, MissingKeyError, StartError
 from hookgate.core.operations import Empty, Invocation
 from hookgate.core.ports import EMBEDDER
@@ -237,3 +238,20 @@ def test_a_server_without_a_way_out_stops_the_start_where_that_was_asked_for(
 
 def test_the_installed_package_holds_the_model() -> None:
     assert find_files(EmbeddingSettings()).weights.name == "model.onnx"
+
+
+def test_a_folder_where_one_stands_is_not_taken_for_a_model_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("sentence_transformers", "torch"):
+        (tmp_path / "installed" / package).mkdir(parents=True)
+    (tmp_path / "cloned" / "somebody" / "model").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "installed")
+    monkeypatch.chdir(tmp_path / "cloned")
+    settings = EmbeddingSettings(
+        embedder="sentence-transformers", model="somebody/model", dimension=3
+    )
+    with pytest.raises(EmbeddingError, match="would be loaded in its place"):
+        find_transformer(settings)
+    monkeypatch.chdir(tmp_path)
+    assert find_transformer(settings).dimension == 3

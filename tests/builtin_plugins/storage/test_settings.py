@@ -23,11 +23,6 @@ def test_a_relative_path_starts_at_home(path: dict[str, str], expected: str) -> 
     assert StorageSettings(**path).database(HOME) == Path(expected)  # type: ignore[arg-type]
 
 
-def test_a_tilde_is_the_users_home() -> None:
-    settings = StorageSettings(path=Path("~/h.db"))
-    assert settings.database(HOME) == Path.home() / "h.db"
-
-
 @pytest.mark.parametrize(
     ("section", "message"),
     [

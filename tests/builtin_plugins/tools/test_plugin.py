@@ -125,10 +125,3 @@ def test_flags_are_declared_for_every_tool(tmp_path: Path) -> None:
 def test_grant_that_is_no_url_is_refused() -> None:
     with pytest.raises(ValidationError, match="expected a URL pattern"):
         ToolsSettings(http_get=("example.org",))
-
-
-def test_roots_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/home/somebody")
-    roots = ToolsSettings(read_roots=(Path("docs"), Path("~/notes"))).read_roots
-    assert [str(root) for root in roots] == [f"{tmp_path}/docs", "/home/somebody/notes"]
