@@ -3,6 +3,7 @@
 The text is brought to a plain form, and what is packed in it is unpacked. Every sentence is
 held against rules about what its words do (`rules`), what it carries where
 (`exfiltration`), who it speaks as (`frames`), and what it has done (`deeds`, `schemes`).
+What `floor` names is found first, and nothing is set against it.
 What says little by itself (`signals`, `ploys`, `snares`, `wiles`) is weighed with what
 stands near it.
 What is quoted as an example of an attack, in a text that speaks of attacks, is a finding of
@@ -36,6 +37,7 @@ from hookgate.builtin_plugins.sanitizer.exfiltration import (
     weigh,
 )
 from hookgate.builtin_plugins.sanitizer.feints import FEINTS
+from hookgate.builtin_plugins.sanitizer.floor import floor
 from hookgate.builtin_plugins.sanitizer.frames import FRAMES, Frame
 from hookgate.builtin_plugins.sanitizer.guises import GUISES
 from hookgate.builtin_plugins.sanitizer.hushing import HUSHING
@@ -125,7 +127,10 @@ def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "war
 
 def _inspect(text: str, depth: int) -> list[Finding]:
     folded = fold(text)
-    found: list[Finding] = []
+    found = [
+        Finding(rule=name, severity=severity, start=start, end=end, note=note)
+        for name, severity, note, start, end in floor(text)
+    ]
     plain = unwrap(folded.text)
     split = pieces(plain)
     sentences, places = units(plain, split), _CUES.places(plain, split)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.floor import floor
 from hookgate.core.descriptors import Finding, Rejected
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def clean(text: str) -> str:
 def judged(card: Card) -> Card | Rejected | None:
     """Return `card` cleaned, or why no model may see it; None where there is nothing to change.
 
-    The text is judged as it came: what hides an order says as much as the order. Name and
-    description are held to the same.
+    The text is judged as it came: what hides an order says as much as the order. The floor holds
+    for the cleaned text, too, which is the one that a model reads. Name and description are
+    held to the same.
     """
     try:
         cleaned = replace(
@@ -89,14 +91,28 @@ def judged(card: Card) -> Card | Rejected | None:
     except NestedError as error:
         nested = Finding(rule="nested-role-tags", severity="high", end=len(card.text))
         return Rejected(reason=str(error), findings=(nested,))
-    findings = inspect(card.text)
-    about = inspect(f"{card.name}\n{card.description}") if card.name or card.description else ()
+    findings = _found(card.text, cleaned.text)
+    about = _found(f"{card.name}\n{card.description}", f"{cleaned.name}\n{cleaned.description}")
     for what, found in (("its text", findings), ("its name or description", about)):
         if verdict(found, card.trusted) == "reject":
             worst = [one for one in found if one.severity != "low"]
             rules = ", ".join(dict.fromkeys(one.rule for one in worst))
             return Rejected(reason=f"{what} gives orders to a model ({rules})", findings=found)
     return None if cleaned == card else cleaned
+
+
+def _found(text: str, cleaned: str) -> tuple[Finding, ...]:
+    """Return what is found in a text as it came, and what cleaning has brought to light."""
+    if not text.strip():
+        return ()
+    found = inspect(text)
+    known = {finding.rule for finding in found}
+    # The places are those in the cleaned text: in the one that came, the phrase is in pieces.
+    return found + tuple(
+        Finding(rule=rule, severity=severity, start=start, end=end, note=note)
+        for rule, severity, note, start, end in floor(cleaned)
+        if rule not in known
+    )
 
 
 def _pass(text: str) -> str:
