@@ -99,6 +99,30 @@ class Principal:
         """Whether this principal may speak as `address`."""
         return any(claim.covers(address) for claim in self.bindings)
 
+    def may_see(self, address: Address) -> bool:
+        """Whether this principal may see what is said at `address`: an operator may, anywhere."""
+        return "operate" in self.scopes or self.may_claim(address)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden from this principal, of no address and of none at all."""
+        return "operate" in self.scopes or Claim() in self.bindings
+
+    def sees(self, session: str) -> bool:
+        """Whether this principal may see what belongs to a session.
+
+        Args:
+            session: The session's key as text. What belongs to none, "" or another text, may
+                be anybody's, so it is for those who see all.
+        """
+        if self.sees_all:
+            return True
+        try:
+            key = SessionKey.parse(session)
+        except ValueError:
+            return False
+        return self.may_see(Address(key.channel, key.account, key.peer))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:

@@ -38,7 +38,7 @@ from hookgate.core.gateway.tokens import REVOKED, token_book
 from hookgate.core.host import redact_json
 from hookgate.core.operations import Empty, Invocation, Operation, OperationModel, describe
 from hookgate.core.ports import CONVERSATIONS, SIGNALS
-from hookgate.core.turn import Address, SessionKey
+from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -166,7 +166,7 @@ class Core:
     async def sessions(self, invocation: Invocation, params: SessionsParams) -> SessionRows:
         """List the sessions that the caller may speak in; an operator sees all."""
         rows = await self._host[CONVERSATIONS].sessions(limit=params.limit)
-        mine = [row for row in rows if _may_see(invocation.principal, str(row["session"]))]
+        mine = [row for row in rows if invocation.principal.sees(str(row["session"]))]
         return SessionRows.model_validate({"sessions": mine})
 
     async def history(self, invocation: Invocation, params: HistoryParams) -> History:
@@ -178,7 +178,7 @@ class Core:
                 "invalid_params", str(error), action="`session.list` names the sessions"
             ) from None
         messages: Sequence[Message] = ()
-        if _may_see(invocation.principal, params.session):
+        if invocation.principal.sees(params.session):
             messages = await self._host[CONVERSATIONS].history(key, turns=params.turns)
         if not messages:
             raise wire_error(
@@ -308,16 +308,5 @@ class Wanted:
             (params.turn is None or event.turn == params.turn)
             and (params.session is None or event.session == params.session)
             and any(fnmatch.fnmatchcase(event.type, pattern) for pattern in params.types)
-            and (not event.session or _may_see(self._principal, event.session))
+            and (not event.session or self._principal.sees(event.session))
         )
-
-
-def _may_see(principal: Principal, session: str) -> bool:
-    """Whether a principal may read a session: an operator any, others where they may speak."""
-    if "operate" in principal.scopes:
-        return True
-    try:
-        key = SessionKey.parse(session)
-    except ValueError:
-        return False
-    return principal.may_claim(Address(key.channel, key.account, key.peer))
