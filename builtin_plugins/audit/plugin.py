@@ -6,17 +6,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
 from hookgate.builtin_plugins.audit.entries import decided, finished
+from hookgate.builtin_plugins.audit.heads import KeptHead
+from hookgate.builtin_plugins.audit.operations import AuditOperations
 from hookgate.builtin_plugins.audit.redaction import Redaction
-from hookgate.builtin_plugins.audit.sealing import Sealer, key_from_file, key_from_secret
+from hookgate.builtin_plugins.audit.sealing import (
+    Sealer,
+    key_from_file,
+    key_from_secret,
+    made_at,
+)
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
-from hookgate.builtin_plugins.audit.verifying import parse_head
-from hookgate.core.errors import StartError, TurnError
+from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
+from hookgate.core.errors import StartError
 from hookgate.core.json_lines import JsonLines, JsonLinesWriter
-from hookgate.core.operations import Operation, OperationModel
 from hookgate.core.ports import AUDIT, STORE
 from hookgate.core.tables import tables_of
 from hookgate.hookspecs import hookimpl
@@ -24,111 +27,16 @@ from hookgate.hookspecs import hookimpl
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from hookgate.builtin_plugins.audit.sealing import Head
     from hookgate.builtin_plugins.audit.trail import Keeper
     from hookgate.core.host import Host
     from hookgate.core.metrics import MetricRecord
-    from hookgate.core.operations import Invocation
+    from hookgate.core.operations import Operation
     from hookgate.core.tools import Decision, ToolCall, ToolResult
     from hookgate.core.turn import Turn
 
 PART = "audit"
 UNWRITTEN = "audit.outcomes"
-
-
-class ListParams(OperationModel):
-    """Which rows are wanted; what is left out does not matter."""
-
-    limit: int = Field(default=50, ge=1, le=1000)
-    """So many rows at most, the newest first."""
-    before: str = Field(default="", pattern=r"^([^/]+/[^/]+/\d{1,18})?$")
-    """Only rows before this place: the ``next`` of a former answer."""
-    kind: str = ""
-    """``tool_decided``, ``tool_finished`` or a plugin's own kind."""
-    turn: str = ""
-    """A turn's id."""
-    session: str = ""
-    """A session's key."""
-    tool: str = ""
-    """A tool's name."""
-    outcome: str = ""
-    """``allow`` or ``deny``; or ``done``, ``failed``, ``denied``, ``cancelled``, ``timeout``."""
-
-
-class Row(OperationModel):
-    """One row of the audit."""
-
-    chain: str
-    """Names the start of the process that wrote it."""
-    seq: int
-    """Its place in the chain, from 1."""
-    at: str
-    """When, ISO 8601 in UTC."""
-    kind: str
-    turn: str
-    session: str
-    call: str
-    tool: str
-    category: str
-    """privileged, autonomous, send, write, read, unknown or pure."""
-    outcome: str
-    data: dict[str, Any]
-    """Everything else; secrets are masked, and ``redacted`` says where some were."""
-
-
-class Rows(OperationModel):
-    """Rows of the audit."""
-
-    entries: list[Row]
-    next: str
-    """What to give as ``before`` for older rows; empty where there are none."""
-    durable: bool
-    """Whether what is recorded outlives the process."""
-
-
-class VerifyParams(OperationModel):
-    """What the record is held against."""
-
-    heads: tuple[str, ...] = ()
-    """Heads of an earlier export, each as CHAIN/SEQ/SEAL: they must still be rows."""
-
-
-class Verified(OperationModel):
-    """Whether the record is as it was written."""
-
-    ok: bool
-    """Whether every sealed row could be verified."""
-    rows: int
-    """Rows that were looked at."""
-    unsealed: int
-    """Rows from before there were seals, of which nothing can be said."""
-    foreign: dict[str, int]
-    """Rows that were sealed with another key, by that key's name."""
-    bad: str
-    """The first row that is not as it was written, as CHAIN/SEQ."""
-    why: str
-    """What is wrong with it."""
-    heads: tuple[str, ...]
-    """The last row of each chain, as CHAIN/SEQ/SEAL: keep them elsewhere."""
-    durable: bool
-    """Whether what is recorded outlives the process."""
-
-
-class ExportParams(OperationModel):
-    """Which rows are wanted."""
-
-    after: str = Field(default="", pattern=r"^([^/]+/\d{1,18})?$")
-    """Only rows behind this one: the ``next`` of a former answer."""
-    limit: int = Field(default=1000, ge=1, le=1000)
-    """So many rows at most."""
-
-
-class Exported(OperationModel):
-    """Rows as they are stored."""
-
-    rows: list[dict[str, Any]]
-    """With all columns; ``data`` is the JSON text that the seal covers."""
-    next: str
-    """What to give as ``after`` for the rows behind these; empty where there are none."""
 
 
 class Plugin:
@@ -143,13 +51,17 @@ class Plugin:
         self._redaction = Redaction(settings.redact)
         self._sealer: Sealer | None = None
         self._durable = False
+        self._kept: KeptHead | None = None
         self._metrics: JsonLinesWriter | None = None
+        self._operations = AuditOperations(
+            lambda: self._open_trail, lambda: self._open_sealer, self._heads, self._verified
+        )
 
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the trail and offer it; write what is on its way before closing."""
-        self._sealer = Sealer(await self._key(host))
+        self._sealer = await self._made_sealer(host)
         keeper = await self._keeper(host, self._sealer)
         trail = self._trail = Trail(
             keeper,
@@ -167,7 +79,8 @@ class Plugin:
             yield
         finally:
             await trail.flush()
-            self._trail = None
+            await self._verified()
+            self._trail = self._kept = None
             if self._metrics is not None:
                 await self._metrics.close()
 
@@ -185,18 +98,19 @@ class Plugin:
 
         return JsonLinesWriter(file, failed=failed)
 
-    async def _key(self, host: Host) -> bytes:
+    async def _made_sealer(self, host: Host) -> Sealer:
         name = self._settings.key_secret
         if not name:
             path = self._settings.key_file or host.settings.home / "audit.key"
-            return await asyncio.to_thread(key_from_file, path)
+            key = await asyncio.to_thread(key_from_file, path)
+            return Sealer(key, await asyncio.to_thread(made_at, path))
         value = host.secrets.get(name)
         if value is None:
             raise StartError(
                 f"`plugin.audit.key_secret` names the secret {name!r}, which is not there: set it, "
                 "or take the setting away for a key in a file"
             )
-        return key_from_secret(value, name)
+        return Sealer(key_from_secret(value, name))
 
     async def _keeper(self, host: Host, sealer: Sealer) -> Keeper:
         store = host.get(STORE)
@@ -209,40 +123,15 @@ class Plugin:
             return Ring(self._settings.ring, sealer)
         await tables_of(store, "audit", "hookgate.builtin_plugins.audit.tables")
         self._durable = store.durable
+        if store.durable:
+            self._kept = KeptHead(host, store)
+            await self._kept.open()
         return StoreKeeper(store, sealer)
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
-        """Offer ``audit.list``."""
-        return [
-            Operation(
-                name="audit.list",
-                summary="Show the newest rows of the audit: decisions on tool calls, outcomes.",
-                params=ListParams,
-                result=Rows,
-                handler=self.list_rows,
-                scope="read",
-                rest=("GET", "/v1/audit"),
-                command="audit list",
-            ),
-            Operation(
-                name="audit.verify",
-                summary="Say whether the record is as it was written; name the first bad row.",
-                params=VerifyParams,
-                result=Verified,
-                handler=self.verify_rows,
-                scope="read",
-                rest=("POST", "/v1/audit/verify"),
-            ),
-            Operation(
-                name="audit.export",
-                summary="Give rows in the order of chains and numbers, with their seals.",
-                params=ExportParams,
-                result=Exported,
-                handler=self.export_rows,
-                scope="read",
-            ),
-        ]
+        """Offer the record to people."""
+        return self._operations.all()
 
     @hookimpl
     async def tool_decided(self, turn: Turn, call: ToolCall, decision: Decision) -> None:
@@ -260,51 +149,21 @@ class Plugin:
         if self._metrics is not None:
             self._metrics.add({"timestamp": record.timestamp, "name": record.name, **record.fields})
 
-    async def list_rows(self, invocation: Invocation, params: ListParams) -> Rows:
-        """Return the newest rows that fit."""
-        wanted = params.model_dump(include={"kind", "turn", "session", "tool", "outcome"})
-        filters = {key: value for key, value in wanted.items() if value}
-        before = Place.parse(params.before) if params.before else None
-        rows = await self._open_trail.newest(filters, limit=params.limit + 1, before=before)
-        names = Row.model_fields
-        shown = [Row(**{key: row[key] for key in names}) for row in rows[: params.limit]]
-        older = ""
-        if len(rows) > len(shown):
-            older = str(Place.of(rows[params.limit - 1]))
-        return Rows(entries=shown, next=older, durable=self._durable)
+    def _heads(self) -> Sequence[Head]:
+        """Return the heads that are known here and must still be rows."""
+        kept = self._kept.head if self._kept is not None else None
+        return [head for head in (kept, self._open_trail.head) if head is not None]
 
-    async def verify_rows(self, invocation: Invocation, params: VerifyParams) -> Verified:
-        """Look whether every row is as it was written."""
-        expected = [parse_head(text) for text in params.heads]
-        if wrong := [text for text, head in zip(params.heads, expected, strict=True) if not head]:
-            raise TurnError(
-                f"found the head {wrong[0][:80]!r}, expected CHAIN/SEQ/SEAL",
-                code="invalid_params",
-                action="take the heads from an export",
-            )
+    async def _verified(self) -> None:
+        """Remember how far the record goes: nothing is known to be wrong with it."""
+        head = self._open_trail.head
+        if self._kept is not None and head is not None:
+            await self._kept.keep(head)
+
+    @property
+    def _open_sealer(self) -> Sealer:
         assert self._sealer is not None, "operations are called between start and stop"
-        trail = self._open_trail
-        await trail.flush()
-        found = await trail.verify(self._sealer, [head for head in expected if head])
-        fault = found.fault
-        return Verified(
-            ok=found.ok,
-            rows=found.rows,
-            unsealed=found.unsealed,
-            foreign=found.foreign,
-            bad=f"{fault.chain}/{fault.seq}" if fault else "",
-            why=fault.what if fault else "",
-            heads=tuple(map(str, found.heads.values())),
-            durable=self._durable,
-        )
-
-    async def export_rows(self, invocation: Invocation, params: ExportParams) -> Exported:
-        """Return some rows, and where to go on."""
-        after = parse_head(f"{params.after}/") if params.after else None
-        place = (after.chain, after.seq) if after else ("", 0)
-        rows = await self._open_trail.page(place, params.limit)
-        last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == params.limit else ""
-        return Exported(rows=[dict(row) for row in rows], next=last)
+        return self._sealer
 
     @property
     def _open_trail(self) -> Trail:

@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.errors import StartError
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["KEY_BYTES", "SEALED", "Head", "Sealer", "key_from_file", "key_from_secret"]
+__all__ = [
+    "KEY_BYTES",
+    "SEALED",
+    "Head",
+    "Sealer",
+    "key_from_file",
+    "key_from_secret",
+    "made_at",
+    "parse_head",
+]
 
 KEY_BYTES = 32
 """The length of a key that is made here; that of the digest, as RFC 2104 recommends."""
@@ -61,15 +71,30 @@ class Head:
         return f"{self.chain}/{self.seq}/{self.seal}"
 
 
+def parse_head(text: str) -> Head | None:
+    """Read what ``str(head)`` wrote; None where it is none."""
+    chain, _, rest = text.partition("/")
+    number, _, seal = rest.partition("/")
+    if not chain or not number.isascii() or not number.isdigit():
+        return None
+    return Head(chain=chain, seq=int(number), seal=seal)
+
+
 class Sealer:
     """Seals rows with one key.
 
+    Args:
+        key: The key.
+        since: Since when there is the key, as rows write times; "" where that is not known.
+
     Attributes:
         name: Names the key in rows without telling it: the beginning of its SHA-256.
+        since: See above. No row that is newer can be from before there were seals.
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, since: str = "") -> None:
         self._key = key
+        self.since = since
         self.name = hashlib.sha256(b"hookgate audit key\n" + key).hexdigest()[:16]
 
     def seal(self, row: Mapping[str, Any], before: str) -> str:
@@ -140,6 +165,16 @@ def key_from_file(path: Path) -> bytes:
             "verified)"
         )
     return key
+
+
+def made_at(path: Path) -> str:
+    """Return since when there is the key in `path`, as rows write times. It blocks.
+
+    A copy that was made without its times counts as younger than it is, which believes more
+    rows without a seal, and accuses none.
+    """
+    made = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return made.isoformat(timespec="microseconds")
 
 
 def _made(path: Path) -> bytes:

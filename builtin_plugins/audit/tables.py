@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Index, MetaData, Table, Text, insert, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    MetaData,
+    Table,
+    Text,
+    false,
+    insert,
+    or_,
+    select,
+    tuple_,
+)
 
 from hookgate.builtin_plugins.audit.sealing import Head
+from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.trail import Place
+    from hookgate.core.turn import Claim
 
-__all__ = ["ENTRIES", "METADATA", "SCRIPTS", "chained", "links", "newest", "page"]
+__all__ = [
+    "ENTRIES",
+    "METADATA",
+    "SCRIPTS",
+    "chained",
+    "links",
+    "newest",
+    "newest_head",
+    "page",
+    "seal_of",
+]
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -53,7 +78,11 @@ ENTRIES = Table(
 
 
 def newest(
-    filters: Mapping[str, str], *, limit: int, before: Place | None = None
+    filters: Mapping[str, str],
+    *,
+    limit: int,
+    before: Place | None = None,
+    within: Sequence[Claim] | None = None,
 ) -> Callable[[Connection], list[dict[str, Any]]]:
     """Return a reader of the newest rows.
 
@@ -61,6 +90,8 @@ def newest(
         filters: Column -> the value that it must have.
         limit: So many rows at most.
         before: Only rows that come before this place; None for all.
+        within: Only rows of the sessions that these cover; None for all. SQLite does not
+            tell A from a here, so whoever asks looks at each row again.
     """
     place = (ENTRIES.c.at, ENTRIES.c.chain, ENTRIES.c.seq)
     query = select(ENTRIES).order_by(*(column.desc() for column in place))
@@ -68,6 +99,9 @@ def newest(
         query = query.where(ENTRIES.c[column] == value)
     if before is not None:
         query = query.where(tuple_(*place) < tuple_(*before))
+    if within is not None:
+        covered = [ENTRIES.c.session.like(_sessions(claim), escape="\\") for claim in within]
+        query = query.where(or_(false(), *covered))
 
     def read(connection: Connection) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
@@ -75,8 +109,20 @@ def newest(
     return read
 
 
-def chained(sealer: Sealer, row: Mapping[str, Any]) -> Callable[[Connection], None]:
-    """Return a writer of `row` at the end of its chain.
+def _sessions(claim: Claim) -> str:
+    """Return what the keys of the sessions are like that `claim` covers."""
+    meant = (claim.channel, claim.account, claim.peer)
+    key = str(SessionKey("", *meant)).split(":")[1:]
+    told = (
+        "%" if part == "*" else re.sub(r"([\\%_])", r"\\\1", text)
+        for part, text in zip(meant, key, strict=True)
+    )
+    # No part of a key holds a colon, so each `%` stands for one part.
+    return ":".join(("%", *told))
+
+
+def chained(sealer: Sealer, row: Mapping[str, Any]) -> Callable[[Connection], Head]:
+    """Return a writer of `row` at the end of its chain, which returns the chain's head.
 
     What stands at the end is read within the transaction: a row that could not be committed
     leaves no gap.
@@ -84,13 +130,14 @@ def chained(sealer: Sealer, row: Mapping[str, Any]) -> Callable[[Connection], No
     columns = (ENTRIES.c.chain, ENTRIES.c.seq, ENTRIES.c.seal)
     own = select(*columns).where(ENTRIES.c.chain == row["chain"])
     newest_own = own.order_by(ENTRIES.c.seq.desc()).limit(1)
-    by_time = (ENTRIES.c.at.desc(), ENTRIES.c.chain.desc(), ENTRIES.c.seq.desc())
-    newest_of_all = select(*columns).order_by(*by_time).limit(1)
 
-    def write(connection: Connection) -> None:
-        last = connection.execute(newest_own).first() or connection.execute(newest_of_all).first()
-        head = Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
-        connection.execute(insert(ENTRIES).values(sealer.chained(row, head)))
+    def write(connection: Connection) -> Head:
+        last = connection.execute(newest_own).first()
+        own = Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
+        head = own or newest_head(connection)
+        sealed = sealer.chained(row, head)
+        connection.execute(insert(ENTRIES).values(sealed))
+        return Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
 
     return write
 
@@ -102,6 +149,25 @@ def page(after: tuple[str, int], limit: int) -> Callable[[Connection], list[dict
 
     def read(connection: Connection) -> list[dict[str, Any]]:
         return [dict(row) for row in connection.execute(query).mappings()]
+
+    return read
+
+
+def newest_head(connection: Connection) -> Head | None:
+    """Return the last row of all, as a head; None where there is no row."""
+    by_time = (ENTRIES.c.at.desc(), ENTRIES.c.chain.desc(), ENTRIES.c.seq.desc())
+    query = select(ENTRIES.c.chain, ENTRIES.c.seq, ENTRIES.c.seal).order_by(*by_time).limit(1)
+    last = connection.execute(query).first()
+    return Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
+
+
+def seal_of(head: Head) -> Callable[[Connection], str | None]:
+    """Return a reader of the seal of the row that `head` names; None where it is gone."""
+    place = (ENTRIES.c.chain == head.chain) & (ENTRIES.c.seq == head.seq)
+
+    def read(connection: Connection) -> str | None:
+        seal: str | None = connection.execute(select(ENTRIES.c.seal).where(place)).scalar()
+        return seal
 
     return read
 

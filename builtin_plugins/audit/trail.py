@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.verifying import Findings
     from hookgate.core.ports import Clock, Secrets, Store
+    from hookgate.core.turn import Claim, Principal
 
 __all__ = ["Keeper", "Place", "Ring", "StoreKeeper", "Trail"]
 
@@ -61,13 +62,29 @@ class Keeper(Protocol):
     def whole(self) -> bool:
         """Whether the first rows of chains stay."""
 
-    def keep(self, row: Mapping[str, Any]) -> Coroutine[Any, Any, None]:
-        """Keep `row`; what this returned from is as durable as it gets here."""
+    @property
+    def durable(self) -> bool:
+        """Whether rows outlive the process."""
+
+    def keep(self, row: Mapping[str, Any]) -> Coroutine[Any, Any, Head]:
+        """Keep `row` and return the head of its chain; it is then as durable as it gets here."""
 
     async def newest(
-        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+        self,
+        filters: Mapping[str, str],
+        *,
+        limit: int,
+        before: Place | None,
+        within: Sequence[Claim] | None,
     ) -> Sequence[Mapping[str, Any]]:
-        """Return the newest rows, the newest first."""
+        """Return the newest rows, the newest first.
+
+        Args:
+            filters: Column -> the value that it must have.
+            limit: So many rows at most.
+            before: Only rows that come before this place; None for all.
+            within: Rows of sessions outside of these may be left out; None for none.
+        """
 
     async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
         """Return rows in the order of chains and numbers, from behind `after` on."""
@@ -80,17 +97,20 @@ class Ring:
     """Keeps the last rows in memory, where there is no store."""
 
     whole = False
+    durable = False
 
     def __init__(self, size: int, sealer: Sealer) -> None:
         self._rows: deque[Mapping[str, Any]] = deque(maxlen=size)
         self._sealer = sealer
         self._heads: dict[str, Head] = {}
 
-    async def keep(self, row: Mapping[str, Any]) -> None:
+    async def keep(self, row: Mapping[str, Any]) -> Head:
         """Keep `row`; the oldest one goes when the ring is full."""
         sealed = self._sealer.chained(row, self._heads.get(row["chain"]))
-        self._heads[row["chain"]] = Head(chain=row["chain"], seq=sealed["seq"], seal=sealed["seal"])
+        head = Head(chain=row["chain"], seq=sealed["seq"], seal=sealed["seal"])
+        self._heads[row["chain"]] = head
         self._rows.append(sealed)
+        return head
 
     async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
         """Return rows in the order of chains and numbers, from behind `after` on."""
@@ -102,7 +122,12 @@ class Ring:
         return ()
 
     async def newest(
-        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+        self,
+        filters: Mapping[str, str],
+        *,
+        limit: int,
+        before: Place | None,
+        within: Sequence[Claim] | None = None,
     ) -> Sequence[Mapping[str, Any]]:
         """Return the newest rows, the newest first."""
         fitting = [
@@ -126,10 +151,11 @@ class StoreKeeper:
         self._store = store
         self._sealer = sealer
         self._tables = tables
+        self.durable = store.durable
 
-    async def keep(self, row: Mapping[str, Any]) -> None:
+    async def keep(self, row: Mapping[str, Any]) -> Head:
         """Return once `row` is committed."""
-        await self._store.write(self._tables.chained(self._sealer, row))
+        return await self._store.write(self._tables.chained(self._sealer, row))
 
     async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
         """Return rows in the order of chains and numbers, from behind `after` on."""
@@ -140,10 +166,16 @@ class StoreKeeper:
         return await self._store.read(self._tables.links)
 
     async def newest(
-        self, filters: Mapping[str, str], *, limit: int, before: Place | None
+        self,
+        filters: Mapping[str, str],
+        *,
+        limit: int,
+        before: Place | None,
+        within: Sequence[Claim] | None = None,
     ) -> Sequence[Mapping[str, Any]]:
         """Return the newest rows, the newest first."""
-        return await self._store.read(self._tables.newest(filters, limit=limit, before=before))
+        query = self._tables.newest(filters, limit=limit, before=before, within=within)
+        return await self._store.read(query)
 
 
 class Trail:
@@ -153,6 +185,7 @@ class Trail:
 
     Attributes:
         chain: Names this start of the process; begins with the time, so that chains sort.
+        head: The last row of this chain that was kept; None while there is none.
     """
 
     def __init__(
@@ -172,6 +205,7 @@ class Trail:
         self._handed_over: set[asyncio.Task[None]] = set()
         started = clock.now().astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
         self.chain = f"{started}-{new_id('chain').removeprefix('chain_')[:12]}"
+        self.head: Head | None = None
 
     async def append(self, kind: str, data: Mapping[str, Any]) -> None:
         """Commit one row of a plugin's own kind.
@@ -187,8 +221,13 @@ class Trail:
         Raises:
             StoreUnavailableError: Nothing was written.
         """
-        await self._keeper.keep(self._row(entry))
+        await self._keep(self._row(entry))
         self._worked()
+
+    async def _keep(self, row: Mapping[str, Any]) -> None:
+        head = await self._keeper.keep(row)
+        if self.head is None or head.seq > self.head.seq:
+            self.head = head
 
     def hand_over(self, entry: Entry) -> None:
         """Write `entry` without waiting for it; a failure goes to `failed`.
@@ -196,7 +235,7 @@ class Trail:
         The store commits in the order in which it is handed rows, so what a turn commits
         after this is not acknowledged before this row is.
         """
-        task = asyncio.create_task(self._keeper.keep(self._row(entry)), name="audit row")
+        task = asyncio.create_task(self._keep(self._row(entry)), name="audit row")
         self._handed_over.add(task)
         task.add_done_callback(self._reap)
 
@@ -220,20 +259,50 @@ class Trail:
             yield page
             after = (page[-1]["chain"], page[-1]["seq"])
 
-    async def verify(self, sealer: Sealer, expected: Sequence[Head] = ()) -> Findings:
+    async def verify(
+        self, sealer: Sealer, expected: Sequence[Head] = (), *, kept: Sequence[Head] = ()
+    ) -> Findings:
         """Look whether every row is as it was written; see `Verifier`."""
         links = await self._keeper.links()
-        verifier = Verifier(sealer, expected, links, whole=self._keeper.whole)
+        verifier = Verifier(sealer, expected, links, kept=kept, whole=self._keeper.whole)
         async for page in self.rows():
             await asyncio.to_thread(verifier.take, page)
         return verifier.finish()
 
+    @property
+    def durable(self) -> bool:
+        """Whether what is recorded outlives the process."""
+        return self._keeper.durable
+
     async def newest(
-        self, filters: Mapping[str, str], *, limit: int, before: Place | None = None
+        self,
+        filters: Mapping[str, str],
+        *,
+        limit: int,
+        before: Place | None = None,
+        principal: Principal | None = None,
     ) -> list[dict[str, Any]]:
-        """Return the newest rows that fit, ``data`` read, the newest first."""
-        rows = await self._keeper.newest(filters, limit=limit, before=before)
-        return [{**row, "data": json.loads(row["data"])} for row in rows]
+        """Return the newest rows that fit, ``data`` read, the newest first.
+
+        Args:
+            filters: Column -> the value that it must have.
+            limit: So many rows at most.
+            before: Only rows that come before this place; None for all.
+            principal: Only rows that this one may see; None for all.
+        """
+        within = None if principal is None or principal.sees_all else principal.bindings
+        found: list[dict[str, Any]] = []
+        while len(found) < limit:
+            rows = await self._keeper.newest(filters, limit=limit, before=before, within=within)
+            found += [
+                {**row, "data": json.loads(row["data"])}
+                for row in rows
+                if principal is None or principal.sees(row["session"])
+            ]
+            if len(rows) < limit:
+                break
+            before = Place.of(rows[-1])
+        return found[:limit]
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         clean = redact_json(self._secrets, entry.data)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.audit.sealing import Head
+from hookgate.builtin_plugins.audit.sealing import Head, parse_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hookgate.builtin_plugins.audit.sealing import Sealer
 
-__all__ = ["Fault", "Findings", "Verifier", "parse_head"]
+__all__ = ["Fault", "Findings", "Verifier"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +62,7 @@ class Verifier:
     Args:
         sealer: Has the key.
         expected: Heads that were exported before; they must still be rows.
+        kept: Heads that the gateway itself remembers; the same holds for them.
         named: What first rows name as the row before them, see `Sealer.chained`.
         whole: Whether chains begin with their first row; kept in memory, the first ones go.
     """
@@ -72,18 +73,21 @@ class Verifier:
         expected: Sequence[Head] = (),
         named: Iterable[str] = (),
         *,
+        kept: Sequence[Head] = (),
         whole: bool = True,
     ) -> None:
         self._sealer = sealer
         self._whole = whole
-        self._expected = tuple(expected)
-        heads = (*self._expected, *filter(None, map(parse_head, named)))
+        told = (("the exported head", expected), ("the head that the gateway keeps", kept))
+        self._expected = [(head, who) for who, heads in told for head in heads]
+        heads = (*expected, *kept, *filter(None, map(parse_head, named)))
         # Of a million rows, the seals of these few are needed once more at the end.
         self._seals: dict[tuple[str, int], str | None] = {
             (head.chain, head.seq): None for head in heads
         }
         self._links: list[tuple[Head, Head]] = []
         self._last: Head | None = None
+        self._bare: Head | None = None
         self._sealed = False
         self.findings = Findings()
 
@@ -98,12 +102,12 @@ class Verifier:
             if self._seals.get((named.chain, named.seq)) != named.seal:
                 what = f"it was written behind row {named.seq} of {named.chain}, which is gone"
                 self._fault(first.chain, first.seq, what)
-        for head in self._expected:
+        for head, who in self._expected:
             seal = self._seals.get((head.chain, head.seq))
             if seal is None:
-                self._fault(head.chain, head.seq, "the exported head names it, and it is gone")
+                self._fault(head.chain, head.seq, f"{who} names it, and it is gone")
             elif seal != head.seal:
-                self._fault(head.chain, head.seq, "it is not the row that the exported head names")
+                self._fault(head.chain, head.seq, f"it is not the row that {who} names")
         return self.findings
 
     def _look(self, row: Mapping[str, Any]) -> None:
@@ -116,7 +120,11 @@ class Verifier:
             self._seals[chain, seq] = seal
         if not seal and not self._sealed:
             found.unsealed += 1
+            self._bare = self._bare or self._last
+            self._look_at_bare(row, chain, seq)
             return
+        if not self._sealed:
+            self._begin(row, own)
         self._sealed = True
         if own is None and not self._whole and seq > 1:
             return  # what its seal was made over is gone, as it may be
@@ -138,16 +146,30 @@ class Verifier:
             else:
                 self._links.append((self._last, named))
 
+    def _look_at_bare(self, row: Mapping[str, Any], chain: str, seq: int) -> None:
+        """Look at a row without a seal: may it be from before there were any?"""
+        since = self._sealer.since
+        if row["key"] or row["previous"]:
+            self._fault(chain, seq, "its seal was taken off")
+        elif since and str(row["at"]) > since:
+            self._fault(chain, seq, f"it has no seal, and is newer than the key, of {since}")
+
+    def _begin(self, row: Mapping[str, Any], own: Head | None) -> None:
+        """Look at the first row that has a seal: does it know those before it, which have none?
+
+        A process seals all of its rows or none. Its first row names the row before it, and
+        that seal covers the name.
+        """
+        bare = self._bare
+        if bare is None or not self._whole:
+            return
+        if own is not None:
+            self._fault(own.chain, own.seq, "its seal was taken off: a sealed row stands behind it")
+        elif not row["previous"]:
+            what = f"it has no seal, and row {row['seq']} of {row['chain']} was the first of all"
+            self._fault(bare.chain, bare.seq, what)
+
     def _fault(self, chain: str, seq: int, what: str) -> None:
         known, fault = self.findings.fault, Fault(chain=chain, seq=seq, what=what)
         if known is None or (chain, seq) < (known.chain, known.seq):
             self.findings.fault = fault
-
-
-def parse_head(text: str) -> Head | None:
-    """Read what ``str(head)`` wrote; None where it is none."""
-    chain, _, rest = text.partition("/")
-    number, _, seal = rest.partition("/")
-    if not chain or not number.isascii() or not number.isdigit():
-        return None
-    return Head(chain=chain, seq=int(number), seal=seal)

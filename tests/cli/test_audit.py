@@ -28,6 +28,8 @@ def test_the_record_is_verified_and_an_export_says_more(hookgate: CommandLine) -
 
     with sqlite3.connect(store) as connection:
         connection.execute("DELETE FROM audit_entry WHERE chain = ?", (rows[-1]["chain"],))
+    assert hookgate("audit", "verify").code == 1
+    (store.parent / "audit.head").unlink()
     assert hookgate("audit", "verify").code == 0
     checked = hookgate("audit", "verify", "--head", str(out))
     assert checked.code == 1

@@ -9,7 +9,8 @@ from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.audit.plugin import ListParams, Plugin
+from hookgate.builtin_plugins.audit.operations import ListParams
+from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.errors import StoreUnavailableError
 from hookgate.core.json_lines import read_json_lines

@@ -12,19 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, delete, insert, select, update
 from tests.builtin_plugins.stores import opened_store
-from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
+from tests.builtin_plugins.turns import KnownSecrets, TurnedClock, make_host
 
+from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.sealing import (
     Head,
     Sealer,
     key_from_file,
     key_from_secret,
+    parse_head,
 )
+from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS
 from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
-from hookgate.builtin_plugins.audit.verifying import Findings, Verifier, parse_head
+from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
 from hookgate.core.errors import StartError
-from hookgate.core.ports import Store
+from hookgate.core.host import Host
+from hookgate.core.operations import Invocation
+from hookgate.core.ports import AUDIT, STORE, Store
+from hookgate.core.turn import Principal
 
 KEY = b"k" * 32
 SEALER = Sealer(KEY)
@@ -92,6 +98,21 @@ def seal_taken_off(connection: Connection, rows: list[dict[str, Any]]) -> None:
     connection.execute(update(ENTRIES).where(at(rows[2])).values(seal="", key=""))
 
 
+def seals_emptied(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    first = ENTRIES.c.chain == rows[0]["chain"]
+    connection.execute(update(ENTRIES).where(first).values(seal="", key="", previous=""))
+
+
+def seals_of_the_first_rows_emptied(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(ENTRIES.c.chain == rows[4]["chain"]))
+    for row in rows[:2]:
+        connection.execute(update(ENTRIES).where(at(row)).values(seal="", key="", previous=""))
+
+
+def one_seal_emptied_and_its_key_left(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(update(ENTRIES).where(at(rows[0])).values(seal=""))
+
+
 def renumbered(connection: Connection, rows: list[dict[str, Any]]) -> None:
     connection.execute(update(ENTRIES).where(at(rows[3])).values(seq=7))
 
@@ -119,6 +140,9 @@ async def test_what_nobody_touched_is_verified(tmp_path: Path) -> None:
         (swapped, 0, 2),
         (put_in, 0, 4),
         (seal_taken_off, 0, 3),
+        (seals_emptied, 1, 1),
+        (seals_of_the_first_rows_emptied, 0, 2),
+        (one_seal_emptied_and_its_key_left, 0, 1),
         (renumbered, 0, 4),
         (moved_to_another_chain, 1, 1),
     ],
@@ -226,6 +250,68 @@ async def test_rows_from_before_there_were_seals_are_counted_and_cannot_come_lat
     assert (found.ok, found.unsealed, found.rows) == (True, 4, 5)
 
 
+def all_emptied(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(update(ENTRIES).values(seal="", key="", previous=""))
+
+
+def all_emptied_and_backdated(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    plain = {"seal": "", "key": "", "previous": "", "at": "2000-01-01T00:00:00.000000+00:00"}
+    connection.execute(update(ENTRIES).values(plain))
+
+
+def all_deleted(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES))
+
+
+def the_last_row_deleted(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    connection.execute(delete(ENTRIES).where(at(rows[-1])))
+
+
+async def test_a_row_without_a_seal_that_is_newer_than_the_key_is_none_from_before(
+    tmp_path: Path,
+) -> None:
+    async with recorded(tmp_path) as store:
+        rows = await changed(store, all_emptied)
+        assert (await verified(store)).unsealed == 8
+        old, young = rows[0]["at"], "2999-01-01T00:00:00.000000+00:00"
+        fault = (await verified(store, sealer=Sealer(KEY, since=old))).fault
+        late = await verified(store, sealer=Sealer(KEY, since=young))
+    assert fault is not None
+    assert (fault.chain, fault.seq) == (rows[4]["chain"], 1)
+    assert "newer than the key" in fault.what
+    assert (late.ok, late.unsealed) == (True, 8)
+
+
+async def test_a_row_without_a_seal_cannot_be_put_before_the_one_that_was_the_first(
+    tmp_path: Path,
+) -> None:
+    def put_before(connection: Connection, rows: list[dict[str, Any]]) -> None:
+        plain = {"chain": "20000101T000000Z-a", "seal": "", "key": "", "previous": ""}
+        connection.execute(insert(ENTRIES).values({**rows[0], **plain}))
+
+    async with recorded(tmp_path) as store:
+        await changed(store, put_before)
+        fault = (await verified(store)).fault
+    assert fault is not None
+    assert (fault.chain, fault.seq) == ("20000101T000000Z-a", 1)
+    assert "was the first of all" in fault.what
+
+
+async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_away(
+    tmp_path: Path,
+) -> None:
+    async with opened_store(tmp_path) as store:
+        await store.migrate("audit", METADATA, SCRIPTS)
+        trail = Trail(StoreKeeper(store, SEALER), TurnedClock(), KnownSecrets())
+        for number in range(3):
+            await trail.append("kind", {"n": number})
+        await changed(store, all_emptied)
+        await trail.append("kind", {"n": 4})
+        fault = (await trail.verify(SEALER)).fault
+    assert fault is not None
+    assert (fault.seq, "a sealed row stands behind it" in fault.what) == (3, True)
+
+
 async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
@@ -245,6 +331,79 @@ async def test_a_ring_that_has_lost_its_first_rows_is_verified_as_far_as_it_goes
         await trail.append("kind", {"n": number})
     found = await trail.verify(SEALER)
     assert (found.ok, found.rows) == (True, 3)
+
+
+# -- what the gateway itself remembers --------------------------------------------------
+
+
+@asynccontextmanager
+async def started(home: Path, store: Store) -> AsyncIterator[tuple[Host, Plugin]]:
+    """The plugin as a gateway opens it on a store that outlives it."""
+    host = make_host(home)
+    host.provide(STORE, store)
+    plugin = Plugin(AuditSettings())
+    async with plugin.lifespan(host):
+        yield host, plugin
+
+
+async def verify(plugin: Plugin, host: Host) -> Any:
+    operation = next(o for o in plugin.list_operations(host) if o.name == "audit.verify")
+    invocation = Invocation(host=host, principal=Principal.owner())
+    return await operation.handler(invocation, operation.params())
+
+
+EVERY = [all_emptied, all_emptied_and_backdated, all_deleted, the_last_row_deleted, edited]
+
+
+@pytest.mark.parametrize("change", EVERY)
+async def test_what_is_done_to_the_store_while_the_gateway_is_down_is_found_at_the_next_start(
+    tmp_path: Path, change: Change
+) -> None:
+    async with opened_store(tmp_path) as store:
+        async with started(tmp_path, store) as (host, _):
+            for number in range(4):
+                await host[AUDIT].append("kind", {"n": number})
+        await changed(store, change)
+        for _ in range(2):  # the second start finds it too: nothing has covered it up
+            async with started(tmp_path, store) as (host, plugin):
+                assert (change is edited) or "audit verify" in host.degraded["audit.head"]
+                await host[AUDIT].append("kind", {"n": 5})
+                found = await verify(plugin, host)
+                assert not found.ok
+                assert found.bad
+
+
+@pytest.mark.parametrize("change", EVERY)
+async def test_what_is_done_to_the_store_while_the_gateway_runs_is_found(
+    tmp_path: Path, change: Change
+) -> None:
+    async with opened_store(tmp_path) as store, started(tmp_path, store) as (host, plugin):
+        for number in range(4):
+            await host[AUDIT].append("kind", {"n": number})
+        assert (await verify(plugin, host)).ok
+        await changed(store, change)
+        assert not (await verify(plugin, host)).ok
+        await host[AUDIT].append("kind", {"n": 5})
+        assert not (await verify(plugin, host)).ok
+
+
+async def test_the_kept_head_is_for_its_owner_and_a_wrong_one_is_said_and_stays(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "audit.head"
+    async with opened_store(tmp_path) as store:
+        for number in range(2):
+            async with started(tmp_path, store) as (host, plugin):
+                await host[AUDIT].append("kind", {"n": number})
+                assert host.degraded == {}
+                assert (await verify(plugin, host)).ok
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert parse_head(path.read_text().strip()) is not None
+        path.write_text("nonsense")
+        async with started(tmp_path, store) as (host, _):
+            await host[AUDIT].append("kind", {"n": 3})
+            assert "expected CHAIN/SEQ/SEAL" in host.degraded["audit.head"]
+        assert path.read_text() == "nonsense"
 
 
 @given(st.lists(st.integers(0, 2), max_size=12), st.data())
