@@ -77,18 +77,19 @@ class AwarenessOperations:
         )
 
     async def report(self, invocation: Invocation, params: ReportParams) -> ReportResult:
-        """Say what cards have cost."""
+        """Say what cards have cost in the sessions that the caller may see."""
         host, control = invocation.host, self._awareness.control
         await control.flush()
         since = milliseconds(host) - int(params.hours * _HOUR)
         try:
-            records = await asyncio.to_thread(control.records, host, since)
+            known = await asyncio.to_thread(control.records, host, since)
         except OSError as error:
             raise TurnError(
                 f"the records of turns cannot be read: {error}",
                 code="unreadable",
                 action="let the gateway's user read that file, or take it away",
             ) from error
+        records = [record for record in known if invocation.principal.sees(record.session)]
         trial = await self._explainer.trial() if params.trial else None
         # There may be hundreds of thousands.
         cards, tags = await asyncio.to_thread(seen, records)

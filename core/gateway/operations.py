@@ -165,9 +165,14 @@ class Core:
 
     async def sessions(self, invocation: Invocation, params: SessionsParams) -> SessionRows:
         """List the sessions that the caller may speak in; an operator sees all."""
-        rows = await self._host[CONVERSATIONS].sessions(limit=params.limit)
-        mine = [row for row in rows if invocation.principal.sees(str(row["session"]))]
-        return SessionRows.model_validate({"sessions": mine})
+        wanted = params.limit
+        while True:
+            rows = await self._host[CONVERSATIONS].sessions(limit=wanted)
+            mine = [row for row in rows if invocation.principal.sees(str(row["session"]))]
+            if len(mine) >= params.limit or len(rows) < wanted:
+                break
+            wanted *= 4  # the newest ones are others'
+        return SessionRows.model_validate({"sessions": mine[: params.limit]})
 
     async def history(self, invocation: Invocation, params: HistoryParams) -> History:
         """Show a session that the caller may speak in; an operator sees any."""

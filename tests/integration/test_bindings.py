@@ -1,0 +1,288 @@
+"""Two principals who are bound to one peer each: no operation and no page shows the other's.
+
+Every operation that such a principal may call is called, by every face, also one that is
+added later: it has to be entered below, or this fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.support.wire import Socket, bearer, tokens
+
+from hookgate.core.descriptors import Flags
+from hookgate.core.gateway.app import ROUTES
+from hookgate.core.gateway.serve import listen
+from hookgate.core.settings import Settings
+from hookgate.core.tooling import tool
+from hookgate.core.tools import Ask, Tool, ToolCall, Verdict
+from hookgate.core.turn import Turn
+from hookgate.embedding import Gateway
+from hookgate.hookspecs import hookimpl
+
+SCOPES = ["chat", "read", "approve"]
+WORD = "quokka{}word"
+"""What only NAME has said: no request of the other one holds it."""
+
+
+@dataclass(frozen=True)
+class Called:
+    """How an operation is called here.
+
+    Attributes:
+        params: Its parameters; ``{other}`` stands for the other one's session.
+        shows: Whether it shows one's own words to oneself, so that there is something to hide.
+        why: Why it is not called, where it is not.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    shows: bool = False
+    why: str = ""
+
+
+EVERYBODYS = Called()
+OPERATIONS: dict[str, Called] = {
+    "approval.grants": Called(shows=True),
+    "approval.list": Called(shows=True),
+    "approval.resolve": Called({"id": "{question}", "decision": "deny"}),
+    "approval.revoke": Called({"id": "{grant}"}),
+    "audit.export": Called(shows=True),
+    "audit.list": Called(shows=True),
+    "audit.verify": EVERYBODYS,
+    "awareness.pointer": EVERYBODYS,
+    "awareness.report": Called({"trial": False}),
+    "awareness.status": EVERYBODYS,
+    "capabilities.list": EVERYBODYS,
+    "capabilities.show": Called({"id": "tool:hold"}),
+    "cards.explain": Called({"message": "what can you do?"}),
+    "cards.list": EVERYBODYS,
+    "chat.cancel": Called({"turn": "{turn}"}),
+    "chat.send": Called({"content": "/context", "peer": "{me}"}),
+    "db.status": EVERYBODYS,
+    "discovery.discover": Called({"query": "remember something"}),
+    "discovery.stats": EVERYBODYS,
+    "embedding.status": EVERYBODYS,
+    "events.subscribe": Called(why="it has no end, and a test of its own"),
+    "events.unsubscribe": Called({"request": 1}),
+    "operation.list": EVERYBODYS,
+    "ping": EVERYBODYS,
+    "plugin.list": EVERYBODYS,
+    "plugin.why": Called({"name": "policy"}),
+    "policy.table": EVERYBODYS,
+    "route.explain": Called({"peer": "somebody"}),
+    "session.history": Called({"session": "{session}"}, shows=True),
+    "session.list": EVERYBODYS,
+    "status": EVERYBODYS,
+    "tool.list": EVERYBODYS,
+    "tools.changes": EVERYBODYS,
+}
+PAGES = {"/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"}
+"""Routes that no operation declares. `/ws` and operations by name are walked as operations."""
+
+
+class Holding:
+    """Brings a tool that keeps what it is told, and asks about one of them."""
+
+    name = "holding"
+
+    @hookimpl
+    def list_tools(self, host: Any) -> list[Tool]:
+        async def hold(word: str) -> str:
+            """Hold a word."""
+            host.metric("held", word=len(word))
+            return f"held {word}"
+
+        async def ask(word: str) -> str:
+            """Hold a word if somebody says so."""
+            return f"held {word}"
+
+        return [tool(hold, flags=Flags.none()), tool(ask, flags=Flags.none())]
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict | None:
+        if call.name != "ask":
+            return None
+        choices = ("allow-once", "allow-always", "deny")
+        return Verdict.ask(Ask(title="May I?", timeout=60, choices=choices))  # type: ignore[arg-type]
+
+
+@dataclass
+class Person:
+    """One of the two, at a socket of their own."""
+
+    name: str
+    token: str
+    socket: Socket
+    base: str
+    http: aiohttp.ClientSession
+    ids: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        return WORD.format(self.name)
+
+    async def say(self, text: str) -> None:
+        await self.socket.send("chat.send", content=text, peer=self.name)
+        await self.socket.until("done")
+
+    async def leave_something(self) -> None:
+        """Leave the word in what the gateway keeps."""
+        arguments = json.dumps({"word": self.word})
+        await self.say(f"/call hold {arguments}")
+        await self.say("/call remember " + json.dumps({"text": f"my word is {self.word}"}))
+        await self.say(f"what can you do with {self.word}? list your tools")
+        await self.socket.send("chat.send", content=f"/call ask {arguments}", peer=self.name)
+        question = await self.socket.until("approval")
+        allowed = {"id": question["id"], "decision": "allow-always"}
+        self.ids["grant"] = (await self.socket.result("approval.resolve", **allowed))["grant"]
+        self.ids["session"] = (await self.socket.until("done"))["session"]
+
+    async def leave_a_question(self) -> None:
+        """Leave the word in a question that waits, and in a turn that waits for it."""
+        other = json.dumps({"word": f"{self.word} again"})
+        sent = await self.socket.send("chat.send", content=f"/call ask {other}", peer=self.name)
+        self.ids["turn"] = (await self.socket.answer(sent))["result"]["turn"]
+        self.ids["question"] = (await self.socket.until("approval"))["id"]
+
+    async def call(self, name: str, params: Mapping[str, Any]) -> list[str]:
+        """Call an operation by every face; return all that came back, as text."""
+        number = await self.socket.send(name, **params)
+        seen, ended = [], name != "chat.send"
+        while True:
+            frame = await self.socket.next()
+            seen.append(json.dumps(frame, ensure_ascii=False))
+            ended = ended or frame.get("method") == "done"
+            if (frame.get("id") == number and ended) or (ended and name == "chat.send"):
+                break
+        url = f"{self.base}/v1/operations/{name}"
+        for headers in ({}, {"Accept": "text/event-stream"}):
+            sent = {**bearer(self.token)["headers"], **headers}
+            async with self.http.post(url, json=params, headers=sent) as answer:
+                seen.append(f"{answer.headers} {await answer.text()}")
+        return seen
+
+
+@dataclass
+class Two:
+    """The two, and the gateway that both talk to."""
+
+    gate: Gateway
+    bob: Person
+    alice: Person
+    routes: set[tuple[str, str]]
+
+    def params(self, called: Called, me: Person, them: Person) -> dict[str, Any]:
+        places = {**{f"{{{key}}}": value for key, value in them.ids.items()}, "{me}": me.name}
+        return {key: places.get(str(value), value) for key, value in called.params.items()}
+
+
+@asynccontextmanager
+async def two(home: Path) -> AsyncIterator[Two]:
+    section, made = tokens(
+        bob={"scopes": SCOPES, "peers": ["bob"]}, alice={"scopes": SCOPES, "peers": ["alice"]}
+    )
+    config = {
+        "home": home,
+        "gateway": {"port": 0, **section},
+        "plugins": {"entry_points": False},
+        "plugin": {"embedding": {"embedder": "none"},
+                   "policy": {"approvals": {"self_approval": True}}},
+    }  # fmt: skip
+    gate = Gateway(Settings.model_validate(config), plugins=[Holding()])
+    async with gate, listen(gate) as listener, aiohttp.ClientSession() as http:
+        routes = {
+            (route.method, route.resource.canonical)
+            for route in listener.app[ROUTES]
+            if route.resource is not None
+        }
+        url = f"{listener.url}/ws"
+        async with (
+            http.ws_connect(url, **bearer(made["bob"])) as one,
+            http.ws_connect(url, **bearer(made["alice"])) as other,
+        ):
+            bob = Person("bob", made["bob"], Socket(one), listener.url, http)
+            alice = Person("alice", made["alice"], Socket(other), listener.url, http)
+            await bob.leave_something()
+            await alice.leave_something()
+            await alice.leave_a_question()
+            yield Two(gate, bob, alice, routes)
+
+
+async def test_no_operation_shows_what_is_anothers(tmp_path: Path) -> None:
+    leaked, unshown, unknown = [], [], []
+    async with asyncio.timeout(55), two(tmp_path) as both:
+        mine = {
+            name: operation
+            for name, operation in both.gate.host.operations.items()
+            if operation.scope is None or operation.scope in SCOPES
+        }
+        for name in sorted(mine):
+            called = OPERATIONS.get(name)
+            if called is None:
+                unknown.append(name)
+                continue
+            if called.why:
+                continue
+            # What is another's is asked for by its very id.
+            params = both.params(called, both.bob, both.alice)
+            said = "\n".join(await both.bob.call(name, params))
+            if both.alice.word in said:
+                leaked.append(name)
+            if called.shows:
+                params = both.params(called, both.alice, both.alice)
+                if both.alice.word not in "\n".join(await both.alice.call(name, params)):
+                    unshown.append(name)
+        waiting = await both.alice.socket.result("approval.list")
+        standing = await both.alice.socket.result("approval.grants")
+    assert leaked == []
+    assert unshown == []
+    assert unknown == [], "enter them in OPERATIONS, once they show nobody what is another's"
+    # Nobody else has answered the question, taken the grant back or cancelled the turn.
+    assert (len(waiting["approvals"]), len(standing["grants"])) == (1, 1)
+
+
+async def test_no_page_shows_what_is_anothers(tmp_path: Path) -> None:
+    async with asyncio.timeout(55), two(tmp_path) as both:
+        declared = {operation.rest for operation in both.gate.host.operations.values()}
+        pages = {route for route in both.routes if route not in declared}
+        assert {path for _, path in pages} == PAGES, "look at a new page, then enter it in PAGES"
+        seen = []
+        for method, path in sorted(both.routes - {("POST", "/v1/operations/{name}")}):
+            request = both.bob.http.request(
+                method,
+                both.bob.base + path,
+                json={} if method == "POST" else None,
+                **bearer(both.bob.token),
+            )
+            if path in ("/v1/events", "/ws"):
+                request.close()
+                continue
+            async with request as answer:
+                seen.append((path, answer.status, f"{answer.headers} {await answer.text()}"))
+    assert [path for path, _, text in seen if both.alice.word in text] == []
+    assert {status for path, status, _ in seen if path in ("/v1/audit", "/metrics")} == {200}
+
+
+@pytest.mark.parametrize("limit", [1, 50])
+async def test_own_rows_are_found_among_others(tmp_path: Path, limit: int) -> None:
+    async with asyncio.timeout(55), two(tmp_path) as both:
+        bob, shown, place = both.bob, [], ""
+        while True:
+            page = await bob.socket.result("audit.list", limit=limit, before=place)
+            assert len(page["entries"]) <= limit
+            shown += page["entries"]
+            place = page["next"]
+            if not place:
+                break
+        sessions = (await bob.socket.result("session.list", limit=1))["sessions"]
+    assert {row["session"] for row in shown} == {bob.ids["session"]}
+    assert {row["tool"] for row in shown} >= {"hold", "remember", "ask"}
+    assert [row["session"] for row in sessions] == [bob.ids["session"]]
