@@ -436,14 +436,24 @@ async def test_a_caller_that_is_cancelled_in_front_of_a_full_queue_has_written_n
 
 
 async def test_closing_carries_out_what_was_handed_over_and_refuses_the_rest(
-    opened: OpenStore, tmp_path: Path
+    opened: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await opened(queue=2)
     await store.write(METADATA.create_all)
+    writing, waited_for = store._writer._thread, threading.Event()
+    join = writing.join
+
+    def joined() -> None:
+        waited_for.set()
+        join()
+
+    monkeypatch.setattr(writing, "join", joined)
     async with held(store):
         tasks = [asyncio.create_task(store.write(add(number))) for number in range(6)]
         await asyncio.sleep(0)
         closing = asyncio.create_task(store.close())
+        # The readers are closed first, on threads: the writer must be let go behind that.
+        await asyncio.to_thread(waited_for.wait)
     await closing
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert results[0] == 0
