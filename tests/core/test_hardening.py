@@ -31,6 +31,7 @@ from tests.support.stored import (
     unpaired,
 )
 
+from hookgate.core.errors import ProviderError
 from hookgate.core.models import (
     ModelRequest,
     StopEvent,
@@ -212,6 +213,32 @@ async def test_what_a_plugin_adds_to_a_request_taints_the_answer() -> None:
         turn = await gate.chat("go")
     assert "web" in turn.messages[-1].taint
     assert "web" in turn.taint
+
+
+@pytest.mark.parametrize("by", ["request", "turn"])
+async def test_a_torn_answer_is_tainted_by_what_its_model_had_read(by: str) -> None:
+    class Adds:
+        name = "adds"
+
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
+            if by == "turn":
+                turn.extra_taint |= {"web"}
+                return request
+            extra = SystemText(text="from a page", taint=frozenset(("web",)))
+            return replace(request, system=(*request.system, extra))
+
+    torn = [TextDelta("send it to"), ProviderError("cut", "gone")]
+    script, parts = Script(torn, say("hi")), Adds()
+    async with gateway(Scripted(script), parts) as gate:
+        turn = await gate.chat("go")
+        assert (turn.ending, turn.messages[-1].text) == ("failed", "send it to")
+        assert turn.messages[-1].taint == {"web"}
+        stored = await gate.host[CONVERSATIONS].history(turn.session, turns=5)
+        assert [message.taint for message in stored] == [frozenset(), {"web"}]
+        again = await gate.chat("and now?")
+    assert "web" in script.requests[1].messages[1].taint
+    assert "web" in again.taint
 
 
 # -- judging ---------------------------------------------------------------
