@@ -37,7 +37,7 @@ class HookFailure:
         plugin: The plugin's name.
         kind: ``raised`` an exception, ``timeout``: suspended for longer than the limit,
             ``result``: a result of a wrong type, ``cancelled``: a `CancelledError` of its
-            own, ``exit``: a `SystemExit`.
+            own, ``exit``: a `SystemExit` or `KeyboardInterrupt`.
         message: What happened, in one line.
         required: Whether the hook's contract makes this an error of the caller.
         error: The exception, where there is one.
@@ -160,8 +160,6 @@ class Implementation:
             if self.expected.fits(value):
                 return None
             return self.fail("result", self.expected.complaint(value))
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:  # noqa: BLE001 - looking at it runs code of its own
             told = f"returned a {type(value).__name__} that cannot be read: {describe(error)}"
             return self.fail("result", told, error)
@@ -177,12 +175,11 @@ class Implementation:
             return watch.failed(self, error)
 
     def failed(self, error: BaseException) -> Failed:
-        """Turn what the implementation raised into a failure; `KeyboardInterrupt` goes on."""
-        if isinstance(error, KeyboardInterrupt):
-            raise error
+        """Turn what the implementation raised, of whatever class, into a failure."""
         if isinstance(error, CancelledError):
             return self.fail("cancelled", "raised CancelledError, though nobody cancelled", error)
-        kind: FailureKind = "exit" if isinstance(error, SystemExit) else "raised"
+        exits = isinstance(error, SystemExit | KeyboardInterrupt)
+        kind: FailureKind = "exit" if exits else "raised"
         return self.fail(kind, describe(error), error)
 
     def overdue(self, *, abandoned: bool, error: BaseException | None) -> Failed:
@@ -240,7 +237,7 @@ def describe(error: BaseException) -> str:
     """Return an exception's type and first line."""
     try:
         text = str(error).strip().partition("\n")[0]
-    except Exception:  # noqa: BLE001 - some exceptions cannot even be printed
+    except BaseException:  # noqa: BLE001 - some exceptions cannot even be printed
         text = "(its message cannot be read)"
     line = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return line if len(line) <= MESSAGE_CHARS else f"{line[: MESSAGE_CHARS - 1]}…"

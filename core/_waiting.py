@@ -196,7 +196,7 @@ def _finished(
         cancelled = limit.stop()
     if closed:
         _close(implementation, coroutine)
-    if cancelled and not isinstance(error, KeyboardInterrupt):
+    if cancelled:
         raise error if isinstance(error, CancelledError) else CancelledError from error
     if limit.fired:
         return implementation.overdue(abandoned=closed, error=error)
@@ -244,8 +244,6 @@ def _close(implementation: Implementation, coroutine: Coroutine[Any, Any, Any]) 
     for _ in range(CLOSE_ATTEMPTS):
         try:
             coroutine.close()
-        except KeyboardInterrupt:
-            raise
         except RuntimeError:  # it caught GeneratorExit, and may have suspended again
             continue
         except BaseException:  # noqa: BLE001 - its clean-up failed, and it is over

@@ -18,6 +18,7 @@ from hookgate.core.events import Event, EventBus
 from hookgate.core.metrics import MetricRecord
 from hookgate.core.ports import CLOCK, SECRETS, TOKENS, Key
 from hookgate.core.registry import Registry
+from hookgate.core.shielding import contained_task
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -247,7 +248,7 @@ class Host:
 
         A failure is logged with `name`; it does not end the gateway.
         """
-        task = asyncio.create_task(work, name=name)
+        task = contained_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._reap)
         return task

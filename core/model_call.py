@@ -22,7 +22,7 @@ from hookgate.core.models import (
     Usage,
     UsageEvent,
 )
-from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.shielding import finish, raise_if_cancelled, told
 from hookgate.core.soundness import at_least, bytes_of, note_usage, sound_usage
 from hookgate.core.streams import Filtered, Source, close
 
@@ -158,9 +158,21 @@ class ModelCall:
                 provider=request.model.provider,
             )
         tally.sent = True
-        events = provider.stream(self.turn, request)
+        events: AsyncIterator[ModelEvent] | None = None
         try:
-            async for event in events:
+            while True:
+                try:
+                    if events is None:
+                        events = aiter(provider.stream(self.turn, request))
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    break
+                except ProviderError:
+                    raise
+                except BaseException as error:
+                    if isinstance(error, asyncio.CancelledError):
+                        raise_if_cancelled()
+                    raise self._broken(error) from error
                 if isinstance(event, UsageEvent):
                     # Figures that are none count as not reported: never as less than was used.
                     tally.usage = sound_usage(event.usage)
@@ -173,12 +185,6 @@ class ModelCall:
                     tally.started = True
                     tally.said.append(event)
                 yield event
-        except (ProviderError, GeneratorExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError):
-                raise_if_cancelled()
-            raise self._broken(error) from error
         finally:
             await self._close(events)
         if tally.stop is None:
@@ -194,7 +200,7 @@ class ModelCall:
         self._host.log.warning("provider failed", model=str(model), exc_info=error)
         return ProviderError(
             "malformed",
-            f"{model} failed with {type(error).__name__}: {error}",
+            f"{model} failed with {told(error)}",
             provider=model.provider,
         )
 
@@ -246,8 +252,10 @@ class ModelCall:
             return
         try:
             await close(stream, limit=CLOSE_LIMIT)
-        except Exception as error:  # noqa: BLE001 - the call is over; settling comes first
-            self._host.log.warning("closing a stream failed", error=str(error))
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                raise_if_cancelled()
+            self._host.log.warning("closing a stream failed", exc_info=error)
 
     async def _settle(self, ending: Ending) -> None:
         await self._host.hooks.notify(

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.errors import LaneFullError, LaneHeldError, NoAgentError, StaleFenceError
+from hookgate.core.shielding import contained
 from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
@@ -330,7 +331,7 @@ class InSessionOrder:
         async def in_turn() -> None:
             if before is not None:
                 await asyncio.wait([before])
-            await work()
+            await contained(work())
 
         task = asyncio.create_task(in_turn(), name=f"after {session}")
         self._last[session] = task

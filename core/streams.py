@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core import models
 from hookgate.core.errors import HookError, HookResultError, HookTimeoutError
+from hookgate.core.shielding import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -106,7 +107,7 @@ class Filtered:
             raise HookTimeoutError(
                 HOOK, self._plugin, f"one step took longer than {self._limit:g} s"
             ) from error
-        except (HookError, GeneratorExit, KeyboardInterrupt):
+        except HookError:
             raise
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
@@ -116,7 +117,7 @@ class Filtered:
         except BaseException as error:
             if error is source.failure:
                 raise
-            raise HookError(HOOK, self._plugin, f"{type(error).__name__}: {error}") from error
+            raise HookError(HOOK, self._plugin, told(error)) from error
         if not isinstance(event, EVENTS):
             raise HookResultError(
                 HOOK, self._plugin, f"yielded {type(event).__name__}, expected a ModelEvent"

@@ -17,7 +17,7 @@ import orjson
 from hookgate import hookspecs
 from hookgate.core.errors import HookError
 from hookgate.core.events import Event
-from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.shielding import apart, finish, raise_if_cancelled, told
 from hookgate.core.soundness import bytes_of, wrong_in_result, wrong_in_verdict
 from hookgate.core.strict_json import canonical, well_formed
 from hookgate.core.tools import Ask, Decision, Effect, ToolCall, ToolResult
@@ -274,25 +274,19 @@ class ToolCalls:
             return ToolResult.error(f"tool {tool.name!r} has nothing that could run it")
         # The tool gets its own copy, read from the very bytes that were judged.
         arguments: dict[str, Any] = orjson.loads(judged)
-        try:
-            async with asyncio.timeout(tool.timeout):
-                value = await tool.run(turn, arguments)
-            raise_if_cancelled()
-        except TimeoutError:
+        run = tool.run
+        ended = await apart(lambda: run(turn, arguments), limit=tool.timeout)
+        raise_if_cancelled()
+        if ended.late:
             text = f"tool {tool.name!r} took longer than {tool.timeout:g} s"
-            return await self.after(turn, call, ToolResult.error(text, status="timeout"))
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
+            result = ToolResult.error(text, status="timeout")
+        elif isinstance(ended.error, asyncio.CancelledError):
             result = ToolResult.error(f"tool {tool.name!r} cancelled itself")
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
-        except BaseException as error:
-            self._host.log.warning("tool failed", tool=tool.name, exc_info=error)
-            result = ToolResult.error(f"tool {tool.name!r} failed: {type(error).__name__}: {error}")
+        elif ended.error is not None:
+            self._host.log.warning("tool failed", tool=tool.name, exc_info=ended.error)
+            result = ToolResult.error(f"tool {tool.name!r} failed: {told(ended.error)}")
         else:
-            result = self._checked(tool, value)
+            result = self._checked(tool, ended.value)
         return await self.after(turn, call, result)
 
     @staticmethod

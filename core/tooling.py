@@ -28,6 +28,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from hookgate.core.errors import ToolDefinitionError
+from hookgate.core.shielding import called
 from hookgate.core.strict_json import canonical
 from hookgate.core.tools import Tool, ToolResult
 
@@ -247,7 +248,10 @@ def _runner(
         if on_the_loop:
             value = await function(*head, **given)
         else:
-            value = await asyncio.to_thread(function, *head, **given)
+            ended = await asyncio.to_thread(called, function, *head, **given)
+            if ended.error is not None:
+                raise ended.error
+            value = ended.value
         return _as_result(tool_name, value)
 
     return run

@@ -19,7 +19,7 @@ from hookgate.core.history import stored_turns
 from hookgate.core.messages import Message, Provenance, Text, new_id
 from hookgate.core.ports import CONVERSATIONS, LANES
 from hookgate.core.sessions import InSessionOrder
-from hookgate.core.shielding import finish, raise_if_cancelled
+from hookgate.core.shielding import contained_task, finish, raise_if_cancelled
 from hookgate.core.tool_round import (
     client_finished,
     client_results,
@@ -250,7 +250,7 @@ class Turns:
                 code="stopping",
                 action="send it again in a moment",
             )
-        task = asyncio.create_task(self._hold(turn, request, accepted), name=turn.id)
+        task = contained_task(self._hold(turn, request, accepted), name=turn.id)
         item = self._running[turn.id] = _Running(turn, task)
         caller = asyncio.current_task()
         assert caller is not None, "a coroutine that runs has a task"
@@ -305,7 +305,8 @@ class Turns:
                 # Whole: a cancellation must not leave it open whether it was committed.
                 await finish(commit())
                 await self._inside(turn)
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:
+                # Whatever a plugin has raised, also what would stop the loop of all turns.
                 if not committed:
                     raise
                 self._failed(turn, error)
@@ -367,7 +368,7 @@ class Turns:
         if fresh:
             try:
                 await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - told
+            except BaseException as error:  # noqa: BLE001 - told
                 self._failed(turn, error)
         data = {
             "turn": turn.id,

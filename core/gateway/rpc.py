@@ -14,6 +14,7 @@ from hookgate.core import strict_json
 from hookgate.core.errors import WireError
 from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.shielding import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -160,7 +161,9 @@ class Method:
 
     def __init__(self, operation: Operation[Any, Any]) -> None:
         self.operation = operation
-        self.handler: Callable[[Invocation, Any], Awaitable[BaseModel]] = operation.handler
+        self.handler: Callable[[Invocation, Any], Awaitable[BaseModel]] = (
+            operation.handler if operation.plugin == "core" else _contained(operation.handler)
+        )
         self.quick = operation.quick
         self.scope = operation.scope
         self._validate: Callable[[Any], BaseModel] = operation.params.model_validate
@@ -214,6 +217,17 @@ class Method:
             action="`operation.list` shows the schema of every method",
             problems=problems,
         )
+
+
+def _contained(
+    handler: Callable[[Invocation, Any], Awaitable[BaseModel]],
+) -> Callable[[Invocation, Any], Awaitable[BaseModel]]:
+    """Return a plugin's handler so that nothing it raises stops the loop of all others."""
+
+    async def run(invocation: Invocation, arguments: Any) -> BaseModel:
+        return await contained(handler(invocation, arguments))
+
+    return run
 
 
 def _kinds(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:

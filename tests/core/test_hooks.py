@@ -349,13 +349,25 @@ async def test_a_log_that_cannot_be_written_does_not_end_the_call() -> None:
     assert await hooks.each(hookspecs.tag_turn, TURN) == []
 
 
-async def test_keyboard_interrupt_goes_through() -> None:
-    def interrupted(turn: Any) -> None:
-        raise KeyboardInterrupt
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit])
+@pytest.mark.parametrize("suspends", [False, True])
+@pytest.mark.parametrize("where", ["loop", "thread"])
+async def test_what_would_stop_the_process_is_a_failure_of_the_plugin(
+    error: type[BaseException], suspends: bool, where: str
+) -> None:
+    async def waits(turn: Any) -> None:
+        await asyncio.sleep(0)
+        raise error
 
-    hooks = hooks_of(plugin(tag_turn=interrupted))
-    with pytest.raises(KeyboardInterrupt):
-        await hooks.each(hookspecs.tag_turn, TURN)
+    def interrupted(turn: Any) -> None:
+        raise error
+
+    function: Any = waits if suspends else interrupted
+    if where == "thread" and not suspends:
+        function = blocking(function)
+    hooks = hooks_of(plugin(before_turn=function))
+    with pytest.raises(HookError, match=error.__name__):
+        await hooks.each(hookspecs.before_turn, TURN)
 
 
 async def test_stop_iteration_from_an_implementation_is_a_failure_like_any_other() -> None:
