@@ -17,7 +17,7 @@ from hookgate.core.events import Event
 from hookgate.core.history import Past
 from hookgate.core.messages import Message, Text, join_taints
 from hookgate.core.model_call import ModelCall
-from hookgate.core.models import ModelRequest
+from hookgate.core.models import ModelRequest, ToolUseEvent
 from hookgate.core.offering import choose_tools, schema_tokens
 from hookgate.core.reply import Reply
 from hookgate.core.shielding import raise_if_cancelled
@@ -36,6 +36,10 @@ __all__ = ["Loop", "Rounds", "asks_fail_closed"]
 
 _FAILURE_MODE_FLAGS = ("toolFailureMode", "tool_failure_mode", "failureMode", "failMode")
 _FAIL_CLOSED = ("fail_closed", "closed")
+
+
+BREATH = 32
+"""Tool calls of one message after which everybody else gets their turn of the event loop."""
 
 
 def asks_fail_closed(options: Mapping[str, Any]) -> bool:
@@ -253,11 +257,14 @@ class Rounds:
 
     async def _read(self, call: ModelCall) -> Message:
         """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
-        turn, reply = self._turn, Reply(self._turn, self._host.secrets)
+        turn, most = self._turn, self._host.settings.turn.max_tool_calls
+        reply = Reply(turn, self._host.secrets, most=most)
         events = call.events()
         try:
             async for event in events:
                 reply.take(event)
+                if isinstance(event, ToolUseEvent) and reply.calls % BREATH == 0:
+                    await asyncio.sleep(0)
         except BaseException:
             # Closed here, not by the collector: settling must be over before the turn is.
             await events.aclose()
@@ -270,9 +277,23 @@ class Rounds:
         # Of the request as it was sent: a plugin may have added to it.
         message = reply.message(call.request.taint | turn.taint, whole=True)
         assert message is not None, "a whole answer is a message, if an empty one"
+        if reply.calls > most:
+            self._too_many(reply.calls, most)
         turn.messages.append(message)
         self._messages.append(message)
         return message
+
+    def _too_many(self, calls: int, most: int) -> None:
+        """Say that a message called more tools than may run, to the operator and the client."""
+        turn = self._turn
+        self._host.log.warning("too many tool calls", turn=turn.id, calls=calls, limit=most)
+        data = {
+            "code": "too_many_tool_calls",
+            "message": f"the model called {calls} tools in one message; the first {most} are "
+            "looked at, and the others get an error",
+            "action": "ask for less at once, or raise `turn.max_tool_calls`",
+        }
+        turn.emit(Event("warning", data, scope="chat"))
 
     def _spent(self, call: ModelCall) -> None:
         turn, ending = self._turn, call.ending

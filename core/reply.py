@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.events import Event
 from hookgate.core.host import redact_json
-from hookgate.core.messages import Message, Text, ToolUse
+from hookgate.core.messages import Message, Text
 from hookgate.core.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
 from hookgate.core.soundness import sound_use
 from hookgate.core.strict_json import well_formed
@@ -17,17 +17,34 @@ if TYPE_CHECKING:
     from hookgate.core.ports import Secrets
     from hookgate.core.turn import Turn
 
-__all__ = ["Reply"]
+__all__ = ["MAX_CALLS", "Reply"]
+
+
+MAX_CALLS = 1024
+"""Calls of one message that are kept, each with a result; past all use, and bounded so that
+nothing that handles the message later has more to handle."""
 
 
 class Reply:
-    """One answer of a model, as far as it has come."""
+    """One answer of a model, as far as it has come.
 
-    def __init__(self, turn: Turn, secrets: Secrets) -> None:
+    Args:
+        turn: Whose answer it is.
+        secrets: Masks what the client is shown of calls.
+        most: Calls that are shown to the client, since they may run.
+
+    Attributes:
+        calls: How many tools the model has called.
+    """
+
+    def __init__(self, turn: Turn, secrets: Secrets, *, most: int) -> None:
         self._turn = turn
         self._secrets = secrets
+        self._most = most
         self._parts: list[Part] = []
         self._text: list[str] = []
+        self._ids: set[str] | None = None
+        self.calls = 0
 
     def take(self, event: ModelEvent) -> None:
         """Add `event` to the answer, and pass it on to the client at once."""
@@ -39,14 +56,10 @@ class Reply:
             case ReasoningDelta(text):
                 turn.emit(Event("reasoning", {"text": text}, scope="chat"))
             case ToolUseEvent():
-                self._flush()
-                use = sound_use(event, self._ids())
-                self._parts.append(use)
-                tool = turn.offered.get(use.name)
-                # A client's own call is held back until it has been judged.
-                if tool is None or tool.owner == "host":
-                    data = {"id": use.id, "name": use.name, "input": use.input}
-                    turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
+                self.calls += 1
+                if self.calls <= MAX_CALLS:
+                    self._flush()
+                    self._call(event)
             case OpaqueDelta(part):
                 self._flush()
                 self._parts.append(part)
@@ -67,11 +80,20 @@ class Reply:
             return None
         return Message(role="assistant", parts=tuple(parts), taint=taint, turn=self._turn.id)
 
-    def _ids(self) -> set[str]:
-        """Return the ids of all calls that this answer's model has read or made."""
-        messages = (*self._turn.history, *self._turn.messages)
-        ids = {use.id for message in messages for use in message.tool_uses}
-        return ids | {part.id for part in self._parts if isinstance(part, ToolUse)}
+    def _call(self, event: ToolUseEvent) -> None:
+        """Add a call, with an id that no call has that this answer's model has read or made."""
+        turn = self._turn
+        if self._ids is None:
+            messages = (*turn.history, *turn.messages)
+            self._ids = {use.id for message in messages for use in message.tool_uses}
+        use = sound_use(event, self._ids)
+        self._ids.add(use.id)
+        self._parts.append(use)
+        tool = turn.offered.get(use.name)
+        # A client's own call is held back until it has been judged.
+        if self.calls <= self._most and (tool is None or tool.owner == "host"):
+            data = {"id": use.id, "name": use.name, "input": use.input}
+            turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
 
     def _flush(self) -> None:
         if self._text:

@@ -230,6 +230,8 @@ class TurnSettings(Section):
     """What becomes of a tool call on which every plugin abstains."""
     sandbox: Literal["optional", "required"] = "optional"
     """`required` refuses every tool and channel that does not run in WASM."""
+    max_tool_calls: int = Field(default=64, ge=1, le=1000)
+    """Tool calls of one message that are judged and run; every call beyond gets an error."""
     tool_concurrency: int = Field(default=8, ge=1, le=256)
     """Tool calls of one message that run side by side."""
     tool_selection: Literal["auto", "all", "discovered"] = "auto"

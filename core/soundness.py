@@ -77,7 +77,7 @@ def sound_use(event: ToolUseEvent, taken: Collection[str]) -> ToolUse:
             each answer; results and calls find each other by these ids.
     """
     given: object = event.id
-    use_id = given if isinstance(given, str) else ""
+    use_id = well_formed(given) if isinstance(given, str) else ""
     if not use_id or use_id in taken:
         use_id = new_id("call")
     arguments: Mapping[str, Any] | str
@@ -89,7 +89,7 @@ def sound_use(event: ToolUseEvent, taken: Collection[str]) -> ToolUse:
             arguments = loads(canonical(dict(event.input)))
         except (TypeError, ValueError, StrictJSONError):
             arguments = well_formed(repr(event.input))
-    return ToolUse(id=well_formed(use_id), name=well_formed(str(event.name)), input=arguments)
+    return ToolUse(id=use_id, name=well_formed(str(event.name)), input=arguments)
 
 
 def sound_usage(usage: object) -> Usage | None:

@@ -64,22 +64,26 @@ class ToolRound:
         self._host = host
         self._calls = calls
         self._turn = turn
+        limit = host.settings.turn.max_tool_calls
         self._uses = uses
+        self._may_run, self._beyond = uses[:limit], uses[limit:]
         self._before = len(turn.calls)
         self._results: dict[str, ToolResult] = {}
         self.pending: tuple[Judged, ...] = ()
 
     async def run(self) -> None:
         """Judge all calls, then run those that may run. See `message` for what came out."""
+        self._refuse_the_rest()
         judged = await self._judge()
-        if any(_is_clients(item) for item in judged):
-            if all(item.allowed for item in judged):
+        mine = [item for item in judged if not _is_clients(item)]
+        if len(mine) < len(judged):
+            if not self._beyond and all(item.allowed for item in judged):
                 self.pending = tuple(item for item in judged if _is_clients(item))
             else:
                 await self._send_back(judged)
                 return
         try:
-            await self._run([item for item in judged if item not in self.pending])
+            await self._run(mine)
         except BaseException:
             # Nobody is told of them, so nobody will bring their results.
             waiting, self.pending = self.pending, ()
@@ -112,12 +116,24 @@ class ToolRound:
                 if tool is not None and name not in turn.offered and may_use(turn, tool):
                     turn.offered[name] = tool
 
+    def _refuse_the_rest(self) -> None:
+        """Answer the calls past the limit; neither the client nor a plugin hears of each."""
+        if self._beyond:
+            limit = len(self._may_run)
+            refused = ToolResult.error(
+                f"not run: at most {limit} calls of one message are, so call fewer at once"
+            )
+            self._results.update((use.id, refused) for use in self._beyond)
+
     async def _judge(self) -> list[Judged]:
         judged: list[Judged] = []
         index = len(self._turn.calls)
         try:
-            for number, use in enumerate(self._uses):
+            for number, use in enumerate(self._may_run):
                 judged.append(await self._calls.judge(self._turn, use, index=index + number))
+                if len(self._may_run) > 1:
+                    # Judging need not wait for anything: others get their turn in between.
+                    await asyncio.sleep(0)
         except BaseException:
             await self._cancel(judged)
             raise

@@ -128,6 +128,7 @@ its result.
 | `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, parts of them, and\
  `reported`: false where the gateway has estimated them |
 | `approval` | a person is asked; the plugin that asks says how to answer |
+| `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |
 | `done` | `turn`, `session`, `ending`, `text`, `usage` of the whole turn |

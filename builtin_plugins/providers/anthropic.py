@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.providers.wire import (
     text_of,
 )
 from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Image, Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.messages import Image, Opaque, Text, ToolResultPart, ToolUse, new_id
 from hookgate.core.models import (
     OpaqueDelta,
     ReasoningDelta,
@@ -317,12 +317,14 @@ class AnthropicReader:
             case "tool_use":
                 name = text_of(self._provider, start, "name")
                 call_id = text_of(self._provider, start, "id")
-                if not name or not call_id:
-                    malformed(self._provider, "a tool call without a name or an id")
+                if not name:
+                    malformed(self._provider, "a tool call without a name")
                 given = object_of(self._provider, start, "input")
                 return (
                     ToolUseEvent(
-                        id=call_id, name=name, input=arguments_of(pieces) if pieces else given
+                        id=call_id or new_id("call"),
+                        name=name,
+                        input=arguments_of(pieces) if pieces else given,
                     ),
                 )
             case "thinking":

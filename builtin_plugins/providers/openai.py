@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
@@ -39,7 +40,7 @@ from hookgate.core.models import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hookgate.core.messages import Message, ToolResultPart
     from hookgate.core.models import ModelEvent, ModelRequest, StopReason
@@ -205,13 +206,14 @@ class OpenAIReader:
         self._provider = provider
         self._complain = complain
         self._calls: dict[object, _Call] = {}
+        self._all_calls: list[_Call] = []
         self._last_call: object = None
         self._usage: Usage | None = None
         self._stop: StopReason | None = None
         self._refused = False
         self.template = TextTemplate(TEXT)
 
-    def read(self, data: bytes) -> Sequence[ModelEvent]:
+    def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says."""
         known = self.template.text_of_event(data)
         if known is not None:
@@ -248,7 +250,7 @@ class OpenAIReader:
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
 
-    def whole(self, data: bytes) -> Sequence[ModelEvent]:
+    def whole(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what an answer in one piece says: its message is a delta with all in it."""
         answer = parse(self._provider, data)
         if answer.get("error") is not None:
@@ -270,9 +272,9 @@ class OpenAIReader:
         if answer.get("usage") is not None:
             self._count(answer["usage"])
         self.done = True
-        return [*self._delta({**message, "tool_calls": calls}), *self._finish()]
+        return chain(self._delta({**message, "tool_calls": calls}), self._finish())
 
-    def end(self) -> Sequence[ModelEvent]:
+    def end(self) -> Iterable[ModelEvent]:
         """Accept an end behind a finish reason; some servers send no ``[DONE]``."""
         if self._stop is None:
             raise ProviderError(
@@ -337,38 +339,42 @@ class OpenAIReader:
             if key is None:
                 key = ("at", number)
         self._last_call = key
-        call = self._calls.setdefault(key, _Call())
         function = object_of(self._provider, fragment, "function")
+        name = text_of(self._provider, function, "name")
+        call = self._calls.get(key)
+        if call is None or (name and call_id and call.id and call_id != call.id):
+            # Some servers give each call the index 0; a name and another id begin a new one.
+            call = self._calls[key] = _Call()
+            self._all_calls.append(call)
         call.id = call.id or call_id
-        call.name = call.name or text_of(self._provider, function, "name")
+        call.name = call.name or name
         arguments = function.get("arguments")
         if isinstance(arguments, dict):
             call.pieces.append(orjson.dumps(arguments).decode())
         else:
             call.pieces.append(text_of(self._provider, function, "arguments"))
 
-    def _finish(self) -> Sequence[ModelEvent]:
-        """Return the calls, whole now, the usage, which comes last on this wire, and the stop."""
-        events: list[ModelEvent] = []
-        for call in self._calls.values():
+    def _finish(self) -> Iterator[ModelEvent]:
+        """Yield the calls, whole now, the usage, which comes last on this wire, and the stop.
+
+        One by one: whoever reads many calls can let others have the event loop in between.
+        """
+        for call in self._all_calls:
             if not call.name:
                 malformed(self._provider, "a tool call without a name")
-            events.append(
-                ToolUseEvent(
-                    id=call.id or new_id("call"),
-                    name=call.name,
-                    input=arguments_of("".join(call.pieces)),
-                )
+            yield ToolUseEvent(
+                id=call.id or new_id("call"),
+                name=call.name,
+                input=arguments_of("".join(call.pieces)),
             )
         if self._usage is not None:
-            events.append(UsageEvent(self._usage))
+            yield UsageEvent(self._usage)
         stop = self._stop or "other"
         if self._calls and stop in ("end", "other"):
             stop = "tool_use"  # Some servers call it a plain stop.
         elif self._refused and stop == "end":
             stop = "refusal"
-        events.append(StopEvent(stop))
-        return events
+        yield StopEvent(stop)
 
     def _count(self, found: object) -> None:
         # An earlier figure is of an earlier time: what is wrong now is not known at all.

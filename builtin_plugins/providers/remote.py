@@ -22,7 +22,7 @@ from hookgate.core.errors import EgressError, ProviderError
 from hookgate.core.models import ModelInfo, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire import Reader, Wire
@@ -249,7 +249,7 @@ class RemoteProvider:
 
     # -- failures ----------------------------------------------------------
 
-    def _despite(self, error: EgressError, reader: Reader) -> Sequence[ModelEvent]:
+    def _despite(self, error: EgressError, reader: Reader) -> Iterable[ModelEvent]:
         """Return the rest of an answer that was at its end when the connection failed.
 
         Raises:
@@ -309,7 +309,7 @@ async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> 
     return []
 
 
-def _last_events(reader: Reader, splitter: SSESplitter) -> Sequence[ModelEvent]:
+def _last_events(reader: Reader, splitter: SSESplitter) -> Iterable[ModelEvent]:
     """Return what is left to say at the end of a stream.
 
     Raises:

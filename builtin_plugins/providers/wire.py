@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import orjson
@@ -12,7 +13,7 @@ from hookgate.core.errors import ProviderError
 from hookgate.core.strict_json import StrictJSONError, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from hookgate.builtin_plugins.providers.template import TextTemplate
     from hookgate.core.models import ModelEvent, ModelRequest
@@ -41,21 +42,21 @@ class Reader(Protocol):
     done: bool
     template: TextTemplate
 
-    def read(self, data: bytes) -> Sequence[ModelEvent]:
+    def read(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what one event says.
 
         Raises:
             ProviderError: It reports a failure, or is not what the protocol knows.
         """
 
-    def whole(self, data: bytes) -> Sequence[ModelEvent]:
+    def whole(self, data: bytes) -> Iterable[ModelEvent]:
         """Return what an answer says that came as one JSON object and not as a stream.
 
         Raises:
             ProviderError: It reports a failure, or is no answer of the protocol.
         """
 
-    def end(self) -> Sequence[ModelEvent]:
+    def end(self) -> Iterable[ModelEvent]:
         """Return what is left to say when the connection has ended without `done`.
 
         Raises:
@@ -177,13 +178,20 @@ def sendable_input(value: Mapping[str, Any] | str) -> dict[str, Any]:
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
+MAX_ID = 64
+"""Characters of the longest id of a tool call that every provider takes."""
+
 
 def safe_id(call_id: str) -> str:
     """Return a tool call's id in the characters that every provider takes.
 
-    A conversation may have begun at another provider, with other ids.
+    A conversation may have begun at another provider, with other ids. Long ones that begin
+    alike stay different.
     """
-    return _UNSAFE.sub("_", call_id)[:64] or "_"
+    safe = _UNSAFE.sub("_", call_id) or "_"
+    if len(safe) <= MAX_ID:
+        return safe
+    return f"{safe[: MAX_ID - 17]}_{sha256(call_id.encode()).hexdigest()[:16]}"
 
 
 def merge_options(

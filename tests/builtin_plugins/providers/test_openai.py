@@ -468,3 +468,25 @@ def test_whatever_comes_the_only_error_is_a_providers(events: Any) -> None:
     except ProviderError:
         return
     assert read.reader.done
+
+
+def test_calls_that_share_an_index_and_have_ids_of_their_own_stay_apart() -> None:
+    said = Read()(
+        call(0, "a", "calculate", '{"expre'),
+        call(0, "", "", 'ssion": "1"}'),
+        call(0, "b", "clock", "{"),
+        call(0, "b", "", "}"),
+        "[DONE]",
+    )
+    assert calls_of(said) == [("a", "calculate", {"expression": "1"}), ("b", "clock", {})]
+
+
+def test_long_ids_that_begin_alike_stay_different() -> None:
+    ids = [f"{'x' * 100}{n}" for n in range(3)]
+    asked = [ToolUse(id=one, name="clock", input={}) for one in ids]
+    given = [ToolResultPart(tool_use_id=one, content=one) for one in ids]
+    messages = WIRE.body(request(user("go"), assistant(*asked), results(*given)))["messages"]
+    made = [one["id"] for one in messages[1]["tool_calls"]]
+    assert [one["tool_call_id"] for one in messages[2:]] == made
+    assert len(set(made)) == 3
+    assert max(map(len, made)) <= 64
