@@ -39,7 +39,15 @@ if TYPE_CHECKING:
     from hookgate.core.hooks import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.metrics import MetricRecord
-    from hookgate.core.models import Ending, ModelEvent, ModelRequest, Provider, Refusal, Usage
+    from hookgate.core.models import (
+        Ending,
+        ModelEvent,
+        ModelRequest,
+        Provider,
+        ProviderInfo,
+        Refusal,
+        Usage,
+    )
     from hookgate.core.operations import Operation
     from hookgate.core.ports import Channel
     from hookgate.core.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
@@ -175,6 +183,33 @@ def add_routes(host: Host, routes: Routes) -> None:
             @hookimpl
             def add_routes(self, host, routes):
                 routes.add("GET", "/logo.svg", self.logo, access=Access.public("a picture"))
+    """
+
+
+@hookspec("each")
+def describe_providers(host: Host) -> Sequence[ProviderInfo]:
+    """Say which providers the plugin brings, and what each lacks to be asked.
+
+    Called once at start, and by ``hookgate config check``, which opens nothing: no lifespan
+    has run then, so use the settings and `host.secrets`, and no network. The agents' models
+    are held against the answers.
+
+    Args:
+        host: The gateway; rely on the core's own services alone.
+
+    Returns:
+        What is known of each provider.
+
+    Example:
+        ::
+
+            @hookimpl
+            @blocking
+            def describe_providers(self, host):
+                if host.secrets.get("echo_key") is None:
+                    places = ", or ".join(host.secrets.how_to_set("echo_key"))
+                    return [ProviderInfo(name="echo", missing="no key for echo", action=places)]
+                return [ProviderInfo(name="echo")]
     """
 
 

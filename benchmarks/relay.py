@@ -33,6 +33,8 @@ from hookgate.builtin_plugins.providers.settings import ProviderSettings
 from hookgate.core.messages import Message, Text
 from hookgate.core.models import ModelRef, ModelRequest, TextDelta
 from hookgate.core.ports import Egress
+from hookgate.core.secrets import SecretStore
+from hookgate.core.settings import Settings
 from hookgate.core.turn import Turn
 
 STREAMS = 100
@@ -132,7 +134,9 @@ class Relay:
 
     def __init__(self, base: str, count: int, egress: Egress) -> None:
         settings = ProviderSettings(kind="openai", base_url=f"{base}/{count}/v1")
-        provider = make_provider("bench", settings, "key", egress, str, print)
+        provider = make_provider(
+            "bench", settings, "key", egress, SecretStore(Settings(), {}), print
+        )
         assert isinstance(provider, RemoteProvider)
         self.provider = provider
 

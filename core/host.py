@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.descriptors import Capability, Card, Rejected
     from hookgate.core.hooks import Hooks
-    from hookgate.core.models import ModelEvent, ModelRequest, Provider
+    from hookgate.core.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.operations import Operation
     from hookgate.core.ports import Channel, Clock, Secrets, TokenCounter
     from hookgate.core.settings import Settings
@@ -79,6 +79,7 @@ class Host:
         cards: Capability cards, by id.
         operations: What the gateway can be asked to do, by name.
         providers: The providers of models, by name.
+        described: What plugins say of their providers, those that lack a key included, by name.
         channels: The channels, by name.
         degraded: What does not work as it should: part -> why. Shown by ``status``.
         notices: What an operator should know although nothing is wrong: part -> what. Shown
@@ -102,6 +103,7 @@ class Host:
         self.cards: Registry[Card] = Registry("card", lambda card: card.id)
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}
+        self.described: dict[str, ProviderInfo] = {}
         self.channels: dict[str, Channel] = {}
         self.degraded: dict[str, str] = {}
         self.notices: dict[str, str] = {}

@@ -150,6 +150,9 @@ class ModelCall:
         request, tally = self.request, self._tally
         provider = self._host.providers.get(request.model.provider)
         if provider is None:
+            info = self._host.described.get(request.model.provider)
+            if info is not None and info.missing:
+                raise ProviderError("auth", f"{info.missing}: {info.action}", provider=info.name)
             known = ", ".join(sorted(self._host.providers)) or "none"
             raise ProviderError(
                 "rejected",

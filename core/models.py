@@ -22,6 +22,7 @@ __all__ = [
     "ModelRequest",
     "OpaqueDelta",
     "Provider",
+    "ProviderInfo",
     "ReasoningDelta",
     "Refusal",
     "StopEvent",
@@ -284,6 +285,23 @@ class Refusal:
     action: str = ""
     retry_after: float | None = None
     plugin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderInfo:
+    """What can be said of a provider before anything has been opened.
+
+    Attributes:
+        name: The name that stands before the slash in ``provider/model``.
+        models: Its models; one called ``*`` says that it takes other names as well.
+        missing: What it lacks to be asked, such as ``no key for openai``; "" where nothing.
+        action: What to do about that: where a key was looked for, and can be put.
+    """
+
+    name: str
+    models: tuple[ModelInfo, ...] = (ModelInfo(name="*"),)
+    missing: str = ""
+    action: str = ""
 
 
 class Provider(Protocol):

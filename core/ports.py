@@ -87,6 +87,9 @@ class Secrets(Protocol):
     def get(self, name: str) -> str | None:
         """Return the secret called `name`: environment, then key file, then settings."""
 
+    def how_to_set(self, name: str) -> Sequence[str]:
+        """Say where `get` looks for a secret, as what to do; the environment stands first."""
+
     def register(self, value: str) -> None:
         """Make `value` known as a secret, so that it is masked wherever text leaves."""
 

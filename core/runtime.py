@@ -22,6 +22,7 @@ from hookgate.core.log import Log
 from hookgate.core.loop import Loop
 from hookgate.core.messages import Provenance
 from hookgate.core.model_call import ModelCall
+from hookgate.core.model_check import describe, tell_models
 from hookgate.core.plugins import Plugins
 from hookgate.core.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.sanitizing import Sanitizer
@@ -145,7 +146,9 @@ class Gateway:
         stack.push_async_callback(host.stop_tasks)
         own = (*core_operations(self), *inspection_operations(self))
         self._catalogue.add_operations("core", own)
+        host.described.update((await describe(host, hooks)).providers)
         await self._catalogue.fill()
+        tell_models(host, self.settings)
         await hooks.notify(hookspecs.add_routes, host, self.routes)
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
@@ -276,6 +279,7 @@ class Gateway:
         for take in live:
             differing.update(take())
         counts = await self._catalogue.fill()
+        tell_models(self.host, settings)
         self.turns.router = router
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},

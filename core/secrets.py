@@ -82,7 +82,7 @@ class SecretStore:
         """
         if not _NAME.fullmatch(name):
             raise ConfigError([_bad_name(name)])
-        value = self._environ.get(re.sub(r"[.-]", "_", name).upper())
+        value = self._environ.get(_variable(name))
         if not value:
             value = read_key_file(self._folder / name, missing_ok=True)
         if not value:
@@ -91,6 +91,18 @@ class SecretStore:
             return None
         self.register(value)
         return value
+
+    def how_to_set(self, name: str) -> tuple[str, ...]:
+        """Say where `get` looks for the secret called `name`, as what to do, in its order."""
+        try:
+            file = f"~/{(self._folder / name).relative_to(Path.home())}"
+        except ValueError:
+            file = str(self._folder / name)
+        return (
+            f"set {_variable(name)}",
+            f"write the key to {file} (mode 0600)",
+            f"set `{name}` in [secrets]",
+        )
 
     def register(self, value: str) -> None:
         """Make `value` known as a secret. One below `MIN_MASKED` characters is passed over."""
@@ -126,6 +138,11 @@ class SecretStore:
             forms = sorted(self._known, key=lambda form: (-len(form), form))
             self._pattern = re.compile("|".join(map(re.escape, forms)))
             return self._pattern
+
+
+def _variable(name: str) -> str:
+    """Return the environment variable of the secret called `name`."""
+    return re.sub(r"[.-]", "_", name).upper()
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ from hookgate.core.models import ModelRef
 from hookgate.core.turn import Agent
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hookgate.core.settings import AgentSettings, Settings
 
 __all__ = ["DEMO_AGENT", "load_agents"]
@@ -24,13 +26,24 @@ async def load_agents(settings: Settings) -> dict[str, Agent]:
     """Return the configured agents by name, or the demo agent where there are none.
 
     Raises:
-        ConfigError: A soul's file cannot be read, is not UTF-8 or is too long.
+        ConfigError: Every soul's file that cannot be read, is not UTF-8 or is too long.
     """
     if not settings.agents:
         return {DEMO_AGENT.name: DEMO_AGENT}
-    return await asyncio.to_thread(
-        lambda: {name: _agent(name, section) for name, section in settings.agents.items()}
-    )
+    return await asyncio.to_thread(_agents, settings.agents)
+
+
+def _agents(sections: Mapping[str, AgentSettings]) -> dict[str, Agent]:
+    agents: dict[str, Agent] = {}
+    problems: list[ConfigProblem] = []
+    for name, section in sections.items():
+        try:
+            agents[name] = _agent(name, section)
+        except ConfigError as error:
+            problems += error.problems
+    if problems:
+        raise ConfigError(problems)
+    return agents
 
 
 def _agent(name: str, section: AgentSettings) -> Agent:

@@ -41,8 +41,10 @@ port = 7300
 path = "conversations.db"
 ```
 
-`hookgate config check` says what is wrong, `hookgate config show` what is in force and where
-each value comes from, and `hookgate config schema` prints a JSON Schema for editors.
+`hookgate config check` says what is wrong, agents' models and missing API keys included (the
+rules of policy have a check of their own, `hookgate policy check`), `hookgate config show` what
+is in force and where each value comes from, and `hookgate config schema` prints a JSON Schema for
+editors.
 
 ## Where a value comes from
 

@@ -53,6 +53,11 @@ class Witness:
         self.note("add_routes")
 
     @hookimpl
+    def describe_providers(self) -> Sequence[Any]:
+        self.note("describe_providers")
+        return []
+
+    @hookimpl
     def list_providers(self) -> Sequence[Any]:
         self.note("list_providers")
         return []

@@ -12,8 +12,8 @@ from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import DEFAULTS, ProviderSettings
-from hookgate.core.errors import PluginError
-from hookgate.core.models import ModelInfo
+from hookgate.core.errors import ConfigError, PluginError
+from hookgate.core.models import ModelInfo, ProviderInfo
 from hookgate.core.secrets import read_key_file
 
 if TYPE_CHECKING:
@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from hookgate.core.models import Provider
     from hookgate.core.ports import Egress, Secrets
 
-__all__ = ["find_key", "key_variable", "make_provider", "providers_of"]
+__all__ = [
+    "describe_provider",
+    "find_key",
+    "key_variable",
+    "make_provider",
+    "missing_key",
+    "models_of",
+    "providers_of",
+]
 
 
 def key_variable(settings: ProviderSettings) -> str | None:
@@ -65,12 +73,56 @@ def find_key(
     return key
 
 
+def missing_key(name: str, settings: ProviderSettings, secrets: Secrets) -> str:
+    """Say where `find_key` looks for a provider's key, as what to do; "" where it needs none."""
+    variable = key_variable(settings)
+    if variable is None:
+        return ""
+    _, *places = secrets.how_to_set(variable.lower())
+    if settings.api_key_file is not None:
+        places.append(f"write it to {settings.api_key_file}, which is empty")
+    elif name not in DEFAULTS:
+        places.append(f"name a file that holds it: `api_key_file` in [plugin.providers.{name}]")
+    return ", or ".join([f"set {variable}", *places])
+
+
+def models_of(settings: ProviderSettings) -> tuple[ModelInfo, ...]:
+    """Return the models that the settings name, and ``*`` for any other."""
+    named = {"*": ModelInfo(name="*")}
+    named |= {
+        model: ModelInfo(name=model, **it.model_dump()) for model, it in settings.models.items()
+    }
+    return (*(info for model, info in named.items() if model != "*"), named["*"])
+
+
+def describe_provider(name: str, settings: ProviderSettings, secrets: Secrets) -> ProviderInfo:
+    """Say what is known of the provider called `name`. Reads files."""
+    if settings.kind == "demo":
+        return ProviderInfo(name=name, models=tuple(_demo(name, settings).models()))
+    models = models_of(settings)
+    try:
+        key = find_key(settings, secrets)
+    except ConfigError as error:
+        (problem,) = error.problems
+        missing = f"a key file that cannot be used: {problem.file} ({problem.found})"
+        return ProviderInfo(name=name, models=models, missing=missing, action=problem.expected)
+    action = "" if key else missing_key(name, settings, secrets)
+    missing = f"no key for {name}" if action else ""
+    return ProviderInfo(name=name, models=models, missing=missing, action=action)
+
+
+def _demo(name: str, settings: ProviderSettings) -> DemoProvider:
+    return DemoProvider(
+        name, [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]
+    )
+
+
 def make_provider(
     name: str,
     settings: ProviderSettings,
     key: str | None,
     egress: Egress | None,
-    redact: Callable[[str], str],
+    secrets: Secrets,
     complain: Callable[[str], None],
 ) -> Provider:
     """Return the provider called `name`; only one of kind ``demo`` does without `egress`.
@@ -79,8 +131,7 @@ def make_provider(
         PluginError: Its address cannot be granted, or its key cannot stand in a header.
     """
     if settings.kind == "demo":
-        models = [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]
-        return DemoProvider(name, models)
+        return _demo(name, settings)
     if egress is None:
         raise PluginError("providers", f"provider {name!r} needs a plugin that provides `egress`")
     if key is not None and not (key.isascii() and key.isprintable()):
@@ -90,8 +141,7 @@ def make_provider(
             "expected printable ASCII on one line",
         )
     wire = _wire(name, settings, key)
-    variable = key_variable(settings)
-    missing = key is None and variable is not None
+    action = "" if key else missing_key(name, settings, secrets)
     try:
         client = egress.client(
             [wire.url],
@@ -107,18 +157,21 @@ def make_provider(
 
     def masked(text: str) -> str:
         # The gateway's redaction leaves very short secrets alone; here one is meant.
-        return redact(text if key is None else text.replace(key, "[redacted]"))
+        return secrets.redact(text if key is None else text.replace(key, "[redacted]"))
 
     return RemoteProvider(
         name,
         settings,
         wire,
         client,
+        models=models_of(settings),
         redact=masked,
         complain=complain,
-        missing_key=f"set {variable}, or `api_key_file` in [plugin.providers.{name}]"
-        if missing
-        else "",
+        missing_key=f"no key for {name}: {action}" if action else "",
+        keyless=""
+        if key
+        else "it was sent none, for no place of one is configured: set `api_key_env` or "
+        f"`api_key_file` in [plugin.providers.{name}]",
     )
 
 

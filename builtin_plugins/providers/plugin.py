@@ -7,18 +7,23 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.providers.assembly import find_key, make_provider, providers_of
+from hookgate.builtin_plugins.providers.assembly import (
+    describe_provider,
+    find_key,
+    make_provider,
+    providers_of,
+)
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
 from hookgate.core.ports import EGRESS, SECRETS, Key
 from hookgate.core.soundness import note_usage
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from hookgate.core.host import Host
-    from hookgate.core.models import Provider
+    from hookgate.core.models import Provider, ProviderInfo
 
 
 class Plugin:
@@ -44,6 +49,15 @@ class Plugin:
             self._remote.clear()
 
     @hookimpl
+    @blocking
+    def describe_providers(self, host: Host) -> Sequence[ProviderInfo]:
+        """Say which providers there can be, and where a key that is not there was looked for."""
+        return [
+            describe_provider(name, settings, host.secrets)
+            for name, (settings, _) in providers_of(self.settings).items()
+        ]
+
+    @hookimpl
     async def list_providers(self, host: Host) -> Sequence[Provider]:
         """Return the providers, with their keys found."""
         secrets, egress = host[SECRETS], host.get(EGRESS)
@@ -61,12 +75,10 @@ class Plugin:
                 settings,
                 key,
                 egress,
-                secrets.redact,
+                secrets,
                 partial(note_usage, host, name),
             )
             providers.append(provider)
             if isinstance(provider, RemoteProvider):
                 self._remote.append(provider)
-                if provider.missing_key:
-                    host.degrade(f"provider {name}", f"no API key: {provider.missing_key}")
         return providers

@@ -50,16 +50,15 @@ class RemoteProvider:
 
     Args:
         name: Its name, before the slash in ``provider/model``.
-        settings: Its limits and models.
+        settings: Its limits.
         wire: Its protocol.
         client: A client that may reach the protocol's URL; this provider closes it.
+        models: Its models.
         redact: Masks secrets in what the other side says.
         complain: Takes what is wrong with reported token counts, for the log.
-        missing_key: What to do about a key that is not there; "" where all is well.
+        missing_key: That a key is not there, and what to do; "" where all is well.
+        keyless: What to do if the other side wants a key, where none is configured.
         now: The time in UTC, for waits that are given as a date.
-
-    Attributes:
-        missing_key: What to do about a key that is not there; "" where all is well.
     """
 
     def __init__(
@@ -69,9 +68,11 @@ class RemoteProvider:
         wire: Wire,
         client: httpx.AsyncClient,
         *,
+        models: Sequence[ModelInfo],
         redact: Callable[[str], str],
         complain: Callable[[str], None],
         missing_key: str = "",
+        keyless: str = "",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._name = name
@@ -96,19 +97,10 @@ class RemoteProvider:
         self._client = client
         self._redact = redact
         self._complain = complain
-        self.missing_key = missing_key
+        self._missing_key = missing_key
+        self._keyless = keyless
         self._now = now
-        self._models = (
-            *(
-                ModelInfo(name=model, **limits.model_dump())
-                for model, limits in settings.models.items()
-                if model != "*"
-            ),
-            ModelInfo(
-                name="*",
-                **(settings.models["*"].model_dump() if "*" in settings.models else {}),
-            ),
-        )
+        self._models = tuple(models)
 
     @property
     def name(self) -> str:
@@ -191,8 +183,8 @@ class RemoteProvider:
             ProviderError: Something else came back.
             EgressError: Nothing came back.
         """
-        if self.missing_key:
-            raise self._error("auth", f"{self._name} has no API key: {self.missing_key}")
+        if self._missing_key:
+            raise self._error("auth", self._missing_key)
         # Not `build_request`: merging the same headers anew takes longer than all the rest.
         asking = httpx.Request(
             "POST",
@@ -210,7 +202,13 @@ class RemoteProvider:
         finally:
             await response.aclose()
         if response.status_code != 200:
-            raise from_status(self._name, response.status_code, response.headers, body, self._now())
+            error = from_status(
+                self._name, response.status_code, response.headers, body, self._now()
+            )
+            if error.kind == "auth" and self._keyless:
+                text = f"{error}; {self._keyless}"
+                raise ProviderError("auth", text, provider=self._name, status=response.status_code)
+            raise error
         raise self._error(
             "malformed",
             f"{self._name} answered with {kind}, expected text/event-stream: {message_of(body)}",

@@ -17,7 +17,7 @@ from hookgate.core.tools import Tool, ToolCall
 from hookgate.core.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hookgate.core.descriptors import Capability
     from hookgate.core.events import Event
@@ -33,6 +33,9 @@ class KnownSecrets:
 
     def get(self, name: str) -> str | None:
         return None
+
+    def how_to_set(self, name: str) -> Sequence[str]:
+        return (f"set {name}",)
 
     def register(self, value: str) -> None:
         self.known.append(value)

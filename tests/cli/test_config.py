@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import jsonschema_rs
 import pytest
@@ -62,6 +63,132 @@ def test_wrong_settings_are_told_with_exit_code_2(
     told = hookgate("config", "check")
     assert told.code == 2
     assert f"{path}:{line}" in told.err
+
+
+KEYS = {"ANTHROPIC_API_KEY": "", "OPENAI_API_KEY": "", "GROQ_API_KEY": ""}
+LOCAL = """
+[plugin.providers.local]
+kind = "openai"
+base_url = "http://127.0.0.1:11434/v1"
+models.llama3 = { context_tokens = 8000 }
+"""
+
+
+def problems(hookgate: CommandLine, text: str, **environ: str) -> dict[str, dict[str, Any]]:
+    """Return the problems that `config check` finds, by key."""
+    path = hookgate.config(text)
+    ran = hookgate("config", "check", "--json", **{**KEYS, **environ})
+    assert ran.code == (2 if ran.json["problems"] else 0)
+    for problem in ran.json["problems"]:
+        assert problem["file"] == str(path)
+        assert problem["line"] is not None
+    return {problem["key"]: problem for problem in ran.json["problems"]}
+
+
+def test_a_model_without_a_key_is_told_with_every_place_for_one(hookgate: CommandLine) -> None:
+    found = problems(hookgate, "[agents.main]\nmodel = 'anthropic/claude'\n")
+    problem = found["agents.main.model"]
+    assert problem["found"] == "anthropic/claude, and there is no key for anthropic"
+    assert problem["line"] == 2
+    assert problem["expected"].endswith(
+        "set ANTHROPIC_API_KEY, or write the key to ~/.hookgate/keys/anthropic_api_key "
+        "(mode 0600), or set `anthropic_api_key` in [secrets]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "environ"),
+    [
+        ("", {"ANTHROPIC_API_KEY": "sk-canary-1"}),
+        ("[secrets]\nanthropic_api_key = 'sk-canary-1'\n", {}),
+        ("[plugin.providers.anthropic]\napi_key = 'sk-canary-1'\n", {}),
+    ],
+)
+def test_a_key_is_found_where_it_was_said_to_be_looked_for(
+    hookgate: CommandLine, text: str, environ: dict[str, str]
+) -> None:
+    agent = "[agents.main]\nmodel = 'anthropic/claude'\n"
+    assert problems(hookgate, agent + text, **environ) == {}
+    assert "sk-canary" not in hookgate("config", "check", **{**KEYS, **environ}).out
+
+
+def test_a_key_file_is_found_where_it_was_said_to_be_looked_for(hookgate: CommandLine) -> None:
+    folder = hookgate.home / ".hookgate" / "keys"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "groq_api_key").write_text("sk-canary-1\n")
+    (folder / "groq_api_key").chmod(0o600)
+    text = (
+        "[agents.main]\nmodel = 'groq/llama'\n[plugin.providers.groq]\nkind = 'openai'\n"
+        "base_url = 'https://api.groq.com/openai/v1'\napi_key_env = 'GROQ_API_KEY'\n"
+    )
+    assert problems(hookgate, text) == {}
+    (folder / "groq_api_key").chmod(0o644)
+    assert "chmod 600" in problems(hookgate, text)["agents.main.model"]["expected"]
+    (folder / "groq_api_key").unlink()
+    expected = problems(hookgate, text)["agents.main.model"]["expected"]
+    assert "set GROQ_API_KEY, or write the key to ~/.hookgate/keys/groq_api_key" in expected
+    assert "`groq_api_key` in [secrets]" in expected
+    assert "`api_key_file` in [plugin.providers.groq]" in expected
+
+
+def test_a_provider_that_is_not_there_is_told_with_the_nearest(hookgate: CommandLine) -> None:
+    found = problems(
+        hookgate,
+        "[agents.main]\nmodel = 'demo/demo'\nfallback = ['demo/demo', 'lcoal/llama3']\n"
+        "[agents.two]\nprovider = 'dmeo'\nmodel = 'x'\n" + LOCAL,
+    )
+    assert set(found) == {"agents.main.fallback[1]", "agents.two.provider"}
+    assert found["agents.main.fallback[1]"]["nearest"] == "local/llama3"
+    assert found["agents.two.provider"]["nearest"] == "demo"
+
+
+def test_a_model_that_is_not_listed_is_a_note_where_any_name_is_taken(
+    hookgate: CommandLine,
+) -> None:
+    hookgate.config("[agents.main]\nmodel = 'local/lama3'\n" + LOCAL)
+    ran = hookgate("config", "check", "--json")
+    assert ran.code == 0
+    (note,) = ran.json["notes"]
+    assert (note["key"], note["nearest"]) == ("agents.main.model", "local/llama3")
+    assert "local/llama3" in hookgate("config", "check").out
+
+
+def test_a_model_that_a_provider_does_not_have_is_wrong(hookgate: CommandLine) -> None:
+    text = (
+        "[agents.main]\nmodel = 'toy/smal'\n[plugin.providers.toy]\nkind = 'demo'\n"
+        "models.small = { context_tokens = 800 }\n"
+    )
+    assert problems(hookgate, text)["agents.main.model"]["nearest"] == "toy/small"
+
+
+def test_everything_that_is_wrong_is_told_at_once(hookgate: CommandLine) -> None:
+    found = problems(
+        hookgate,
+        "[gateway]\nhost = '0.0.0.0'\n[turn]\nlane_queue = 'x'\n"
+        "[agents.main]\nmodel = 'openai/gpt'\n"
+        "fallback = ['demoo/x']\nsoul_file = 'none.md'\n[plugin.storage]\npth = 'x'\n"
+        "[[bindings]]\nagent = 'nobody'\n",
+    )
+    assert set(found) == {
+        "gateway",
+        "turn.lane_queue",
+        "agents.main.model",
+        "agents.main.fallback[0]",
+        "agents.main.soul_file",
+        "plugin.storage.pth",
+        "bindings[0].agent",
+    }
+
+
+def test_what_a_wrong_section_would_have_brought_is_not_missed(hookgate: CommandLine) -> None:
+    text = "[agents.main]\nmodel = 'groq/x'\n[plugin.providers.groq]\nkind = 'opnai'\n"
+    assert set(problems(hookgate, text)) == {"plugin.providers.groq.kind"}
+
+
+def test_a_check_opens_nothing(hookgate: CommandLine) -> None:
+    hookgate.config("[agents.main]\nmodel = 'demo/demo'\n")
+    assert hookgate("config", "check").code == 0
+    assert [path.name for path in (hookgate.home / ".hookgate").iterdir()] == ["config.toml"]
 
 
 def test_the_schema_describes_the_file_and_its_plugins(hookgate: CommandLine) -> None:

@@ -83,29 +83,40 @@ def _shown(path: tuple[str, ...], value: Any) -> Any:
 def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """Check the settings, those of plugins too; exit code 2 if anything is wrong.
 
+    Checked as well, without asking anybody: whether the agents' models have a provider, and the
+    providers a key; the agents' souls; and the listener. Nothing is opened or changed.
+
     Example:
         hookgate --config new.toml config check
     """
+    from hookgate.cli.checking import check_settings
     from hookgate.core.errors import ConfigError
 
     state = state_of(ctx)
-    try:
-        gateway = state.make_gateway(state.settings)
-    except ConfigError as error:
-        if not state.json:
-            raise
-        state.show({"ok": False, "file": state.source.file, "problems": problem_rows(error)})
-        raise typer.Exit(2) from None
-    plugins = [info.name for info in gateway.plugins.infos() if info.state == "running"]
+    findings = check_settings(state)
+    if findings.problems and not state.json:
+        raise ConfigError(list(findings.problems.values()))
     where = str(state.source.path) if state.source.path else "no settings file, all defaults"
 
     def render(console: Any) -> None:
         from rich.text import Text
 
         console.print(Text.assemble(("ok ", "bold green"), where), soft_wrap=True)
-        console.print(f"{len(plugins)} plugins: {', '.join(plugins)}", style="dim")
+        for note in findings.notes:
+            console.print(Text.assemble(("note ", "bold yellow"), str(note)), soft_wrap=True)
+        count = len(findings.plugins)
+        console.print(f"{count} plugins: {', '.join(findings.plugins)}", style="dim")
 
-    state.show({"ok": True, "file": state.source.file, "problems": [], "plugins": plugins}, render)
+    data = {
+        "ok": not findings.problems,
+        "file": state.source.file,
+        "problems": problem_rows(findings.problems.values()),
+        "notes": problem_rows(findings.notes),
+        "plugins": list(findings.plugins),
+    }
+    state.show(data, render)
+    if findings.problems:
+        raise typer.Exit(2)
 
 
 @app.command()

@@ -12,7 +12,9 @@ from hookgate.cli.state import State, state_of
 from hookgate.core.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hookgate.core.errors import ConfigProblem
 
 __all__ = ["CommandGroup", "RootGroup"]
 
@@ -104,7 +106,7 @@ def _print_problems(state: State, error: ConfigError) -> None:
     from hookgate.cli.render import clean, print_json
 
     if state.json:
-        print_json({"error": {"code": "config", "problems": problem_rows(error)}})
+        print_json({"error": {"code": "config", "problems": problem_rows(error.problems)}})
         return
     count = len(error.problems)
     state.err.print(f"[bold red]The settings have {count} problem{'s' * (count > 1)}:[/]")
@@ -124,8 +126,8 @@ def _print_problems(state: State, error: ConfigError) -> None:
             )
 
 
-def problem_rows(error: ConfigError) -> Sequence[dict[str, Any]]:
-    """Return the problems of `error` for programs."""
+def problem_rows(problems: Iterable[ConfigProblem]) -> Sequence[dict[str, Any]]:
+    """Return `problems` for programs."""
     return [
         {
             "file": problem.file,
@@ -135,7 +137,7 @@ def problem_rows(error: ConfigError) -> Sequence[dict[str, Any]]:
             "expected": problem.expected,
             "nearest": problem.nearest,
         }
-        for problem in error.problems
+        for problem in problems
     ]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from tests.builtin_plugins.providers.raw import RawServer, raw_server
+from tests.builtin_plugins.turns import KnownSecrets
 
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import make_provider
@@ -49,7 +50,9 @@ class Made:
         values = ProviderSettings.model_validate(
             {**limits, "kind": kind, "base_url": base_url, **settings}
         )
-        provider = make_provider("acme", values, key, self.egress, str, self.complaints.append)
+        provider = make_provider(
+            "acme", values, key, self.egress, KnownSecrets(), self.complaints.append
+        )
         remote = cast("RemoteProvider", provider)
         self.providers.append(remote)
         return remote

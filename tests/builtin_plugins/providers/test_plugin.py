@@ -20,10 +20,11 @@ from hookgate.core.secrets import SecretStore
 from hookgate.core.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hookgate.core.host import Host
-    from hookgate.core.models import Provider
+    from hookgate.core.models import Provider, ProviderInfo
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,10 @@ async def providers(host: Host, **named: Any) -> dict[str, Provider]:
     plugin = Plugin(ProvidersSettings.model_validate(named))
     async with plugin.lifespan():
         return {one.name: one for one in await plugin.list_providers(host)}
+
+
+def describe(host: Host, **named: Any) -> Sequence[ProviderInfo]:
+    return Plugin(ProvidersSettings.model_validate(named)).describe_providers(host)
 
 
 async def test_without_settings_there_is_the_demo_alone(host: Host) -> None:
@@ -85,7 +90,12 @@ async def test_a_provider_called_like_a_kind_needs_no_kind(host: Host) -> None:
 async def test_a_configured_provider_without_its_key_is_there_and_said(host: Host) -> None:
     found = await providers(host, anthropic={})
     assert set(found) == {"demo", "anthropic"}
-    assert "set ANTHROPIC_API_KEY" in host.degraded["provider anthropic"]
+    described = {info.name: info for info in describe(host, anthropic={})}
+    assert described["anthropic"].missing == "no key for anthropic"
+    assert described["demo"].missing == ""
+    with pytest.raises(ProviderError, match="no key for anthropic: set ANTHROPIC_API_KEY") as told:
+        await anext(aiter(found["anthropic"].stream(make_turn(), request(user("hello")))))
+    assert told.value.kind == "auth"
 
 
 async def test_models_are_listed_with_their_limits_and_others_accepted(host: Host) -> None:

@@ -453,6 +453,15 @@ async def test_a_local_server_needs_no_key(server: RawServer, made: Make) -> Non
     assert "authorization" not in server.heads[0].lower()
 
 
+async def test_a_server_that_wants_a_key_where_none_is_configured_says_where_to_put_one(
+    server: RawServer, made: Make
+) -> None:
+    server.script = answers(401, b"no")
+    error, _ = await failure(made("openai", server.url, key=None))
+    assert (error.kind, error.status) == ("auth", 401)
+    assert "`api_key_env` or `api_key_file` in [plugin.providers.acme]" in str(error)
+
+
 async def test_impossible_usage_is_complained_of_and_not_passed_on(
     server: RawServer, made: Any
 ) -> None:
