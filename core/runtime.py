@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
 from hookgate.core.catalogue import Catalogue
-from hookgate.core.errors import HookgateError, MissingKeyError
+from hookgate.core.errors import HookgateError, MissingKeyError, StartError
 from hookgate.core.events import Event
+from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Doors, Host
@@ -39,6 +40,8 @@ from hookgate.core.watchdog import Watchdog
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
+
+    from aiohttp import web
 
     from hookgate.core.events import HookSpan
     from hookgate.core.models import ModelEvent, ModelRequest
@@ -222,6 +225,24 @@ class Gateway:
         )
         origin = Origin(provenance=Provenance.EXTERNAL_USER, path="embedded")
         return await self.run_turn(Principal.owner("embedded"), origin, request, sink=sink)
+
+    def app(self) -> web.Application:
+        """Return an aiohttp application that serves this gateway.
+
+        It is mounted in another one with ``parent.add_subapp("/prefix", gateway.app())``. The
+        gateway's own checks of Host, Origin, tokens and peers stand before its routes there as
+        well. The application ends its clients when it is shut down; the gateway is closed by
+        whoever entered it, after that.
+
+        Raises:
+            StartError: The gateway has not started, or its settings name hosts, proxies or
+                tokens that cannot be.
+        """
+        if not self.ready:
+            raise StartError(
+                "the gateway does not run: call `app()` within `async with Gateway(...)`"
+            )
+        return build_app(self)
 
     def cancel(self, turn_id: str, reason: str) -> bool:
         """Cancel a running turn; False where there is none of that id."""

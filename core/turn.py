@@ -378,6 +378,11 @@ class Turn:
     _name: str = ""
     _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
 
+    def __repr__(self) -> str:
+        # What was said has no place in a log line, and a snapshot would fill pages.
+        state = self.ending or "running"
+        return f"<Turn {self.id} agent={self.agent.name} session={self.session} {state}>"
+
     @property
     def taint(self) -> Taint:
         """The union of the taints of all that this turn has read so far. Only grows."""

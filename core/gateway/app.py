@@ -54,7 +54,7 @@ _CORS_HEADERS = "Authorization, Content-Type"
 def build_app(gateway: GatewayPort, *, peers: PeerLookup | None = None) -> web.Application:
     """Return an aiohttp application that serves `gateway`.
 
-    Mount it with ``parent.add_subapp("/prefix", app)``, or serve it by itself. It holds no
+    `Gateway.app` is the way to it: mount it, or serve it by itself. It holds no
     state outside of the gateway and itself, so two of them live side by side.
 
     Args:

@@ -26,7 +26,7 @@ class Gateway(runtime.Gateway):
 
     or put it into an aiohttp application of your own::
 
-        parent.add_subapp("/ai", build_app(gateway))
+        parent.add_subapp("/ai", gateway.app())
     """
 
     def __init__(
