@@ -6,6 +6,7 @@ The tree::
     ├── ConfigError                one or more problems in the settings, all at once
     ├── StartError                 the gateway cannot start; the text says what to do
     │   ├── PluginError            a plugin cannot be used (names the plugin)
+    │   ├── StoreHeldError         another process holds the store
     │   └── MissingKeyError        a plugin requires a port that nobody provides
     ├── ToolDefinitionError        a tool's signature or schema cannot be used (names the tool)
     ├── HookError                  an implementation failed where its contract says `!`
@@ -65,6 +66,7 @@ __all__ = [
     "StaleFenceError",
     "StartError",
     "StoreError",
+    "StoreHeldError",
     "StoreUnavailableError",
     "ToolDefinitionError",
     "TurnCancelledError",
@@ -126,6 +128,18 @@ class PluginError(StartError):
     def __init__(self, plugin: str, message: str) -> None:
         super().__init__(f"plugin {plugin!r}: {message}")
         self.plugin = plugin
+
+
+class StoreHeldError(StartError):
+    """Another process holds the store.
+
+    Attributes:
+        pid: Its process id; 0 where it is not known.
+    """
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
 
 
 class MissingKeyError(StartError):

@@ -40,7 +40,13 @@ from hookgate.core._plugin_sources import (
     extra_candidates,
     installed,
 )
-from hookgate.core.errors import HookError, PluginError
+from hookgate.core.errors import (
+    ConfigError,
+    HookError,
+    PluginError,
+    StartError,
+    StoreHeldError,
+)
 from hookgate.core.hooks import Hooks, Implementation
 from hookgate.core.host import PluginInfo
 from hookgate.core.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
@@ -220,6 +226,8 @@ class Plugins:
 
         Raises:
             PluginError: A lifespan failed to open; it says which.
+            StoreHeldError: Another process holds the store.
+            ConfigError: A lifespan found something wrong in the settings.
         """
         by_plugin: dict[str, list[Implementation]] = {}
         for implementation in self.hooks.implementations(hookspecs.lifespan):
@@ -237,11 +245,18 @@ class Plugins:
             manager = await self.hooks.run_one(implementation, host)
             if manager is None:
                 return
-            await self.hooks.guard(implementation, manager.__aenter__())
+            # What a plugin says on purpose is told whole, in its own words, and once.
+            await self.hooks.guard(
+                implementation, manager.__aenter__(), passing=(StartError, ConfigError)
+            )
         except HookError as error:
             raise PluginError(
                 implementation.plugin, f"its lifespan did not open: {error.reason}"
             ) from error
+        except (ConfigError, PluginError, StoreHeldError):
+            raise
+        except StartError as error:
+            raise PluginError(implementation.plugin, str(error)) from error
         stack.push_async_callback(self._close, implementation, manager)
 
     async def _close(

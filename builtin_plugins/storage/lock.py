@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import StartError
+from hookgate.core.errors import StoreHeldError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +20,8 @@ PATIENCE = 0.5
 PAUSE = 0.02
 
 
-class DatabaseHeldError(StartError):
-    """Another gateway holds the database.
-
-    Attributes:
-        pid: Its process id; 0 where it is not known.
-    """
+class DatabaseHeldError(StoreHeldError):
+    """Another gateway holds the database."""
 
     def __init__(self, database: Path, pid: int) -> None:
         who = f"process {pid}" if pid else "another process"
@@ -34,9 +30,9 @@ class DatabaseHeldError(StartError):
         super().__init__(
             f"the database {database} is held by {who}: expected that no gateway uses it. "
             "Stop that one, or give this one a database of its own "
-            '(`[plugin.storage] path = "..."`, or another `home`)'
+            '(`[plugin.storage] path = "..."`, or another `home`)',
+            pid,
         )
-        self.pid = pid
 
 
 def lock_path(database: Path) -> Path:

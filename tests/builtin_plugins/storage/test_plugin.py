@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
-from hookgate.core.errors import PluginError, StoreUnavailableError
+from hookgate.core.errors import PluginError, StoreHeldError, StoreUnavailableError
 from hookgate.core.host import Host
 from hookgate.core.operations import Empty, Invocation
 from hookgate.core.ports import CONVERSATIONS, STORE
@@ -85,7 +85,7 @@ async def test_two_gateways_run_side_by_side_with_a_store_each(tmp_path: Path) -
         await one.chat("only here")
         assert len(await one.host[CONVERSATIONS].sessions()) == 1
         assert await other.host[CONVERSATIONS].sessions() == []
-        with pytest.raises(PluginError, match=r"plugin 'storage'.*held by another gateway"):
+        with pytest.raises(StoreHeldError, match=r"held by another gateway.*or another `home`\)$"):
             async with Gateway(settings(tmp_path / "a"), builtin=BUILTIN):
                 pytest.fail("it started")
 
