@@ -19,6 +19,7 @@ from hookgate import Gateway, Settings
 from hookgate.core.gateway.chat import Answer
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
+from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.schemas import AuthParams, AuthResult
 from hookgate.core.gateway.socket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.gateway.stream import QUEUE_BYTES
@@ -82,6 +83,14 @@ A token comes in one of three ways, and never in a URL:
 SHA-256 only. `token.revoke` closes the token's live connections within a second and holds from
 then on. {LIMITS.attempts_per_minute} failed attempts from one address (an IPv6 /64 is one) in a
 minute are compared; until the minute is over nothing more is.
+
+A client of the gateway's own user can see that it speaks to the gateway of its home folder, and
+to nobody who has taken the port, before it sends a token or a message: it reads `key` from
+`gateway.json` in that folder, which is for its owner alone, and sends `{NONCE_HEADER}`, 64 random
+hexadecimal digits, with a request. `{PROOF_HEADER}` of the answer is the HMAC-SHA256 under `key` of
+four lines without a last line break: `{PURPOSE}`, the nonce, the IP address and the port at which
+the request arrived, which must be those that the client has connected to. The handshake of a
+WebSocket that wants a token first also has `WWW-Authenticate`. The command line does all this.
 
 Whatever the listener, each request must name the gateway in its Host header: a loopback name or
 the address that it came to, with the port, or an entry of `gateway.allowed_hosts`. A WebSocket,

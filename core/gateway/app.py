@@ -12,6 +12,7 @@ from aiohttp import web
 from hookgate.core import strict_json
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.front import Front
+from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.rest import error_response, serve_named, serve_operation
 from hookgate.core.gateway.routes import CALLER, Handler, Routes
 from hookgate.core.gateway.socket import serve_socket
@@ -199,9 +200,14 @@ def _preflight(front: Front, request: web.Request) -> web.Response | None:
 
 def _set_headers(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        if (nonce := request.headers.get(NONCE_HEADER)) is not None:
+            transport = request.transport
+            local = transport.get_extra_info("sockname") if transport is not None else None
+            if (proof := prove(front.key, nonce, local)) is not None:
+                headers[PROOF_HEADER] = proof
         if response.status == 101:
             return
-        headers = response.headers
         headers["Server"] = "hookgate"
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)

@@ -10,6 +10,7 @@ from hookgate.core.events import Event
 from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.proof import new_key
 from hookgate.core.gateway.rpc import Methods
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.gateway.tokens import principal_id
@@ -48,6 +49,7 @@ class Front:
         gate: Lets requests in.
         clients: Who is connected.
         methods: What can be called.
+        key: Proves to a client that has it from the home folder which gateway this is.
         stopping: Whether the gateway takes nothing new.
     """
 
@@ -58,6 +60,7 @@ class Front:
         self.gate = Gate(self.host, peers=peers)
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
         self.methods = Methods(self.host)
+        self.key = new_key()
         self.stopping = False
         self._live = 0
         self._pending = 0

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import signal
+import socket
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -23,8 +26,9 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.settings import GatewaySettings
 
-__all__ = ["Listener", "drain", "listen", "loop_factory", "serve"]
+__all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""
@@ -65,6 +69,11 @@ class Listener:
         return self._site.port
 
     @property
+    def key(self) -> str:
+        """What the gateway proves itself by to clients that have it from the home folder."""
+        return self.app[FRONT].key
+
+    @property
     def url(self) -> str:
         """Where it is found."""
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -73,6 +82,42 @@ class Listener:
     async def stop_accepting(self) -> None:
         """Take no new connections; those that are there stay."""
         await self._site.stop()
+
+
+def check_port(settings: GatewaySettings) -> None:
+    """Refuse a port on which something listens, before anything is loaded in vain.
+
+    It is free again when this returns: who takes it meanwhile is met when the gateway listens.
+
+    Raises:
+        StartError: It is taken, or this user may not listen on it.
+    """
+    if not settings.port:
+        return
+    try:
+        found = socket.getaddrinfo(
+            settings.host or None, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, place in found:
+            with socket.socket(family, kind, protocol) as probe:
+                if os.name == "posix":
+                    # As the listener does: a port that was just left is free.
+                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(place)
+    except OSError as error:
+        # Of an address that this machine lacks, listening itself says more.
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise _cannot_listen(settings, error) from error
+
+
+def _cannot_listen(settings: GatewaySettings, error: OSError) -> StartError:
+    return StartError(
+        f"cannot listen on {settings.host}:{settings.port}: "
+        f"{os.strerror(error.errno) if error.errno else error}; "
+        "set `gateway.host` and `gateway.port`, or stop what listens there"
+    )
 
 
 @asynccontextmanager
@@ -103,10 +148,7 @@ async def listen(gateway: GatewayPort) -> AsyncIterator[Listener]:
         try:
             await site.start()
         except OSError as error:
-            raise StartError(
-                f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
-                "set `gateway.host` and `gateway.port`, or stop what listens there"
-            ) from error
+            raise _cannot_listen(settings, error) from error
         yield Listener(app, site, settings.host)
     finally:
         await runner.cleanup()

@@ -50,6 +50,9 @@ async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse
     front.check_open()
     caller = front.gate.identify(request)
     socket = _make_response(front, request)
+    if caller is None:
+        # The first frame has to bring the token; a client need not wait to find that out.
+        socket.headers["WWW-Authenticate"] = "Bearer"
     with front.pending(anonymous=caller is None):
         try:
             writer = await socket.prepare(request)

@@ -90,7 +90,7 @@ async def play(console: Console) -> None:
         async with (
             Gateway(settings(Path(home))) as gateway,
             listen(gateway) as listener,
-            connect(listener.url, None) as door,
+            connect(listener.url, listener.key, None) as door,
         ):
             version = door.hello["version"]
             console.print(Text.assemble(("hookgate ", "bold"), f"{version} on {listener.url}"))

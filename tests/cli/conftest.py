@@ -71,7 +71,7 @@ class CommandLine:
     def config(self, text: str) -> Path:
         """Write the settings file."""
         folder = self.home / ".hookgate"
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / "config.toml"
         path.write_text(text)
         return path
@@ -111,7 +111,7 @@ def serve(hookgate: CommandLine) -> Iterator[Callable[[], Served]]:
         gateway = await stack.enter_async_context(Gateway(settings))
         listener: Listener = await stack.enter_async_context(listen(gateway))
         url = address(listener.host, listener.port)
-        stack.enter_context(leave_note(settings.home, url))
+        stack.enter_context(leave_note(settings.home, url, listener.key))
         return Served(gateway, url)
 
     try:

@@ -1,56 +1,11 @@
 from __future__ import annotations
 
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import pytest
 from tests.cli.conftest import CommandLine, Served
 
 from hookgate.core.gateway.tokens import new_token
-
-
-@contextmanager
-def listening(answer: bytes) -> Iterator[int]:
-    """Listen as some other program, which answers anybody with `answer` and closes."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def work() -> None:
-            while True:
-                try:
-                    peer, _ = server.accept()
-                except OSError:
-                    return
-                with peer:
-                    peer.settimeout(20)
-                    if peer.recv(65_536):
-                        peer.sendall(answer)
-
-        thread = threading.Thread(target=work)
-        thread.start()
-        yield server.getsockname()[1]
-        server.shutdown(socket.SHUT_RDWR)
-    thread.join()
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno",
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"",
-    ],
-)
-def test_what_listens_and_is_no_gateway_is_said_to_be_none(
-    hookgate: CommandLine, answer: bytes
-) -> None:
-    with listening(answer) as port:
-        ran = hookgate("status", HOOKGATE_GATEWAY__PORT=str(port))
-    assert ran.code == 1
-    assert f"127.0.0.1:{port}" in ran.err
-    assert "gateway" in ran.err
-    assert "Traceback" not in ran.err
 
 
 def guarded(hookgate: CommandLine) -> str:

@@ -1,50 +1,78 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+import resource
 import signal
+import socket
 import stat
 import subprocess
 import sys
-import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandLine, Served
 from tests.cli.terminal import Terminal
+from tests.cli.test_look import wait_until
 
-from hookgate.cli.found import running_gateway
+from hookgate.cli import state
+from hookgate.cli.found import NOTE, Running, running_gateway, write_note
 
 LIMIT = 40.0
 
 
 @contextmanager
-def served(hookgate: CommandLine, *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run ``hookgate serve`` in a process of its own until the block ends."""
+def served(
+    hookgate: CommandLine, *words: str, found: Callable[[], str] | None = None, **more: Any
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run ``hookgate serve`` in a process of its own until the block ends.
+
+    `found` says where it is, or "" while it is not there yet; else its note is looked for.
+    """
+
+    def noted() -> str:
+        running = running_gateway(hookgate.home / ".hookgate")
+        return running.url if running is not None else ""
+
     process = subprocess.Popen(
         [sys.executable, "-m", "hookgate", "serve", *words],
         env=hookgate.environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        **more,
     )
     try:
-        deadline = time.monotonic() + LIMIT
-        pause = threading.Event()
-        while (found := running_gateway(hookgate.home / ".hookgate")) is None:
-            assert process.poll() is None, process.communicate()[1]
-            assert time.monotonic() < deadline
-            pause.wait(0.05)
-        yield process, found.url
+        wait_until(lambda: process.poll() is not None or (found or noted)())
+        assert process.poll() is None, process.communicate()[1]
+        yield process, (found or noted)()
     finally:
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> str:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return ""
+    return f"http://127.0.0.1:{port}"
+
+
+def health(port: int) -> Any:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/health") as answer:
+        return json.load(answer)
 
 
 def test_a_gateway_serves_until_sigterm_and_takes_its_note_away(hookgate: CommandLine) -> None:
@@ -112,33 +140,59 @@ def test_a_port_that_is_taken_is_said_to_be(
     ran = other("serve", "--port", port)
     assert ran.code == 1
     assert f"cannot listen on 127.0.0.1:{port}" in ran.err
+    assert not (other.home / ".hookgate").exists(), "nothing was opened in vain"
 
 
 def test_a_note_of_a_process_that_is_gone_is_passed_over(hookgate: CommandLine) -> None:
     folder = hookgate.home / ".hookgate"
-    folder.mkdir()
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    for text in (f'{{"pid": {gone.pid}, "url": "http://127.0.0.1:1"}}', "{", '{"pid": "x"}'):
-        (folder / "gateway.json").write_text(text)
-        assert running_gateway(folder) is None
-
-
-def test_a_note_of_another_user_is_not_believed(
-    hookgate: CommandLine, serve: Callable[[], Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve()
-    folder = hookgate.home / ".hookgate"
-    assert running_gateway(folder) is not None
-    real = Path.stat
-
-    def foreign(path: Path) -> os.stat_result:
-        status = list(real(path))
-        status[stat.ST_UID] = os.geteuid() + 1
-        return os.stat_result(status)
-
-    monkeypatch.setattr(Path, "stat", foreign)
+    write_note(folder, Running(gone.pid, "http://127.0.0.1:1", "0" * 64))
     assert running_gateway(folder) is None
+
+
+def test_a_gateway_that_cannot_leave_its_note_starts_says_so_and_tries_again(
+    hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state, "HELD_SECONDS", 0.2)
+    note = hookgate.home / ".hookgate" / NOTE
+    note.mkdir(parents=True, mode=0o700)
+    port = free_port()
+    with served(hookgate, "--port", str(port), found=lambda: listens(port)) as (process, _):
+        assert health(port)["degraded"] == ["command line"]
+        ran = hookgate("chat", "what is 2*3?")
+        assert ran.code == 1
+        assert str(process.pid) in ran.err
+        assert f"{note}: " in ran.err
+        note.rmdir()
+        wait_until(lambda: health(port)["status"] == "ok")
+        assert hookgate("chat", "what is 2*3?").out == "2*3 = 6.\n"
+        process.terminate()
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in err.splitlines()]
+    told = [line for line in lines if line.get("part") == "command line"]
+    assert [line["event"] for line in told] == ["degraded", "recovered"]
+    assert "gateway.json cannot be written" in told[0]["why"]
+    assert not note.exists()
+
+
+def test_a_restart_on_a_full_disk_starts_and_says_so(hookgate: CommandLine) -> None:
+    assert hookgate("chat", "what is 2*3?").code == 0
+
+    def full() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+    port = free_port()
+    with served(hookgate, "--port", str(port), found=lambda: listens(port), preexec_fn=full) as (
+        process,
+        _,
+    ):
+        assert health(port)["degraded"] == ["command line", "storage"]
+        process.terminate()
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 0
+    assert "Traceback" not in err
 
 
 @pytest.mark.slow

@@ -13,17 +13,21 @@ import aiohttp
 from hookgate.cli.door import AnsweredError, Stream
 from hookgate.core import strict_json
 from hookgate.core.errors import HookgateError
+from hookgate.core.gateway.peer import PeerLookup
+from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, new_nonce, proves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
+
+    from aiohttp.connector import Connection
 
 __all__ = ["RemoteDoor", "UnreachableError", "connect"]
 
 CONNECT_SECONDS = 10.0
 """Seconds for the connection and the handshake."""
 
-HELLO_SECONDS = 3.0
-"""Seconds after which a gateway that says nothing is taken to wait for a token."""
+HELLO_SECONDS = 10.0
+"""Seconds for each frame before the first request."""
 
 MAX_FRAME = 64 * 1024 * 1024
 """The longest frame that is taken, in bytes."""
@@ -135,27 +139,93 @@ class RemoteDoor:
 
 
 @asynccontextmanager
-async def connect(url: str, token: str | None) -> AsyncIterator[RemoteDoor]:
+async def connect(url: str, key: str, token: str | None) -> AsyncIterator[RemoteDoor]:
     """Connect to the gateway at `url`, such as ``http://127.0.0.1:7200``.
 
+    What listens there hears nothing but a nonce before it has proved itself, on this very
+    connection.
+
+    Args:
+        url: Where it listens, on this machine.
+        key: What it proves itself by.
+        token: The access token, for a gateway that wants one.
+
     Raises:
-        UnreachableError: Nothing answers there, or no gateway.
+        UnreachableError: Nothing answers there, or not the gateway that has `key`.
         AnsweredError: The gateway does not let this client in.
     """
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    check = _Check(url, key)
     # Without the environment's proxies: a gateway on loopback is not behind one.
-    timeout = aiohttp.ClientTimeout(total=CONNECT_SECONDS)
-    async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
+    async with aiohttp.ClientSession(
+        headers={NONCE_HEADER: check.nonce},
+        timeout=aiohttp.ClientTimeout(total=CONNECT_SECONDS),
+        response_class=check.response_class(),
+    ) as session:
         socket = await _open(session, url)
         async with socket:
+            if check.token_wanted:
+                await _authenticate(socket, url, token)
             door = RemoteDoor(url, socket)
-            door.hello = await _hello(socket, url, token)
+            door.hello = await _hello(socket, url)
             pump = asyncio.create_task(door.pump())
             try:
                 yield door
             finally:
                 await socket.close()
                 await pump
+
+
+class _Check:
+    """Sees to it that no answer is read that is not the gateway's.
+
+    Attributes:
+        nonce: What the gateway has to prove itself with.
+        token_wanted: Whether the gateway that answered wants a token first.
+    """
+
+    def __init__(self, url: str, key: str) -> None:
+        self.nonce = new_nonce()
+        self.token_wanted = False
+        self._url = url
+        self._key = key
+
+    def response_class(self) -> type[aiohttp.ClientResponse]:
+        """Return the class of responses that are checked as soon as their head has come."""
+
+        class Checked(aiohttp.ClientResponse):
+            async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+                transport = connection.transport
+                await super().start(connection)
+                ends = [
+                    transport.get_extra_info(name) if transport is not None else None
+                    for name in ("peername", "sockname")
+                ]
+                check(self.headers, *ends)
+                return self
+
+        check = self._check
+        return Checked
+
+    def _check(self, headers: Mapping[str, str], peer: Any, local: Any) -> None:
+        if not proves(self._key, self.nonce, headers.get(PROOF_HEADER, ""), peer):
+            raise UnreachableError(
+                f"what listens on {self._url} does not prove to be the gateway of this home folder"
+            )
+        if not _ours(peer, local):
+            raise UnreachableError(
+                f"what listens on {self._url} is no process of this user's or of root's"
+            )
+        self.token_wanted = "WWW-Authenticate" in headers
+
+
+def _ours(peer: Any, local: Any) -> bool:
+    """Whether the other end of a connection is ours or root's, as far as the kernel can tell."""
+    lookup = PeerLookup()
+    try:
+        user = lookup.user_of(peer[:2], local[:2])
+    finally:
+        lookup.close()
+    return not lookup.enabled or (user is not None and user.trusted)
 
 
 async def _open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSocketResponse[bool]:
@@ -168,32 +238,53 @@ async def _open(session: aiohttp.ClientSession, url: str) -> aiohttp.ClientWebSo
 
 
 async def _refusal(session: aiohttp.ClientSession, url: str, status: int) -> HookgateError:
-    """Ask again over HTTP, where a refusal comes with its reason."""
+    """Ask again without an upgrade: a refusal then comes with its reason."""
     with suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError):
-        async with session.get(f"{url}/v1/status") as response:
+        async with session.get(f"{url}/ws") as response:
             error = (await response.json())["error"]
-            return AnsweredError(error["message"], error["data"])
+            if error["data"].get("code") != "upgrade_required":
+                return AnsweredError(error["message"], error["data"])
     return UnreachableError(
-        f"what listens on {url} is no hookgate gateway: it answers a WebSocket with HTTP "
-        f"{status}; set `gateway.port` in the settings, or stop what listens there"
+        f"the gateway on {url} answers a WebSocket with HTTP {status}: try again in a moment"
     )
 
 
-async def _hello(
+async def _authenticate(
     socket: aiohttp.ClientWebSocketResponse[bool], url: str, token: str | None
-) -> Mapping[str, Any]:
-    try:
-        message = await socket.receive(timeout=HELLO_SECONDS)
-    except TimeoutError:
-        if token is not None:
-            raise UnreachableError(f"the gateway on {url} accepts, and says nothing") from None
+) -> None:
+    """Show the token in the first frame."""
+    if token is None:
         raise AnsweredError(
             f"the gateway on {url} needs a token",
             {"code": "unauthorized", "action": "put it into HOOKGATE_TOKEN"},
-        ) from None
-    with suppress(TypeError, KeyError, ValueError):
-        frame = strict_json.loads(message.data)
-        if frame["method"] == "hello":
-            hello: Mapping[str, Any] = frame["params"]
-            return hello
-    raise UnreachableError(f"what listens on {url} is no hookgate gateway: it does not greet")
+        )
+    frame = {"jsonrpc": "2.0", "id": "auth", "method": "auth", "params": {"token": token}}
+    try:
+        await socket.send_str(json.dumps(frame))
+    except ConnectionError:
+        raise UnreachableError(f"the gateway on {url} closed the connection") from None
+    answer = await _frame(socket, url)
+    if isinstance(error := answer.get("error"), dict):
+        raise AnsweredError(str(error.get("message", "")), error.get("data") or {})
+
+
+async def _hello(socket: aiohttp.ClientWebSocketResponse[bool], url: str) -> Mapping[str, Any]:
+    frame = await _frame(socket, url)
+    if frame.get("method") == "hello" and isinstance(frame.get("params"), dict):
+        hello: Mapping[str, Any] = frame["params"]
+        return hello
+    raise UnreachableError(f"the gateway on {url} does not greet: is it of another version?")
+
+
+async def _frame(socket: aiohttp.ClientWebSocketResponse[bool], url: str) -> Mapping[str, Any]:
+    """Return the next frame of a gateway that has proved itself."""
+    try:
+        message = await socket.receive(timeout=HELLO_SECONDS)
+    except TimeoutError:
+        raise UnreachableError(f"the gateway on {url} accepts, and says nothing") from None
+    if message.type is aiohttp.WSMsgType.TEXT:
+        with suppress(ValueError):
+            frame = strict_json.loads(message.data)
+            if isinstance(frame, dict):
+                return frame
+    raise UnreachableError(f"the gateway on {url} closed the connection, or sent nonsense")

@@ -1,14 +1,18 @@
-"""Where the gateway of a home folder runs: it leaves a note, since its port may be any."""
+"""Where the gateway of a home folder runs: it leaves a note, since its port may be any.
+
+The note also holds the key by which the gateway proves itself (`hookgate.core.gateway.proof`),
+so it is for its owner alone, and nobody else's is believed.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import ConfigError
+from hookgate.core.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,24 +20,41 @@ if TYPE_CHECKING:
 
     from hookgate.core.config_file import Source
 
-__all__ = ["Running", "address", "leave_note", "placed_problems", "running_gateway"]
+__all__ = [
+    "NOTE",
+    "NoteError",
+    "Running",
+    "address",
+    "leave_note",
+    "lives",
+    "placed_problems",
+    "running_gateway",
+    "take_note_away",
+    "write_note",
+]
 
 NOTE = "gateway.json"
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
+class NoteError(HookgateError):
+    """There is a note, and it cannot be believed; the text says what to do."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A gateway that runs.
+    """What the note says of a gateway that runs.
 
     Attributes:
         pid: Its process.
         url: Where it listens.
+        key: What it proves itself by.
     """
 
     pid: int
     url: str
+    key: str = field(repr=False)
 
 
 def address(host: str, port: int) -> str:
@@ -43,43 +64,91 @@ def address(host: str, port: int) -> str:
 
 
 def running_gateway(home: Path) -> Running | None:
-    """Return the gateway that runs in the folder `home`, or None where none does."""
+    """Return what the note in the folder `home` says, or None where no gateway has left one.
+
+    Its process is there; whether what listens is that process is not known yet.
+
+    Raises:
+        NoteError: It may be somebody else's: it is a link, or owned, readable or replaceable by
+            others; it was copied from another folder; or it says something else than notes say.
+    """
+    from hookgate.core.secrets import read_key_file
+
     path = home / NOTE
     try:
-        # A token is shown to whom the note names, so it must be our own.
-        if path.stat().st_uid not in (os.geteuid(), 0):
-            return None
-        said = json.loads(path.read_text("utf-8"))
-        running = Running(int(said["pid"]), str(said["url"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        text = read_key_file(path, missing_ok=True)
+    except ConfigError as error:
+        raise NoteError(f"{error}; or delete it, and restart the gateway") from None
+    if text is None:
         return None
     try:
-        os.kill(running.pid, 0)
-    except PermissionError:
-        return running  # It lives, and is another user's.
+        said = json.loads(text)
+        running = Running(int(said["pid"]), str(said["url"]), str(said["key"]))
+        if said["home"] != _folder(home):
+            raise NoteError(f"{path} is the note of another folder, and was copied here: delete it")
+    except (ValueError, KeyError, TypeError):
+        raise NoteError(
+            f"{path}: found no process, address and key, expected the note of a gateway of this "
+            "version: restart the gateway, or delete the note where none runs"
+        ) from None
+    # A gateway that was killed could not take its note away.
+    return running if lives(running.pid) else None
+
+
+def _folder(home: Path) -> str:
+    """Return what a copy of a folder does not share with it."""
+    status = home.stat()
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def lives(pid: int) -> bool:
+    """Whether a process of this user's (of anybody's, for root) has the id `pid`."""
+    try:
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return False
+    return pid > 0
+
+
+def write_note(home: Path, running: Running) -> None:
+    """Say where this process's gateway listens.
+
+    Raises:
+        OSError: The note cannot be written; an older one does not stay.
+    """
+    from hookgate.core.content.writing import write_whole
+
+    path = home / NOTE
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        said = {"pid": running.pid, "url": running.url, "key": running.key, "home": _folder(home)}
+        write_whole(path, json.dumps(said).encode(), durable=False)
     except OSError:
-        return None  # It was killed, and could not take its note away.
-    return running
+        with suppress(OSError):
+            path.unlink()
+        raise
+
+
+def take_note_away(home: Path) -> None:
+    """Take this process's note away, unless a gateway that was started later has left its own."""
+    with suppress(OSError, NoteError):
+        running = running_gateway(home)
+        if running is not None and running.pid == os.getpid():
+            (home / NOTE).unlink()
 
 
 @contextmanager
-def leave_note(home: Path, url: str) -> Iterator[None]:
-    """Say for the length of a ``with`` block where this process's gateway listens."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = home / NOTE
-    fresh = home / f".{NOTE}.{os.getpid()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as file:
-        json.dump({"pid": os.getpid(), "url": url}, file)
-    fresh.replace(path)
+def leave_note(home: Path, url: str, key: str) -> Iterator[None]:
+    """Say for the length of a ``with`` block where this process's gateway listens.
+
+    Raises:
+        OSError: The note cannot be written.
+    """
+    write_note(home, Running(os.getpid(), url, key))
     try:
         yield
     finally:
-        # A gateway that was started after this one has left its own.
-        running = running_gateway(home)
-        if running is not None and running.pid == os.getpid():
-            with suppress(OSError):
-                path.unlink()
+        take_note_away(home)
 
 
 @contextmanager

@@ -29,14 +29,18 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
         hookgate status --json
     """
     state = state_of(ctx)
-    running = None if state.local else state.running()
-    if running is None and not state.local:
+    running = state.run(state.running())
+    if running is None and not state.alone:
         state.show(
             {"running": False, "settings": state.source.file},
             lambda console: console.print("no gateway runs with these settings", style="yellow"),
         )
         raise typer.Exit(1)
-    data = {"running": running is not None, "url": running or "", **state.ask("status")}
+    data = {
+        "running": running is not None,
+        "url": running.where if running else "",
+        **state.ask("status"),
+    }
 
     def render(console: Console) -> None:
         from rich.text import Text
@@ -63,7 +67,7 @@ def reload(ctx: typer.Context, as_json: JsonOption = False) -> None:
     It names the settings that have changed as well, and need a restart.
     """
     state = state_of(ctx)
-    if state.local or state.running() is None:
+    if state.run(state.running()) is None:
         from hookgate.core.errors import StartError
 
         raise StartError("no gateway runs with these settings, so there is nothing to reload")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +12,18 @@ import typer
 from hookgate.cli.state import State, state_of
 
 if TYPE_CHECKING:
+    from hookgate.cli.found import Running
     from hookgate.core.gateway.serve import Listener
     from hookgate.core.settings import Settings
     from hookgate.embedding import Gateway
 
 __all__ = ["serve"]
+
+NOTE_PART = "command line"
+"""What `status` and `/health` call degraded while the gateway's note cannot be written."""
+
+RETRY_SECONDS = 2.0
+"""Seconds between two attempts to write it."""
 
 
 def serve(
@@ -49,13 +57,14 @@ def serve(
 
 async def run(state: State) -> int:
     """Start the gateway, listen, end well; return the exit code."""
-    from hookgate.cli.found import address, leave_note
+    from hookgate.cli.found import Running, address, take_note_away
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.auth import check_listener
     from hookgate.core.log import EVERYTHING
 
     # Before anything is opened: what strangers could reach is not even started.
     check_listener(state.settings)
+    listening.check_port(state.settings.gateway)
     gateway = state.make_gateway(state.settings, read_settings=lambda: _read_again(state))
     async with AsyncExitStack() as stack:
         stack.enter_context(gateway.log.as_default())
@@ -65,11 +74,50 @@ async def run(state: State) -> int:
 
         def started(listener: Listener) -> None:
             url = address(listener.host, listener.port)
-            stack.enter_context(leave_note(state.settings.home, url))
+            stack.callback(take_note_away, state.settings.home)
+            _leave_note(gateway, Running(os.getpid(), url, listener.key))
             if state.err.is_terminal:
                 _greet(state, gateway, listener.url)
 
         return await listening.serve(gateway, started=started)
+
+
+def _leave_note(gateway: Gateway, running: Running) -> None:
+    """Say where the gateway is; where that fails, say so, and try again until it works."""
+    why = _note_problem(gateway, running)
+    if why:
+        gateway.host.degrade(NOTE_PART, why)
+        gateway.host.spawn(_leave_note_later(gateway, running), name="the gateway's note")
+
+
+def _note_problem(gateway: Gateway, running: Running) -> str:
+    """Write the note; return why commands cannot follow it, or "" where they can."""
+    from hookgate.cli.found import NOTE, NoteError, running_gateway, write_note
+
+    home = gateway.settings.home
+    try:
+        write_note(home, running)
+        running_gateway(home)
+    except OSError as error:
+        why = f"{home / NOTE} cannot be written: {error.strerror or error}"
+    except NoteError as error:
+        why = str(error)
+    else:
+        return ""
+    return (
+        f"{why}. Until that is mended, `hookgate chat` and other commands do not find this "
+        f"gateway; clients of {running.url} do. It tries again every {RETRY_SECONDS:.0f} s"
+    )
+
+
+async def _leave_note_later(gateway: Gateway, running: Running) -> None:
+    while True:
+        await asyncio.sleep(RETRY_SECONDS)
+        why = await asyncio.to_thread(_note_problem, gateway, running)
+        if not why:
+            gateway.host.recover(NOTE_PART)
+            return
+        gateway.host.degrade(NOTE_PART, why)
 
 
 def _read_again(state: State) -> Settings:

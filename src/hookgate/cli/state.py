@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-import socket
+import time
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from hookgate.cli.client import RemoteDoor
     from hookgate.cli.door import Door
     from hookgate.cli.loop import LoopThread
     from hookgate.core.config_file import Source
-    from hookgate.core.errors import ConfigProblem
+    from hookgate.core.errors import ConfigProblem, StoreHeldError
     from hookgate.core.settings import Settings
     from hookgate.embedding import Gateway
 
@@ -30,8 +32,11 @@ __all__ = ["JsonOption", "State", "state_of"]
 
 T = TypeVar("T")
 
-PROBE_SECONDS = 0.5
-"""Seconds in which a gateway on this machine accepts a connection."""
+HELD_SECONDS = 5.0
+"""Seconds to wait for the note of a gateway that holds the store: it may be starting."""
+
+LOOK_SECONDS = 0.1
+"""Seconds between two looks for that note."""
 
 PLUGIN_SECTIONS = ("hooks", "plugin", "plugins")
 """Sections that are about plugins; they can be judged without the others."""
@@ -50,6 +55,8 @@ class State:
         local: Whether to leave a running gateway alone.
         json: Whether results are printed as JSON.
         environ: The environment.
+        overrides: Settings that stand above all others.
+        passed_over: Why a note of a gateway was not followed, if there was one.
     """
 
     config: Path | None = None
@@ -61,6 +68,8 @@ class State:
     _loop: LoopThread | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     _door: Door | None = None
+    _remote: RemoteDoor | None = None
+    passed_over: str = ""
 
     # -- the terminal ------------------------------------------------------
 
@@ -148,10 +157,20 @@ class State:
             finally:
                 self._loop.close()
 
+    @property
+    def alone(self) -> bool:
+        """Whether a running gateway is to be left alone."""
+        return self.local or bool(self.disabled)
+
     async def door(self) -> Door:
-        """Return the running gateway, or one in this process; it stays open until `close`."""
+        """Return the running gateway, or one in this process; it stays open until `close`.
+
+        Raises:
+            ConfigError: The settings are wrong.
+            HookgateError: The running gateway does not let us in, or none can start here.
+        """
         if self._door is None:
-            self._door = await self._stack.enter_async_context(self.opened())
+            self._door = await self.running() or await self._here()
         return self._door
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
@@ -162,42 +181,89 @@ class State:
 
         return self.run(work())
 
-    @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Door]:
-        """Open a door: to the running gateway, else to one in this process.
+    async def running(self) -> RemoteDoor | None:
+        """Return the running gateway of this home folder, or None where none is found.
+
+        It has proved to be the one that left the note there. A note that cannot be believed,
+        or leads to something else, is named where somebody looks, and passed over.
 
         Raises:
             ConfigError: The settings are wrong.
-            HookgateError: The running gateway does not let us in, or none can start here.
+            AnsweredError: The gateway does not let us in.
         """
-        url = None if self.local or self.disabled else self.running()
-        if url is not None:
-            from hookgate.cli.client import connect
+        if self.alone or self._remote is not None:
+            return self._remote
+        from hookgate.cli.client import UnreachableError, connect
+        from hookgate.cli.found import NoteError, running_gateway
 
-            async with connect(url, self.token()) as remote:
-                self._warn(remote.hello.get("degraded", {}))
-                yield remote
-        else:
-            from hookgate.cli.door import LocalDoor
+        found = None
+        try:
+            found = running_gateway(self.settings.home)
+            if found is None:
+                return None
+            remote = await self._stack.enter_async_context(
+                connect(found.url, found.key, self.token())
+            )
+        except (NoteError, UnreachableError) as error:
+            named = f" (process {found.pid})" if found is not None else ""
+            self._pass_over(f"{error}{named}")
+            return None
+        self._remote = remote
+        self._warn(remote.hello.get("degraded", {}))
+        return remote
 
-            async with self.gateway() as gateway:
-                self._warn(gateway.host.degraded)
-                yield LocalDoor(gateway)
+    def _pass_over(self, why: str) -> None:
+        """Say once why a note is not followed."""
+        if why != self.passed_over:
+            self.passed_over = why
+            said = f"the gateway that the note names is left alone: {why}"
+            self.err.print(said, style="yellow", markup=False, soft_wrap=True)
+
+    async def _here(self) -> Door:
+        """Return a gateway in this process, or the one that holds the store, once it is found."""
+        from hookgate.cli.door import LocalDoor
+        from hookgate.core.errors import StoreHeldError
+
+        try:
+            gateway = await self._stack.enter_async_context(self.gateway())
+        except StoreHeldError as error:
+            if self.alone:
+                raise
+            remote = await self._late(error)
+            if remote is not None:
+                return remote
+            gateway = await self._stack.enter_async_context(self.gateway())
+        self._warn(gateway.host.degraded)
+        return LocalDoor(gateway)
+
+    async def _late(self, held: StoreHeldError) -> RemoteDoor | None:
+        """Wait for the note of whoever holds the store; None once it has let go.
+
+        Raises:
+            StartError: It goes on, without a note that can be followed.
+        """
+        from hookgate.cli.found import NOTE, lives
+        from hookgate.core.errors import StartError
+
+        deadline = time.monotonic() + HELD_SECONDS
+        while time.monotonic() < deadline:
+            if (remote := await self.running()) is not None:
+                return remote
+            if not lives(held.pid):
+                return None
+            await asyncio.sleep(LOOK_SECONDS)
+        why = (
+            f"there is no note {self.settings.home / NOTE}. It writes one once it listens; where that "
+            "fails, on a full disk for example, its log and `/health` say so, and it tries again"
+        )
+        if self.passed_over:
+            why = "its note is not followed, as said above"
+        raise StartError(f"{held}. If it is a gateway, commands do not find it: {why}") from held
 
     def _warn(self, degraded: Mapping[str, str]) -> None:
         """Say what does not work as it should, where somebody looks."""
         for part, why in degraded.items():
             self.err.print(f"degraded: {part}: {why}", style="yellow", markup=False, soft_wrap=True)
-
-    def running(self) -> str | None:
-        """Return where the gateway of these settings runs, or None where none does."""
-        from hookgate.cli.found import address, running_gateway
-
-        found = running_gateway(self.settings.home)
-        if found is not None:
-            return found.url
-        host, port = self.settings.gateway.host, self.settings.gateway.port
-        return address(host, port) if port and _accepts(host, port) else None
 
     def token(self) -> str | None:
         """Return the token for the gateway: ``HOOKGATE_TOKEN``, or a key file of that name."""
@@ -291,12 +357,3 @@ def _console(*, stderr: bool) -> Console:
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPE_WIDTH
     return console
-
-
-def _accepts(host: str, port: int) -> bool:
-    """Whether something listens there."""
-    try:
-        with socket.create_connection((host, port), timeout=PROBE_SECONDS):
-            return True
-    except OSError:
-        return False

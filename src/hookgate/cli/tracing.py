@@ -24,7 +24,7 @@ __all__ = ["follow", "isolated", "measure"]
 
 async def follow(state: State, hook: str, plugin: str, *, quiet: bool) -> None:
     """Print spans of the running gateway until it ends or the user interrupts."""
-    if state.local or state.running() is None:
+    if await state.running() is None:
         raise StartError(
             "no gateway runs with these settings, so there is nothing to follow: start one with "
             "`hookgate serve`, or look at a single turn with `hookgate turn TEXT --explain`"
