@@ -76,7 +76,6 @@ def store_operations(current: Callable[[], SqlStore]) -> list[Operation[Any, Any
             handler=status,
             scope="read",
             rest=("GET", "/v1/db"),
-            command="db status",
         ),
         Operation(
             name="db.upgrade",
@@ -85,6 +84,5 @@ def store_operations(current: Callable[[], SqlStore]) -> list[Operation[Any, Any
             result=StoreStatus,
             handler=upgrade,
             scope="operate",
-            command="db upgrade",
         ),
     ]

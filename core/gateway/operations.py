@@ -84,7 +84,7 @@ def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
     return [
         make("ping", "Answer.", core.ping, Empty, Pong, None, quick=True),
         make("status", "Say how the gateway is.", core.status, Empty, Status, "read", quick=True,
-             rest=("GET", "/v1/status"), command="status"),
+             rest=("GET", "/v1/status")),
         make("chat.send", "Send a message to an agent and stream the answer.", chats.send,
              ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
         make("chat.cancel", "Cancel a turn that runs or waits.", core.cancel, CancelParams,
@@ -92,13 +92,13 @@ def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
         make("plugin.list", "List the plugins.", core.plugins, Empty, PluginRows, "read",
              quick=True, rest=("GET", "/v1/plugins")),
         make("session.list", "List the latest sessions.", core.sessions, SessionsParams,
-             SessionRows, "read", rest=("GET", "/v1/sessions"), command="sessions list"),
+             SessionRows, "read", rest=("GET", "/v1/sessions")),
         make("session.history", "Show the last turns of a session.", core.history, HistoryParams,
-             History, "read", rest=("GET", "/v1/sessions/history"), command="sessions history"),
+             History, "read", rest=("GET", "/v1/sessions/history")),
         make("operation.list", "List what this client may call, with schemas.", core.operations,
              OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
         make("reload", "Read content again: cards, manifests, souls, rules.", core.reload, Empty,
-             Reloaded, "operate", command="reload"),
+             Reloaded, "operate"),
         make("events.subscribe", "Follow what happens in the gateway.", core.subscribe,
              SubscribeParams, Subscribed, "read", streams=True, rest=("GET", "/v1/events")),
         make("events.unsubscribe", "End a subscription of this socket.", core.unsubscribe,
@@ -196,12 +196,12 @@ class Core:
     # -- the gateway itself ------------------------------------------------------
 
     async def operations(self, invocation: Invocation, params: OperationsParams) -> OperationRows:
-        """List what the caller may call."""
+        """List what the caller may call, or all there is."""
         scopes = invocation.principal.scopes
         rows = [
             await self._describe(operation)
             for name, operation in sorted(self._host.operations.items())
-            if (operation.scope is None or operation.scope in scopes)
+            if (params.all or operation.scope is None or operation.scope in scopes)
             and fnmatch.fnmatchcase(name, params.name)
         ]
         return OperationRows(operations=tuple(rows))

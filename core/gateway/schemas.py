@@ -180,6 +180,8 @@ class OperationsParams(OperationModel):
 
     name: str = Field(default="*", max_length=256)
     """A name, or a glob such as `chat.*`."""
+    all: bool = False
+    """Also those that this client may not call; `scope` says what they need."""
 
 
 class OperationRow(OperationModel):

@@ -5,9 +5,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.cli.conftest import CommandLine, Served
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from hookgate.cli.app import app
 
 HEAVY = ("aiohttp", "alembic", "httpx", "sqlalchemy", "sqlmodel", "structlog")
 
@@ -173,6 +178,23 @@ def test_the_commands_of_plugins_are_listed(hookgate: CommandLine) -> None:
     told = {row["command"]: row["plugin"] for row in rows}
     assert told["hookgate audit list"] == "audit"
     assert "hookgate audit list" in hookgate("commands").out
+
+
+def test_no_command_is_there_twice(hookgate: CommandLine) -> None:
+    own: set[str] = set()
+
+    def walk(group: Any, *words: str) -> None:
+        for name, command in group.commands.items():
+            own.add(" ".join(("hookgate", *words, name)))
+            if isinstance(command, TyperGroup):
+                walk(command, *words, name)
+
+    walk(get_command(app))
+    rows = hookgate("commands", "--json").json["commands"]
+    brought = [row["command"] for row in rows]
+    assert len(brought) == len(set(brought)) > 10
+    assert own.isdisjoint(brought)
+    assert hookgate("sessions", "history", "demo:cli:local:main").code == 2
 
 
 def test_json_is_all_that_stands_on_standard_output(hookgate: CommandLine) -> None:

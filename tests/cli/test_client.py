@@ -60,6 +60,22 @@ def test_a_token_without_the_scope_is_told_which_one(
     assert "expected 'operate'" in ran.err
 
 
+def test_a_command_beyond_the_tokens_scopes_names_the_scope_and_is_no_unknown_one(
+    hookgate: CommandLine, serve: Callable[[], Served]
+) -> None:
+    data = hookgate("token", "new", "talker", "--scope", "chat", "--json").json
+    hookgate.config(data["toml"])
+    serve()
+    ran = hookgate("approvals", "list", HOOKGATE_TOKEN=data["token"])
+    assert ran.code == 1
+    assert "expected 'approve'" in ran.err
+    assert "use a token with the scope `approve`" in ran.err
+    rows = hookgate("commands", "--json", HOOKGATE_TOKEN=data["token"]).json["commands"]
+    assert {"hookgate approvals list": "approve"}.items() <= {
+        row["command"]: row["scope"] for row in rows
+    }.items()
+
+
 def test_what_does_not_work_as_it_should_is_said_at_every_command(
     hookgate: CommandLine, serve: Callable[[], Served]
 ) -> None:

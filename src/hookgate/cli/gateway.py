@@ -302,7 +302,12 @@ def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
     state = state_of(ctx)
     rows = [
-        {"command": f"hookgate {row['command']}", "does": row["summary"], "plugin": row["plugin"]}
+        {
+            "command": f"hookgate {row['command']}",
+            "does": row["summary"],
+            "scope": row["scope"] or "",
+            "plugin": row["plugin"],
+        }
         for row in sorted(operations(state), key=lambda row: str(row["command"]))
     ]
 

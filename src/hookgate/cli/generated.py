@@ -55,7 +55,8 @@ def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
 
 def operations(state: State) -> Sequence[Mapping[str, Any]]:
     """Return the operations that have a command, as ``operation.list`` describes them."""
-    rows: Sequence[Mapping[str, Any]] = state.ask("operation.list")["operations"]
+    # All of them: a command that this client may not use says which scope it needs.
+    rows: Sequence[Mapping[str, Any]] = state.ask("operation.list", {"all": True})["operations"]
     return [row for row in rows if row["command"]]
 
 
