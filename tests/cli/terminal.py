@@ -6,9 +6,11 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -17,9 +19,15 @@ LIMIT = 30.0
 
 
 class Terminal:
-    """Runs ``hookgate WORDS`` on a pseudo-terminal."""
+    """Runs ``hookgate WORDS`` on a pseudo-terminal.
 
-    def __init__(self, environ: dict[str, str], *words: str) -> None:
+    Args:
+        environ: The environment.
+        words: The words of the command.
+        deaf: Whether Ctrl-C is ignored from the beginning, as in a background job of a shell.
+    """
+
+    def __init__(self, environ: dict[str, str], *words: str, deaf: bool = False) -> None:
         main, other = pty.openpty()
         self._main = main
         self._process = subprocess.Popen(
@@ -29,7 +37,7 @@ class Terminal:
             stderr=other,
             env={**environ, "TERM": "xterm"},
             start_new_session=True,
-            preexec_fn=_take_terminal,
+            preexec_fn=partial(_take_terminal, signal.SIG_IGN if deaf else signal.SIG_DFL),
         )
         os.close(other)
         self.text = ""
@@ -109,9 +117,10 @@ class Terminal:
         return bool(data)
 
 
-def _take_terminal() -> None:
+def _take_terminal(interrupts: signal.Handlers) -> None:
     """Make standard input the controlling terminal, so that Ctrl-C is a signal."""
     import fcntl
     import termios
 
+    signal.signal(signal.SIGINT, interrupts)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import signal
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -49,8 +51,8 @@ def test_the_conversation_goes_on_in_the_running_gateway(
 
 
 @contextmanager
-def talk(hookgate: CommandLine, *words: str) -> Iterator[Terminal]:
-    with Terminal(hookgate.environ, "chat", *words) as terminal:
+def talk(hookgate: CommandLine, *words: str, deaf: bool = False) -> Iterator[Terminal]:
+    with Terminal(hookgate.environ, "chat", *words, deaf=deaf) as terminal:
         terminal.expect("> ")
         yield terminal
 
@@ -64,6 +66,10 @@ def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[
         terminal.expect("/quit")
         terminal.type("/status")
         terminal.expect("providers")
+        terminal.type("/sttaus now")
+        told = terminal.expect("//sttaus now")
+        assert "/sttaus is no command" in told
+        assert "/help, /peer, /history, /status, /cancel, /quit" in told
         terminal.type("/peer ada")
         terminal.expect("speaking as ada")
         terminal.type("/history")
@@ -81,7 +87,7 @@ def test_a_conversation_on_the_terminal(hookgate: CommandLine, serve: Callable[[
 
 
 def check_cancelled(terminal: Terminal) -> None:
-    terminal.type("/slow 0.2 " + "word " * 60 + "word")
+    terminal.type("//slow 0.2 " + "word " * 60 + "word")
     terminal.expect("word\n")  # what was typed
     terminal.expect("word word")
     terminal.interrupt()
@@ -104,13 +110,30 @@ def test_ctrl_c_cancels_an_answer_of_this_process_and_the_conversation_goes_on(
     assert "word word" in json.dumps(rows)
 
 
+@pytest.mark.parametrize("deaf", [False, True], ids=["usual", "SIGINT ignored at first"])
 def test_ctrl_c_cancels_an_answer_of_the_running_gateway(
-    hookgate: CommandLine, serve: Callable[[], Served]
+    hookgate: CommandLine, serve: Callable[[], Served], deaf: bool
 ) -> None:
     served = serve()
-    with talk(hookgate) as terminal:
+    with talk(hookgate, deaf=deaf) as terminal:
         check_cancelled(terminal)
     assert served.gateway.running() == ()
+
+
+def test_without_a_terminal_an_ignored_ctrl_c_stays_ignored() -> None:
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
+        "from hookgate.cli import hear_interrupts; hear_interrupts(); "
+        "print(signal.getsignal(signal.SIGINT).name)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "SIG_IGN\n"
 
 
 def asking(hookgate: CommandLine) -> str:
@@ -122,7 +145,7 @@ def asking(hookgate: CommandLine) -> str:
         'http_get = ["http://127.0.0.1:1/*"]\n'
     )
     arguments = json.dumps({"url": "http://127.0.0.1:1/?x=1"})
-    lines = ['/call read_file {"path": "notes.txt"}', "/then", f"/call http_get {arguments}"]
+    lines = ['//call read_file {"path": "notes.txt"}', "/then", f"/call http_get {arguments}"]
     return "\\\n".join(lines)
 
 

@@ -12,11 +12,25 @@ interrupted.
 
 from __future__ import annotations
 
-__all__ = ["main"]
+import signal
+import sys
+
+__all__ = ["hear_interrupts", "main"]
 
 
 def main() -> None:
     """Run the command line; ends the process."""
     from hookgate.cli.app import app
 
+    hear_interrupts()
     app(prog_name="hookgate")
+
+
+def hear_interrupts() -> None:
+    """Take Ctrl-C back where somebody sits at a terminal.
+
+    A shell has its background jobs ignore it, and whatever they start inherits that, also what
+    is then put on a terminal of its own. Without a terminal it stays ignored, as the shell wants.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and sys.stdin and sys.stdin.isatty():
+        signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,12 @@ __all__ = ["Talk"]
 
 HISTORY_LINES = 1000
 
+COMMANDS = ("/help", "/peer", "/history", "/status", "/cancel", "/quit")
+"""What can be typed instead of a message."""
+
+_COMMAND = re.compile(r"/[a-z]+")
+"""A command, or what was meant to be one; a path such as ``/etc/hosts`` is a message."""
+
 HELP = """\
 /help      this
 /peer NAME go on as somebody else, in another session
@@ -37,6 +44,7 @@ HELP = """\
 /status    say how the gateway is
 /quit      leave; Ctrl-D does, too
 \\          at the end of a line: the message goes on in the next one
+//word     say /word to the agent
 Ctrl-C     cancel the answer that is coming"""
 
 
@@ -114,8 +122,17 @@ class Talk:
                 self._state.err.print("no answer is coming; Ctrl-C cancels one", style="dim")
             case "/peer":
                 self._state.err.print("expected a name: /peer NAME", style="yellow")
+            case _ if _COMMAND.fullmatch(command):
+                known = ", ".join(COMMANDS)
+                self._state.err.print(
+                    f"{command} is no command. Known: {known}. To say it to the agent: /{line}",
+                    style="yellow",
+                    markup=False,
+                    soft_wrap=True,
+                )
             case _:
-                self._say(loop, door, line)
+                said = line[1:] if line.startswith("//") else line
+                self._say(loop, door, said)
 
     def _show_history(self, loop: LoopThread, door: Door) -> None:
         from hookgate.cli.conversation import print_message
