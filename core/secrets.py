@@ -13,6 +13,7 @@ import html
 import json
 import os
 import re
+import shlex
 import stat
 import threading
 from pathlib import Path
@@ -238,17 +239,18 @@ def _check(path: Path, folder: os.stat_result, file: os.stat_result) -> None:
             raise _problem(
                 path,
                 f"{place} owned by user {status.st_uid}",
-                f"user {os.geteuid()}: run `chown {os.geteuid()} {place}`",
+                f"user {os.geteuid()}: run `chown {os.geteuid()} {shlex.quote(str(place))}`",
             )
     mode = stat.S_IMODE(file.st_mode)
     if mode not in _FILE_MODES:
-        raise _problem(path, f"mode {mode:04o}", f"0600 (or 0400): run `chmod 600 {path}`")
+        how = f"run `chmod 600 {shlex.quote(str(path))}`"
+        raise _problem(path, f"mode {mode:04o}", f"0600 (or 0400): {how}")
     mode = stat.S_IMODE(folder.st_mode)
     if mode & 0o022:
         raise _problem(
             path,
             f"a folder that others may write to (mode {mode:04o})",
-            f"0700: run `chmod 700 {path.parent}`",
+            f"0700: run `chmod 700 {shlex.quote(str(path.parent))}`",
         )
 
 
