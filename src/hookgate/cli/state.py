@@ -253,8 +253,8 @@ class State:
                 return None
             await asyncio.sleep(LOOK_SECONDS)
         why = (
-            f"there is no note {self.settings.home / NOTE}. It writes one once it listens; where that "
-            "fails, on a full disk for example, its log and `/health` say so, and it tries again"
+            f"there is no note {self.settings.home / NOTE}. It writes one once it listens; where "
+            "that fails, as on a full disk, its log and `/health` say so, and it tries again"
         )
         if self.passed_over:
             why = "its note is not followed, as said above"
