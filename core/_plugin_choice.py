@@ -6,16 +6,42 @@ Package-private: `core.plugins` is the face of this.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.core._plugin_settings import nearest, problem
+from hookgate.core.admission import SANDBOX_RUNNER
 from hookgate.core.errors import ConfigProblem, PluginError, StartError
 
 if TYPE_CHECKING:
     from hookgate.core._plugin_sources import Candidate
     from hookgate.core.settings import Settings
 
-__all__ = ["name_problems", "refuse_doubles"]
+__all__ = ["SLOTS", "name_problems", "refuse_doubles", "reserved"]
+
+SLOTS = (SANDBOX_RUNNER,)
+"""Names that count as a builtin's, whether one comes with hookgate or not: what runs under them
+is believed, so the operator says who does."""
+
+
+def reserved(
+    candidates: Sequence[Candidate], settings: Settings, builtin: Collection[str]
+) -> list[Candidate]:
+    """Return the installed plugins; one that has taken a reserved name may not be imported."""
+    return [
+        replace(
+            one,
+            refused=f"the name {one.name!r} is that of the plugin which runs the sandbox, and "
+            f'installing one chooses none: `replace = {{ {one.name} = "{one.name}" }}` in '
+            "[plugins] does",
+        )
+        if one.name in SLOTS
+        and one.name not in builtin
+        and not one.refused
+        and settings.plugins.replace.get(one.name) != one.name
+        else one
+        for one in candidates
+    ]
 
 
 def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -62,7 +88,8 @@ def name_problems(
         disabled: The names that the command line disables.
     """
     options = settings.plugins
-    builtin = [name for name, one in by_name.items() if one.origin == "builtin"]
+    own = [name for name, one in by_name.items() if one.origin == "builtin"]
+    builtin = [*own, *(name for name in SLOTS if name not in own)]
     others = [name for name, one in by_name.items() if one.origin != "builtin"]
     found = [
         *_strangers("plugins.disable", options.disable, by_name),
@@ -85,11 +112,11 @@ def name_problems(
             found.append(problem(key, repr(other), "that neither of the two is disabled"))
     for name in settings.plugin:
         key = f"plugin.{name}"
-        if name in stand_ins:
+        if stand_ins.get(name, name) != name:
             here = stand_ins[name]
             expected = f"[plugin.{here}], after the name that it runs under"
             found.append(problem(key, "a section for a replacement", expected, f"plugin.{here}"))
-        elif name not in by_name:
+        elif name not in by_name and name not in options.replace:
             near = nearest(name, by_name, "plugin.")
             found.append(problem(key, "a plugin that is not there", _one_of(by_name), near))
     return found

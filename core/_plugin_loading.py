@@ -14,7 +14,7 @@ import pluggy
 
 from hookgate.core._contracts import contracts_of, tightened
 from hookgate.core._plugin_checks import implemented_hooks, problems_with
-from hookgate.core._plugin_choice import name_problems
+from hookgate.core._plugin_choice import SLOTS, name_problems
 from hookgate.core._plugin_settings import problem, section_of
 from hookgate.core.errors import ConfigError, ConfigProblem, PluginError
 from hookgate.core.host import PluginInfo
@@ -50,6 +50,7 @@ class Loader:
     Attributes:
         infos: What is known of every plugin, in load order.
         idle: The plugins that do not run.
+        wrong: What would stop the start, where the loader is lenient.
     """
 
     def __init__(
@@ -58,6 +59,8 @@ class Loader:
         manager: pluggy.PluginManager,
         candidates: Sequence[Candidate],
         log: FilteringBoundLogger,
+        *,
+        lenient: bool = False,
     ) -> None:
         """Load nothing yet.
 
@@ -66,6 +69,8 @@ class Loader:
             manager: Takes the plugins; the specifications are added.
             candidates: All plugins that there are, in load order, each name once.
             log: Hears of plugins that are skipped.
+            lenient: Whether to go on whatever is wrong, for people who look: what would stop
+                the start is noted in `wrong`.
         """
         self._settings = settings
         self._manager = manager
@@ -73,6 +78,8 @@ class Loader:
         self._log = log
         self.infos: list[PluginInfo] = []
         self.idle: list[Candidate] = []
+        self.wrong: list[str] = []
+        self._lenient = lenient
 
     def load(self, disabled: Sequence[str], problems: Iterable[ConfigProblem] = ()) -> None:
         """Register all plugins that are to run.
@@ -96,27 +103,29 @@ class Loader:
             try:
                 configured.append((one, self._configure(one)))
             except ConfigError as error:
-                found += error.problems
+                found += self._misconfigured(one, error)
             except PluginError as error:
                 self._broken(one, error)
-        for one, section in configured if not found else ():
+        for one, section in configured if self._lenient or not found else ():
             try:
                 self._register(one, self._made(one, section))
             except ConfigError as error:
-                found += error.problems
+                found += self._misconfigured(one, error)
             except PluginError as error:
                 self._broken(one, error)
-        if found:
+        if found and not self._lenient:
             raise ConfigError(found)
+        self.wrong += map(str, found)
         ranks = {name: rank for rank, name in enumerate(self._candidates)}
-        self.infos.sort(key=lambda info: ranks[info.name])
+        self.infos.sort(key=lambda info: ranks.get(info.name, len(ranks)))
 
     # -- choosing ----------------------------------------------------------
 
     def _choose(self, off: set[str]) -> list[_Chosen]:
         """Return who is to run, under which name, in load order."""
         options = self._settings.plugins
-        stand_ins = {other for name, other in options.replace.items() if name in self._candidates}
+        replaceable = {*self._candidates, *SLOTS}
+        stand_ins = {other for name, other in options.replace.items() if name in replaceable}
         chosen: list[_Chosen] = []
         for name, candidate in self._candidates.items():
             other = self._candidates.get(options.replace.get(name, ""))
@@ -130,11 +139,18 @@ class Loader:
                 chosen.append(_Chosen(name=name, candidate=other, needed=True))
             elif candidate.refused:
                 if name in options.required:
-                    raise PluginError(name, f"it is required, and {candidate.refused}")
+                    required = PluginError(name, f"it is required, and {candidate.refused}")
+                    if not self._lenient:
+                        raise required
+                    self.wrong.append(str(required))
                 self._leave_out(candidate, "disabled", candidate.refused)
             else:
                 needed = not candidate.third_party or name in options.required
                 chosen.append(_Chosen(name=name, candidate=candidate, needed=needed))
+        for name in SLOTS:
+            other = self._candidates.get(options.replace.get(name, ""))
+            if other is not None and name not in {*off, *(one.name for one in chosen)}:
+                chosen.append(_Chosen(name=name, candidate=other, needed=True))
         return chosen
 
     def _leave_out(
@@ -151,12 +167,22 @@ class Loader:
     def _broken(self, one: _Chosen, error: PluginError) -> None:
         """Skip a broken plugin, or stop the start where it is needed."""
         if one.needed:
-            raise error
+            if not self._lenient:
+                raise error
+            self.wrong.append(str(error))
         reason = str(error).removeprefix(f"plugin {one.name!r}: ")
         self._leave_out(one.candidate, "broken", reason)
+        if self._lenient:
+            return
         self._log.error(
             "plugin skipped", plugin=one.name, origin=one.candidate.origin, reason=reason
         )
+
+    def _misconfigured(self, one: _Chosen, error: ConfigError) -> Sequence[ConfigProblem]:
+        if self._lenient:
+            reason = "; ".join(f"`{each.key}`: found {each.found}" for each in error.problems)
+            self._leave_out(one.candidate, "broken", f"its settings are wrong: {reason}")
+        return error.problems
 
     # -- making ------------------------------------------------------------
 

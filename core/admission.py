@@ -1,42 +1,118 @@
-"""What a tool must be before a model can be offered it, however it comes in."""
+"""What a tool, a capability and a card must be before a model can be offered it.
+
+However it comes in, what is admitted is a copy that nobody can change, the plugin that brought
+it included: pins, grants and judgements hold for what was admitted.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import ToolDefinitionError
+from hookgate.core.descriptors import FLAG_NAMES, Flags
+from hookgate.core.errors import HookgateError, ToolDefinitionError
+from hookgate.core.frozen import FrozenDict, frozen_json, settled
 from hookgate.core.tooling import NAME, compile_schema
+from hookgate.core.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hookgate.core.descriptors import Capability, Card
     from hookgate.core.settings import TurnSettings
-    from hookgate.core.tools import Tool
+    from hookgate.core.tools import Sandbox
 
-__all__ = ["tool_admission"]
+__all__ = ["SANDBOX_RUNNER", "admit_capability", "admit_card", "tool_admission"]
+
+SANDBOX_RUNNER = "wasm"
+"""The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
+plugin alone may say."""
+
+_FIELDS = tuple(item.name for item in fields(Tool))
+_TUPLES = attrgetter("tags", "parameters", "parameter_texts", "required_secrets", "required_tools")
 
 
 def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
     """Return the check that the registry of tools makes of each one.
 
-    The check returns the tool, stamped with the plugin that brought it, or raises
+    The check returns a copy of the tool, stamped with the plugin that brought it, or raises
     `ToolDefinitionError`.
     """
 
     def admit(source: str, tool: Tool) -> Tool:
-        if not NAME.fullmatch(tool.name):
+        if type(tool) is Tool and tool.plugin == source and type(tool.schema) is FrozenDict:
+            return tool  # It was admitted before.
+        made = _copied(source, tool)
+        if not NAME.fullmatch(made.name):
             raise ToolDefinitionError(
-                tool.name, "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
+                made.name, "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
             )
-        if tool.run is None and tool.owner == "host":
-            raise ToolDefinitionError(tool.name, "it has no runner: set `run`")
-        if settings.sandbox == "required" and tool.sandbox != "wasm":
+        if made.run is None and made.owner == "host":
+            raise ToolDefinitionError(made.name, "it has no runner: set `run`")
+        wrong = _claims(source, made.flags, made.sandbox)
+        if wrong:
+            raise ToolDefinitionError(made.name, wrong)
+        if settings.sandbox == "required" and made.sandbox != "wasm":
             raise ToolDefinitionError(
-                tool.name,
-                f"found sandbox {tool.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'",
+                made.name,
+                f"found sandbox {made.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'",
             )
-        compile_schema(tool.schema, tool=tool.name)
-        return tool if tool.plugin == source else replace(tool, plugin=source)
+        compile_schema(made.schema, tool=made.name)
+        return made
 
     return admit
+
+
+def _copied(source: str, tool: Tool) -> Tool:
+    # Read once, and made anew: a class of the plugin's own could answer otherwise later.
+    values = {name: getattr(tool, name) for name in _FIELDS}
+    try:
+        values["schema"] = frozen_json(values["schema"])
+    except (TypeError, RecursionError) as error:
+        raise ToolDefinitionError(values["name"], f"the schema is not valid: {error}") from error
+    values.update(flags=_plain(values["flags"]), tags=tuple(values["tags"]), plugin=source)
+    return Tool(**values)
+
+
+def admit_capability(source: str, row: Capability) -> Capability:
+    """Return the capability as it is kept.
+
+    Raises:
+        HookgateError: It says of itself what a sandbox alone can prove.
+    """
+    flags = _plain(row.flags)
+    if wrong := _claims(source, flags):
+        raise HookgateError(f"capability {row.id!r}: {wrong}")
+    # There may be very many, and nearly all of them are as they should be.
+    if flags is row.flags and all(type(part) is tuple for part in _TUPLES(row)):
+        return row
+    return replace(settled(row), flags=flags)
+
+
+def admit_card(_: str, card: Card) -> Card:
+    """Return the card as it is kept."""
+    return settled(card)
+
+
+def _plain(flags: Flags) -> Flags:
+    if type(flags) is Flags and type(flags.proven) is frozenset:
+        return flags
+    values = {name: getattr(flags, name) for name in FLAG_NAMES}
+    return Flags(**values, proven=frozenset(flags.proven))
+
+
+def _claims(source: str, flags: Flags, sandbox: Sandbox = "python") -> str:
+    """Return what `source` says of its own, and has no say in; "" where there is nothing."""
+    if source == SANDBOX_RUNNER:
+        return ""
+    claims = [f"it runs in the sandbox {sandbox!r}"] if sandbox == "wasm" else []
+    if flags.proven:
+        claims.append(f"its flags are proven ({', '.join(sorted(flags.proven))})")
+    if not claims:
+        return ""
+    return (
+        f"plugin {source!r} says that {' and that '.join(claims)}, which the plugin "
+        f"{SANDBOX_RUNNER!r} alone may say: it runs the sandbox, or is what `[plugins] replace` "
+        "puts in its place. Leave it out"
+    )

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
+from hookgate.core.admission import SANDBOX_RUNNER
 from hookgate.core.descriptors import Capability, CapabilityDetail, parameters_of
-from hookgate.core.errors import HookgateError, StartError, ToolDefinitionError
+from hookgate.core.errors import HookgateError, ToolDefinitionError
 from hookgate.core.registry import CapabilityIndex, Snapshot
 from hookgate.core.tooling import compile_schema
+from hookgate.core.tools import Tool
 
 if TYPE_CHECKING:
     from hookgate.core.descriptors import Card
@@ -18,12 +20,13 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.operations import Operation
     from hookgate.core.registry import Registry
-    from hookgate.core.tools import Tool
 
 __all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
 
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
+
+_PLURAL = {"tool": "tools", "capability": "capabilities", "card": "cards"}
 
 CLIENT_CHECKS = 512
 """Compiled schemas of client-owned tools that are kept."""
@@ -39,29 +42,25 @@ class Catalogue:
         self._version = -1
         self._filled_once = False
         self._refused: dict[tuple[str, str], set[str]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
 
     async def fill(self) -> dict[str, int]:
         """Ask the plugins what they bring; return how many of each there are.
 
+        A thing that cannot be offered is left out, and `status` says so: one that is wrong, and
+        one whose name another plugin's has, where a builtin's counts before all others.
+
         Raises:
-            StartError: Two plugins bring a thing of the same name.
             HookError: A required ``list_`` hook failed.
         """
         host, hooks = self._host, self._host.hooks
         if not self._filled_once:
             await self._wire()
             self._filled_once = True
-        tools = await hooks.each_by_plugin(hookspecs.list_tools, host)
-        self._take("tools", host.tools, tools, self._admitted)
+        self._take(host.tools, await hooks.each_by_plugin(hookspecs.list_tools, host))
         rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
-        self._take(
-            "capabilities",
-            host.capabilities,
-            rows,
-            self._unclaimed("capability", host.capabilities),
-        )
-        cards = await hooks.each_by_plugin(hookspecs.list_cards, host)
-        self._take("cards", host.cards, cards, self._unclaimed("card", host.cards))
+        self._take(host.capabilities, rows)
+        self._take(host.cards, await hooks.each_by_plugin(hookspecs.list_cards, host))
         return {
             "tools": len(host.tools),
             "capabilities": len(host.capabilities),
@@ -70,24 +69,30 @@ class Catalogue:
 
     async def _wire(self) -> None:
         host, hooks = self._host, self._host.hooks
-        for answer in await hooks.each_by_plugin(hookspecs.list_providers, host):
+        for answer in self._in_order(await hooks.each_by_plugin(hookspecs.list_providers, host)):
             for provider in answer.value or ():
-                _put(host.providers, "provider", provider.name, provider, answer.plugin)
-        for listed in await hooks.each_by_plugin(hookspecs.list_channels, host):
+                self._put(host.providers, "provider", provider.name, provider, answer.plugin)
+        for listed in self._in_order(await hooks.each_by_plugin(hookspecs.list_channels, host)):
             for channel in self._sandboxed(listed.plugin, listed.value or ()):
-                _put(host.channels, "channel", channel.name, channel, listed.plugin)
-        for brought in await hooks.each_by_plugin(hookspecs.list_operations, host):
+                self._put(host.channels, "channel", channel.name, channel, listed.plugin)
+        for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
             self.add_operations(brought.plugin, brought.value or ())
 
-    def add_operations(self, plugin: str, operations: Sequence[Operation[Any, Any]]) -> None:
-        """Make `operations` known.
+    def _in_order(self, answers: Sequence[Answer[T]]) -> list[Answer[T]]:
+        """Return answers in load order, so that of two things of one name a builtin's counts."""
+        return sorted(answers, key=lambda answer: self._host.rank(answer.plugin))
 
-        Raises:
-            StartError: There is one of the same name already.
-        """
+    def add_operations(self, plugin: str, operations: Sequence[Operation[Any, Any]]) -> None:
+        """Make `operations` known; one whose name is taken is left out, and that is told."""
         for operation in operations:
             stamped = replace(operation, plugin=plugin)
-            _put(self._host.operations, "operation", operation.name, stamped, plugin)
+            self._put(self._host.operations, "operation", operation.name, stamped, plugin)
+
+    def _put(self, table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> None:
+        if name in table:
+            self._host.clash(what, plugin, name, self._owners[what, name])
+        else:
+            table[name], self._owners[what, name] = thing, plugin
 
     # -- snapshots -----------------------------------------------------------
 
@@ -119,51 +124,36 @@ class Catalogue:
 
     # -- one source at a time ------------------------------------------------
 
-    def _take(
-        self,
-        what: str,
-        registry: Registry[T],
-        answers: Sequence[Answer[Sequence[T]]],
-        admit: Callable[[str, Sequence[T]], Sequence[T]],
-    ) -> None:
-        for answer in answers:
-            part = f"{what} of {answer.plugin}"
+    def _take(self, registry: Registry[T], answers: Sequence[Answer[Sequence[T]]]) -> None:
+        for answer in self._in_order(answers):
+            whole = f"{_PLURAL[registry.what]} of {answer.plugin}"
             if answer.failure is not None:
                 # What it brought before stays: last good rows are better than none.
-                self._host.degrade(part, answer.failure.message)
+                self._host.degrade(whole, answer.failure.message)
                 continue
-            self._host.recover(part)
-            registry.replace(answer.plugin, admit(answer.plugin, answer.value or ()))
+            self._host.recover(whole)
+            good, refused = self._admitted(registry, answer.plugin, answer.value or ())
+            for part in self._refused.get((registry.what, answer.plugin), set()) - refused.keys():
+                self._host.recover(part)
+            registry.replace(answer.plugin, good)
+            for part, why in refused.items():
+                self._host.degrade(part, why)
+            self._refused[registry.what, answer.plugin] = set(refused)
 
-    def _admitted(self, plugin: str, tools: Sequence[Tool]) -> list[Tool]:
-        """Leave out the tools that cannot be offered, and say which and why."""
-        good = []
-        for tool in self._sandboxed(plugin, tools):
-            part = f"tool {tool.name} of {plugin}"
+    def _admitted(
+        self, registry: Registry[T], plugin: str, things: Sequence[T]
+    ) -> tuple[list[T], dict[str, str]]:
+        """Return what can be offered, and why each other one cannot."""
+        good: list[T] = []
+        refused: dict[str, str] = {}
+        if registry.what == "tool":
+            things = self._sandboxed(plugin, things)
+        for thing in things:
             try:
-                good.append(self._host.tools.admit(plugin, tool))
-            except ToolDefinitionError as error:
-                self._host.degrade(part, str(error))
-            else:
-                self._host.recover(part)
-        return good
-
-    def _unclaimed(
-        self, what: str, registry: Registry[T]
-    ) -> Callable[[str, Sequence[T]], Sequence[T]]:
-        """Return what leaves out the things that another plugin has brought, and says which."""
-
-        def admit(plugin: str, items: Sequence[T]) -> Sequence[T]:
-            good, owners = registry.unclaimed(plugin, items)
-            parts = {f"{what} {name} of {plugin}": owner for name, owner in owners.items()}
-            for part, owner in parts.items():
-                self._host.degrade(part, f"{owner} brings one of this id: rename one of the two")
-            for part in self._refused.get((what, plugin), set()) - parts.keys():
-                self._host.recover(part)
-            self._refused[what, plugin] = set(parts)
-            return good
-
-        return admit
+                good.append(registry.admit(plugin, thing))
+            except HookgateError as error:
+                refused[f"{registry.what} {registry.name_of(thing)} of {plugin}"] = str(error)
+        return good, refused
 
     def _sandboxed(self, plugin: str, things: Sequence[T]) -> list[T]:
         """Leave out what does not run in a sandbox, where the settings require one."""
@@ -172,7 +162,8 @@ class Catalogue:
         good = []
         for thing in things:
             sandboxed = getattr(thing, "sandboxed", getattr(thing, "sandbox", "") == "wasm")
-            if sandboxed:
+            # Nobody else can prove it; a tool that says so all the same is told when admitted.
+            if sandboxed and (plugin == SANDBOX_RUNNER or isinstance(thing, Tool)):
                 good.append(thing)
             else:
                 name = getattr(thing, "name", "?")
@@ -246,15 +237,6 @@ def described(own: Capability, said: Capability) -> Capability:
         source_ref=", described in ".join(filter(None, (own.source_ref, said.source_ref))),
         load=load,
     )
-
-
-def _put(table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> None:
-    if name in table:
-        raise StartError(
-            f"{what} {name!r} of plugin {plugin!r} is there already: "
-            "rename one, or disable one of the two plugins"
-        )
-    table[name] = thing
 
 
 def _of_tool(tool: Tool) -> Capability:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import structlog
 
-from hookgate.core.admission import tool_admission
+from hookgate.core.admission import admit_capability, admit_card, tool_admission
 from hookgate.core.errors import MissingKeyError
 from hookgate.core.events import Event, EventBus
 from hookgate.core.metrics import MetricRecord
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from hookgate.core.descriptors import Capability, Card, Rejected
+    from hookgate.core.descriptors import Card, Rejected
     from hookgate.core.hooks import Hooks
     from hookgate.core.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.operations import Operation
     from hookgate.core.ports import Channel, Clock, Secrets, TokenCounter
     from hookgate.core.settings import Settings
-    from hookgate.core.tools import Tool
     from hookgate.core.turn import Turn
 
 __all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock"]
@@ -95,12 +94,12 @@ class Host:
         self.settings = settings
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
-        self.tools: Registry[Tool] = Registry(
-            "tool", lambda tool: tool.name, tool_admission(settings.turn)
-        )
-        self.capabilities: Registry[Capability] = Registry("capability", lambda row: row.id)
-        self.descriptions: Registry[Capability] = Registry("description", lambda row: row.id)
-        self.cards: Registry[Card] = Registry("card", lambda card: card.id)
+        self._ranks: dict[str, int] = {}
+        self._builtin: frozenset[str] = frozenset()
+        self.tools = self._registry("tool", lambda one: one.name, tool_admission(settings.turn))
+        self.capabilities = self._registry("capability", lambda one: one.id, admit_capability)
+        self.descriptions = self._registry("description", lambda one: one.id, admit_capability)
+        self.cards = self._registry("card", lambda one: one.id, admit_card)
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}
         self.described: dict[str, ProviderInfo] = {}
@@ -180,6 +179,10 @@ class Host:
         """Hand over what is made after the host. Only the gateway calls this."""
         self._hooks = hooks or self._hooks
         self._doors = doors or self._doors
+        if doors is not None:
+            running = [info for info in doors.plugins() if info.state == "running"]
+            self._ranks = {info.name: place for place, info in enumerate(running)}
+            self._builtin = frozenset(info.name for info in running if info.origin == "builtin")
 
     async def sanitize(self, card: Card) -> Card | Rejected:
         """Return `card` as a model may see it; cached by digest and set of plugins."""
@@ -207,6 +210,39 @@ class Host:
     async def reload(self) -> Mapping[str, Any]:
         """Read content again: tools, capabilities, cards, souls. Return what changed."""
         return await self.doors.reload()
+
+    # -- names -------------------------------------------------------------
+
+    def rank(self, source: str) -> int:
+        """Return the place of a plugin in the load order: the core, builtins, then the others.
+
+        Of two that bring a thing of one name, the lower rank counts.
+        """
+        return -1 if source == "core" else self._ranks.get(source, len(self._ranks))
+
+    def clash(self, what: str, source: str, name: str, owner: str) -> None:
+        """Say that what `source` brings is left out, since `owner` brings one of its name."""
+        why = f"{owner} brings one of this id: rename one of the two"
+        if owner == source:
+            why = f"{source} brings two of this name, of which the first counts: rename one"
+        elif what not in ("capability", "card", "description"):
+            why = f"left out, since {owner} brings a {what} of this name: rename one of the two"
+            why += ", or disable one of the two plugins"
+            if owner in self._builtin and source not in self._builtin:
+                why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '
+                why += f"the place of {owner} as a whole"
+        self.degrade(f"{what} {name} of {source}", why)
+
+    def _registry(
+        self, what: str, name_of: Callable[[T], str], admit: Callable[[str, T], T]
+    ) -> Registry[T]:
+        return Registry(what, name_of, admit, rank=self.rank, tell=self._clash)
+
+    def _clash(self, what: str, source: str, name: str, owner: str) -> None:
+        if owner:
+            self.clash(what, source, name, owner)
+        else:
+            self.recover(f"{what} {name} of {source}")
 
     # -- telling -----------------------------------------------------------
 

@@ -30,7 +30,7 @@ import structlog
 
 from hookgate import hookspecs
 from hookgate.core._plugin_checks import Manager
-from hookgate.core._plugin_choice import refuse_doubles
+from hookgate.core._plugin_choice import refuse_doubles, reserved
 from hookgate.core._plugin_loading import Loader
 from hookgate.core._plugin_order import Node, opening_order
 from hookgate.core._plugin_settings import nearest, section_of
@@ -43,6 +43,7 @@ from hookgate.core._plugin_sources import (
 from hookgate.core.errors import (
     ConfigError,
     HookError,
+    HookgateError,
     PluginError,
     StartError,
     StoreHeldError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from hookgate.core.errors import ConfigProblem
     from hookgate.core.host import Host
     from hookgate.core.settings import Settings
 
@@ -119,13 +121,8 @@ class Plugins:
             StartError: Two plugins have one name, or require each other in a circle.
         """
         self = cls(settings, log)
-        third, problems = (
-            installed(settings.plugins.allow) if settings.plugins.entry_points else ([], [])
-        )
-        candidates = refuse_doubles(
-            [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
-        )
-        loader = Loader(settings, self.manager, candidates, self._log)
+        found, problems = _candidates(settings, builtin, extra, package)
+        loader = Loader(settings, self.manager, refuse_doubles(found), self._log)
         loader.load(disabled, problems)
         self._infos, self._idle = tuple(loader.infos), loader.idle
         self.order = tuple(
@@ -133,6 +130,40 @@ class Plugins:
         )
         self.hooks = Hooks(self.manager, settings.hooks, log=self._log)
         return self
+
+    @classmethod
+    def surveyed(
+        cls,
+        settings: Settings,
+        *,
+        builtin: Sequence[str],
+        disabled: Sequence[str] = (),
+        package: str = BUILTIN_PACKAGE,
+        core_keys: Collection[Key[Any]] = CORE_KEYS,
+        log: FilteringBoundLogger | None = None,
+    ) -> tuple[Plugins, Sequence[str]]:
+        """Look at all plugins whatever is wrong with them, for people who ask what is.
+
+        Returns:
+            The plugins, which answer questions and cannot be opened; and what stops a start.
+        """
+        self = cls(settings, log)
+        found, problems = _candidates(settings, builtin, (), package)
+        wrong: list[str] = []
+        try:
+            candidates = refuse_doubles(found)
+        except HookgateError as error:
+            wrong.append(str(error))
+            candidates = list({one.name: one for one in reversed(found)}.values())[::-1]
+        loader = Loader(settings, self.manager, candidates, self._log, lenient=True)
+        loader.load(disabled, problems)
+        self._infos, self._idle = tuple(loader.infos), loader.idle
+        wrong += loader.wrong
+        try:
+            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
+        except HookgateError as error:
+            wrong.append(str(error))
+        return self, wrong
 
     def _nodes(self) -> list[Node]:
         return [
@@ -266,6 +297,16 @@ class Plugins:
             await self.hooks.guard(implementation, manager.__aexit__(None, None, None))
         except HookError as error:
             self._log.error("plugin not closed", plugin=error.plugin, reason=error.reason)
+
+
+def _candidates(
+    settings: Settings, builtin: Sequence[str], extra: Sequence[object], package: str
+) -> tuple[list[Candidate], list[ConfigProblem]]:
+    """Return all plugins that there are, in load order, and what is wrong with `allow`."""
+    options = settings.plugins
+    third, problems = installed(options.allow) if options.entry_points else ([], [])
+    third = reserved(third, settings, builtin)
+    return [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)], problems
 
 
 def _told(info: PluginInfo) -> str:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hookgate.core.errors import StartError
-
 if TYPE_CHECKING:
     from hookgate.core.descriptors import Capability, CapabilityKind, Card
     from hookgate.core.tools import Tool
@@ -26,8 +24,13 @@ _EMPTY: Mapping[str, Capability] = MappingProxyType({})
 class Registry(Generic[T]):
     """Things by name, each with the source that brought it.
 
+    Of two sources that bring a thing of one name, the one that ranks lower counts, whichever
+    came first; where neither does, the one that came first.
+
     Attributes:
+        what: What it holds, in one word.
         admit: Takes a source and a thing that it brings; returns the thing as it is kept.
+        clashes: What was left out, as source and name, and whose counts in its place.
         version: Grows by one with each change.
     """
 
@@ -36,10 +39,26 @@ class Registry(Generic[T]):
         what: str,
         name_of: Callable[[T], str],
         admit: Callable[[str, T], T] = lambda _, thing: thing,
+        *,
+        rank: Callable[[str], int] = lambda _: 0,
+        tell: Callable[[str, str, str, str], None] = lambda *_: None,
     ) -> None:
-        self._what = what
-        self._name_of = name_of
+        """Hold nothing yet.
+
+        Args:
+            what: What it holds, in one word.
+            name_of: Returns a thing's name.
+            admit: See the attribute.
+            rank: Returns a source's place in the load order.
+            tell: Hears of what is left out: what it is, its source, its name, and the source
+                whose counts; "" where it is left out no more.
+        """
+        self.what = what
+        self.name_of = name_of
         self.admit = admit
+        self.clashes: Mapping[tuple[str, str], str] = {}
+        self._rank = rank
+        self._tell = tell
         self._items: dict[str, T] = {}
         self._sources: dict[str, str] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -48,44 +67,52 @@ class Registry(Generic[T]):
     def apply(self, source: str, upsert: Iterable[T] = (), remove: Iterable[str] = ()) -> None:
         """Change what `source` brings; everybody sees the whole change or nothing of it.
 
+        A thing whose name belongs to another source is left out, and that is told.
+
         Args:
             source: Who brings it, usually the plugin's name.
             upsert: Things that are new or have changed.
             remove: Names that are gone; ones that `source` never brought are passed over.
 
         Raises:
-            StartError: Another source has brought a thing of the same name, or this one
-                brings two.
-            ToolDefinitionError: It is a tool, and cannot be offered. Nothing is changed.
+            HookgateError: A thing cannot be admitted. Nothing is changed.
         """
         fresh: set[str] = set()
-        items, sources = dict(self._items), dict(self._sources)
+        items, sources, clashes = dict(self._items), dict(self._sources), dict(self.clashes)
         for name in remove:
+            clashes.pop((source, name), None)
             if sources.get(name) == source:
                 del items[name], sources[name]
         for item in upsert:
-            name = self._name_of(item)
+            name = self.name_of(item)
             owner = sources.get(name, source)
-            if owner != source:
-                raise StartError(
-                    f"{self._what} {name!r} is brought by both {owner!r} and {source!r}: "
-                    "rename one, or disable one of the two plugins"
-                )
-            if name in fresh:
-                raise StartError(f"{source!r} brings two {self._what}s called {name!r}: rename one")
+            if name in fresh or not self._may_bring(source, owner):
+                clashes[source, name] = owner
+                continue
             fresh.add(name)
+            clashes.pop((source, name), None)
             items[name], sources[name] = self.admit(source, item), source
+            if owner != source:
+                clashes[owner, name] = source
+        before, self.clashes = self.clashes, clashes
         self._items, self._sources = items, sources
         self.version += 1
         for watcher in self._watchers:
             watcher()
+        for key in before.keys() | clashes.keys():
+            if before.get(key) != clashes.get(key):
+                self._tell(self.what, *key, clashes.get(key, ""))
+
+    def _may_bring(self, source: str, owner: str) -> bool:
+        return owner == source or self._rank(source) < self._rank(owner)
 
     def replace(self, source: str, items: Iterable[T]) -> None:
         """Make `items` all that `source` brings."""
         new = list(items)
-        names = {self._name_of(item) for item in new}
-        gone = [name for name, owner in self._sources.items() if owner == source]
-        self.apply(source, new, [name for name in gone if name not in names])
+        names = {self.name_of(item) for item in new}
+        known = [name for name, owner in self._sources.items() if owner == source]
+        known += [name for owner, name in self.clashes if owner == source]
+        self.apply(source, new, [name for name in known if name not in names])
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each change."""
@@ -95,9 +122,9 @@ class Registry(Generic[T]):
         """Return the items that `source` may bring, and who has brought each other one."""
         good, owners = [], {}
         for item in items:
-            name = self._name_of(item)
+            name = self.name_of(item)
             owner = self._sources.get(name, source)
-            if owner == source:
+            if self._may_bring(source, owner):
                 good.append(item)
             else:
                 owners[name] = owner

@@ -39,6 +39,7 @@ DECLARED = "Flags.none()"
 OF_EACH_STANDING = (
     "replace(Flags.none(), sends_externally=None, proven=frozenset(['reads_external_data']))"
 )
+RUNNER = '[plugins]\nallow = ["acme_weather"]\nreplace = { wasm = "weather" }\n'
 
 
 class Installed:
@@ -80,10 +81,12 @@ def weather(
 
 
 def test_each_standing_of_a_flag_is_shown_on_a_line_of_100_columns(weather: Installed) -> None:
+    # Only what the operator has put in the place of the sandbox's runner may call a flag proven.
+    weather.hookgate.config(RUNNER)
     weather.bring("Tells the weather.", OF_EACH_STANDING)
     out = weather("tools", "list", NAME, "--capabilities", COLUMNS="100").out
     (line,) = [line for line in out.splitlines() if NAME in line]
-    words = ["weather", "no,", "proven", "no", "unknown", "no", "no", "ready"]
+    words = ["wasm", "no,", "proven", "no", "unknown", "no", "no", "ready"]
     assert line.split() == [NAME, *words]
     assert max(map(len, out.splitlines())) <= 100
     flags = weather.row()["flags"]

@@ -27,10 +27,10 @@ async def examine(state: State) -> list[dict[str, Any]]:
         state.make_gateway(settings)
     except ConfigError as error:
         findings += [_finding("problem", "settings", str(one)) for one in error.problems]
-        return findings
+        return [*findings, *_sound(state)]
     except HookgateError as error:
         findings.append(_finding("problem", "plugins", str(error)))
-        return findings
+        return [*findings, *_sound(state)]
     findings.append(_finding("ok", "settings", state.source.file))
     with tempfile.TemporaryDirectory(prefix="hookgate-doctor-") as home:
         try:
@@ -45,6 +45,12 @@ async def examine(state: State) -> list[dict[str, Any]]:
         except HookgateError as error:
             findings.append(_finding("problem", "start", str(error)))
     return findings
+
+
+def _sound(state: State) -> list[dict[str, Any]]:
+    """Return findings on the plugins where no gateway can be made; what is wrong is told."""
+    plugins, _ = state.survey()
+    return [_of_plugin(info) for info in plugins.infos() if info.state != "broken"]
 
 
 def _finding(level: str, about: str, text: str) -> dict[str, Any]:

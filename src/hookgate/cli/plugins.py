@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from hookgate.cli.state import State
+
 __all__ = ["app"]
 
 app = typer.Typer(
@@ -23,11 +26,32 @@ app = typer.Typer(
 _COLORS = {"running": "green", "disabled": "dim", "replaced": "yellow", "broken": "bold red"}
 
 
+def _known(state: State, name: str = "") -> Mapping[str, Any]:
+    """Return all plugins, and why the one called `name` runs or not, whatever is wrong.
+
+    Where no gateway can be asked, since none starts, the plugins are looked at one by one.
+    """
+    from hookgate.core.errors import HookgateError
+
+    try:
+        data = dict(state.ask("plugin.list"))
+        if name:
+            data["why"] = state.ask("plugin.why", {"name": name})["why"]
+    except HookgateError as error:
+        plugins, wrong = state.survey()
+        said = "\n".join(dict.fromkeys([str(error), *wrong]))
+        state.err.print(f"no gateway could be asked: {said}", style="red", markup=False)
+        data = {"plugins": [asdict(info) for info in plugins.infos()], "error": said}
+        if name:
+            data["why"] = plugins.why(name)
+    return data
+
+
 @app.command("list")
 def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List every plugin that is known, those that do not run included."""
     state = state_of(ctx)
-    data = state.ask("plugin.list")
+    data = _known(state)
 
     def render(console: Console) -> None:
         from rich.text import Text
@@ -63,9 +87,9 @@ def why(
         hookgate plugins why memory
     """
     state = state_of(ctx)
-    rows = {row["name"]: row for row in state.ask("plugin.list")["plugins"]}
-    said = state.ask("plugin.why", {"name": name})
-    row = rows.get(name)
+    data = _known(state, name)
+    said = {"why": data["why"]}
+    row = {row["name"]: row for row in data["plugins"]}.get(name)
 
     def render(console: Console) -> None:
         from hookgate.cli.render import clean, fields

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hookgate.cli.loop import LoopThread
     from hookgate.core.config_file import Source
     from hookgate.core.errors import ConfigProblem, StoreHeldError
+    from hookgate.core.plugins import Plugins
     from hookgate.core.settings import Settings
     from hookgate.embedding import Gateway
 
@@ -305,6 +306,25 @@ class State:
 
         with self.placed():
             return Gateway(settings, disabled=self.disabled, **more)
+
+    def survey(self) -> tuple[Plugins, Sequence[str]]:
+        """Look at the plugins without a gateway, whatever is wrong with them or the settings.
+
+        Returns:
+            The plugins, and what stops a start beside what is wrong with the other settings.
+        """
+        from hookgate.builtin_plugins import BUILTIN
+        from hookgate.core.plugins import Plugins
+        from hookgate.core.settings import PluginsSettings, Settings
+
+        try:
+            given = self.source.data
+            data = {key: given[key] for key in PLUGIN_SECTIONS if key in given}
+            settings = replace(self.source, data=data, problems=()).settings()
+        except ConfigError:
+            # What may be imported is not known, so nothing is.
+            settings = Settings(plugins=PluginsSettings(entry_points=False))
+        return Plugins.surveyed(settings, builtin=BUILTIN, disabled=self.disabled)
 
     def placed(self) -> Any:
         """Give file and line to the problems that are found within a ``with`` block."""

@@ -55,11 +55,11 @@ def sources_of(place: Path, **more: Any) -> Sources:
 
 @asynccontextmanager
 async def opened(
-    place: Path, *plugins: object, tools: tuple[str, ...] = (), **more: Any
+    place: Path, *earlier: object, tools: tuple[str, ...] = (), **more: Any
 ) -> AsyncIterator[tuple[Gateway, Sources]]:
     sources = sources_of(place, **more)
     made = [echo_tool(name) for name in tools]
-    async with gateway(Scripted(Script(say("ok"))), Files(sources), Tools(*made), *plugins) as gate:
+    async with gateway(Scripted(Script(say("ok"))), *earlier, Files(sources), Tools(*made)) as gate:
         yield gate, sources
 
 
