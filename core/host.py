@@ -18,6 +18,7 @@ from hookgate.core.events import Event, EventBus
 from hookgate.core.metrics import MetricRecord
 from hookgate.core.ports import CLOCK, SECRETS, TOKENS, Key
 from hookgate.core.registry import Registry
+from hookgate.core.secrets import redact_json
 from hookgate.core.shielding import contained_task
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from hookgate.core.settings import Settings
     from hookgate.core.turn import Turn
 
-__all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock"]
+__all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -344,18 +345,3 @@ class PluginInfo:
     provides: tuple[str, ...] = ()
     state: Literal["running", "disabled", "replaced", "broken"] = "running"
     reason: str = ""
-
-
-def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `data` with every known secret masked, at any depth."""
-
-    def clean(value: Any) -> Any:
-        if isinstance(value, str):
-            return secrets.redact(value)
-        if isinstance(value, dict):
-            return {clean(key): clean(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [clean(item) for item in value]
-        return value
-
-    return {clean(str(key)): clean(value) for key, value in data.items()}

@@ -16,18 +16,30 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from hookgate.core.secrets import masked_json
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from hookgate.core.ports import Secrets
 
 __all__ = ["JsonLines", "JsonLinesWriter", "read_json_lines"]
 
 
 class JsonLines:
-    """Appends records to a file. Every method blocks, and may be called from any thread."""
+    """Appends records to a file. Every method blocks, and may be called from any thread.
 
-    def __init__(self, path: Path, *, max_bytes: int, keep: int) -> None:
+    Args:
+        path: The file.
+        max_bytes: It is put aside, and a new one begun, before it grows past this.
+        keep: So many files that were put aside are kept.
+        secrets: Masks what must not be seen. People send such files around.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, keep: int, secrets: Secrets) -> None:
         self._path = path
+        self._secrets = secrets
         self._max_bytes = max_bytes
         self._keep = keep
         self._file: FileIO | None = None
@@ -40,7 +52,7 @@ class JsonLines:
         Raises:
             OSError: It could not be written.
         """
-        line = orjson.dumps(record, default=str, option=orjson.OPT_APPEND_NEWLINE)
+        line = masked_json(self._secrets, orjson.dumps(record, default=str)) + b"\n"
         with self._lock:
             if self._file is None:
                 self._open()

@@ -96,6 +96,9 @@ class Secrets(Protocol):
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked."""
 
+    def settle(self, text: str) -> tuple[str, str]:
+        """Divide the end of a stream: what can go out, masked, and what must wait for more."""
+
 
 class Signals(Protocol):
     """Wakes whoever waits: approvals, cancels, revocations, reloads."""

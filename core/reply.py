@@ -28,9 +28,12 @@ nothing that handles the message later has more to handle."""
 class Reply:
     """One answer of a model, as far as it has come.
 
+    The message keeps what was said; what goes out has secrets masked, also one that comes in
+    pieces. Held back is only what may be the beginning of one.
+
     Args:
         turn: Whose answer it is.
-        secrets: Masks what the client is shown of calls.
+        secrets: Masks what the client is shown.
         most: Calls that are shown to the client, since they may run.
 
     Attributes:
@@ -45,16 +48,16 @@ class Reply:
         self._text: list[str] = []
         self._ids: set[str] | None = None
         self.calls = 0
+        self._held = {"text": "", "reasoning": ""}
 
     def take(self, event: ModelEvent) -> None:
         """Add `event` to the answer, and pass it on to the client at once."""
-        turn = self._turn
         match event:
             case TextDelta(text):
                 self._text.append(text)
-                turn.emit(Event("text", {"text": text}, scope="chat"))
+                self._say("text", text)
             case ReasoningDelta(text):
-                turn.emit(Event("reasoning", {"text": text}, scope="chat"))
+                self._say("reasoning", text)
             case ToolUseEvent():
                 self.calls += 1
                 if self.calls <= MAX_CALLS:
@@ -95,7 +98,20 @@ class Reply:
             data = {"id": use.id, "name": use.name, "input": use.input}
             turn.emit(Event("tool_use", redact_json(self._secrets, data), scope="chat"))
 
+    def _say(self, kind: str, text: str) -> None:
+        said, self._held[kind] = self._secrets.settle(self._held[kind] + text)
+        if said or not self._held[kind]:
+            self._tell(kind, said)
+
+    def _tell(self, kind: str, text: str) -> None:
+        self._turn.emit(Event(kind, {"text": text}, scope="chat"))
+
     def _flush(self) -> None:
+        """End a part of the answer: nothing follows that what is held back could go on with."""
+        for kind, held in self._held.items():
+            if held:
+                self._held[kind] = ""
+                self._tell(kind, self._secrets.redact(held))
         if self._text:
             self._parts.append(Text(well_formed("".join(self._text))))
             self._text.clear()

@@ -16,18 +16,30 @@ import re
 import shlex
 import stat
 import threading
+from bisect import bisect_right
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
+
+import orjson
 
 from hookgate.core.errors import ConfigError, ConfigProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hookgate.core.ports import Secrets
     from hookgate.core.settings import Settings
 
-__all__ = ["MASK", "MIN_MASKED", "SecretStore", "read_key_file"]
+__all__ = [
+    "MASK",
+    "MIN_MASKED",
+    "SecretStore",
+    "masked_json",
+    "read_key_file",
+    "redact_json",
+]
 
 MASK = "[redacted]"
 """What stands in the place of a secret."""
@@ -44,6 +56,10 @@ MAX_KEY_FILE = 65_536
 
 MIN_LINE = 16
 """The shortest line of a value of several lines that is masked by itself."""
+
+MAX_HELD = 4
+"""The longest end of a stream that is held back, in lengths of the longest form of a secret.
+Only text that goes on beginning secrets, such as one letter over and over, comes to that."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _FILE_MODES = (0o600, 0o400)
@@ -66,7 +82,7 @@ class SecretStore:
         }
         self._lock = threading.Lock()
         self._known: set[str] = set()
-        self._pattern: re.Pattern[str] | None = None
+        self._forms: _Forms | None = None
         for value in self._configured.values():
             self.register(value)
 
@@ -111,13 +127,13 @@ class SecretStore:
         with self._lock:
             if not forms <= self._known:
                 self._known |= forms
-                self._pattern = None
+                self._forms = None
 
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked, in every form of it."""
         if not self._known:
             return text
-        pattern = self._pattern or self._compile()
+        pattern = (self._forms or self._compile()).pattern
         masked: list[str] = []
         end = 0
         # Matches may overlap: of two secrets that share characters, neither shows its rest.
@@ -133,12 +149,95 @@ class SecretStore:
         masked.append(text[end:])
         return "".join(masked)
 
-    def _compile(self) -> re.Pattern[str]:
+    def settle(self, text: str) -> tuple[str, str]:
+        """Divide the end of a stream: what can go out, masked, and what must wait for more.
+
+        What waits is the longest end that may be the beginning of a secret, so most texts
+        leave nothing behind.
+
+        Args:
+            text: What waited so far, and what has come since.
+        """
+        if not self._known:
+            return text, ""
+        forms = self._forms or self._compile()
+        cut = forms.open_end(text)
+        return self.redact(text[:cut]), text[cut:]
+
+    def _compile(self) -> _Forms:
         with self._lock:
             # The longest form first, so that a secret that begins with another is masked whole.
-            forms = sorted(self._known, key=lambda form: (-len(form), form))
-            self._pattern = re.compile("|".join(map(re.escape, forms)))
-            return self._pattern
+            longest = sorted(self._known, key=lambda form: (-len(form), form))
+            pattern = re.compile("|".join(map(re.escape, longest)))
+            self._forms = _Forms(pattern, tuple(sorted(longest)), len(longest[0]))
+            return self._forms
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """All forms of all known secrets, made ready.
+
+    Attributes:
+        pattern: Finds each of them.
+        ordered: All of them, in order.
+        longest: The length of the longest one.
+    """
+
+    pattern: re.Pattern[str]
+    ordered: tuple[str, ...]
+    longest: int
+
+    def open_end(self, text: str) -> int:
+        """Return where the longest end of `text` starts with which a longer form begins."""
+        first = max(0, len(text) - self.longest + 1)
+        cut = next((at for at in range(first, len(text)) if self._begins(text[at:])), len(text))
+        if cut == len(text):
+            return cut
+        # A whole secret that ends behind the cut waits, too: no part of it may go ahead.
+        while match := self._across(text, cut):
+            cut = match.start()
+            if len(text) - cut > MAX_HELD * self.longest:
+                return len(text)
+        return cut
+
+    def _across(self, text: str, cut: int) -> re.Match[str] | None:
+        """Return the first secret that begins before `cut` and ends behind it."""
+        match = self.pattern.search(text, max(0, cut - self.longest + 1))
+        while match and match.start() < cut:
+            if match.end() > cut:
+                return match
+            match = self.pattern.search(text, match.start() + 1)
+        return None
+
+    def _begins(self, part: str) -> bool:
+        """Whether a form begins with `part` and goes on."""
+        # Those that do follow `part` at once in the order, whatever they go on with.
+        after = bisect_right(self.ordered, part)
+        return after < len(self.ordered) and self.ordered[after].startswith(part)
+
+
+def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `data` with every known secret masked, at any depth."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return secrets.redact(value)
+        if isinstance(value, dict):
+            return {clean(key): clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [clean(item) for item in value]
+        return value
+
+    return {clean(str(key)): clean(value) for key, value in data.items()}
+
+
+def masked_json(secrets: Secrets, data: bytes) -> bytes:
+    """Return a JSON object, as it is about to leave, with every known secret masked."""
+    text = data.decode()
+    if secrets.redact(text) == text:
+        return data
+    # Text by text: masked as a whole, a number or a quotation mark could go with a secret.
+    return orjson.dumps(redact_json(secrets, orjson.loads(data)))
 
 
 def _variable(name: str) -> str:
@@ -169,7 +268,9 @@ def _forms(value: str) -> Iterator[str]:
 
 def _encoded(piece: str) -> Iterator[str]:
     raw = piece.encode("utf-8", "surrogatepass")
-    for form in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+    # The last one is how a session's key is written.
+    by_session = quote(raw, safe=" @.+-_~/#")
+    for form in (quote(raw, safe=""), quote(raw), quote_plus(raw), by_session):
         yield form
         yield re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form)
     yield raw.hex()

@@ -18,6 +18,7 @@ from hookgate.core.events import Event
 from hookgate.core.history import stored_turns
 from hookgate.core.messages import Message, Provenance, Text, new_id
 from hookgate.core.ports import CONVERSATIONS, LANES
+from hookgate.core.secrets import redact_json
 from hookgate.core.sessions import InSessionOrder
 from hookgate.core.shielding import contained_task, finish, raise_if_cancelled
 from hookgate.core.tool_round import (
@@ -377,7 +378,8 @@ class Turns:
             "text": turn.answer,
             "usage": turn.usage.to_json(),
         }
-        turn.emit(Event("done", data, scope="chat"))
+        # Client and bus hear the same; what the conversation keeps is for the model.
+        turn.emit(Event("done", redact_json(self._host.secrets, data), scope="chat"))
         self._after.run(turn.session, lambda: follow(self._host, turn))
 
     def _failed(self, turn: Turn, error: BaseException) -> None:
@@ -390,11 +392,10 @@ class Turns:
         turn.ending, turn.error = ending_of(turn, error, item.reason if item else "")
         if turn.error.code == "internal":
             self._host.log.error("turn failed", turn=turn.id, exc_info=error)
-        redact = self._host.secrets.redact
         data = {
             "code": turn.error.code,
-            "message": redact(str(turn.error)),
+            "message": str(turn.error),
             "action": turn.error.action,
             **turn.error.data,
         }
-        turn.emit(Event("error", data, scope="chat"))
+        turn.emit(Event("error", redact_json(self._host.secrets, data), scope="chat"))

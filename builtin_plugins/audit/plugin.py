@@ -89,6 +89,7 @@ class Plugin:
             host.settings.home / "metrics.jsonl",
             max_bytes=self._settings.metrics.max_bytes,
             keep=self._settings.metrics.keep,
+            secrets=host.secrets,
         )
         loop = asyncio.get_running_loop()
 

@@ -290,6 +290,7 @@ class Trail:
             before: Only rows that come before this place; None for all.
             principal: Only rows that this one may see; None for all.
         """
+        filters = {column: self._secrets.redact(value) for column, value in filters.items()}
         within = None if principal is None or principal.sees_all else principal.bindings
         found: list[dict[str, Any]] = []
         while len(found) < limit:
@@ -311,15 +312,16 @@ class Trail:
         if masked != plain:
             # A decision that is judged again later must know that it cannot see all.
             masked = canonical({**clean, "redacted": True})
+        mask = self._secrets.redact
         return {
             "chain": self.chain,
             "at": self._clock.now().astimezone(UTC).isoformat(timespec="microseconds"),
             "kind": entry.kind,
             "turn": entry.turn,
-            "session": entry.session,
-            "call": entry.call,
-            "tool": entry.tool,
+            "session": mask(entry.session),
+            "call": mask(entry.call),
+            "tool": mask(entry.tool),
             "category": entry.category,
-            "outcome": entry.outcome,
+            "outcome": mask(entry.outcome),
             "data": masked.decode(),
         }

@@ -105,7 +105,7 @@ class Control:
             why = f"records of turns were lost: {error}"
             loop.call_soon_threadsafe(host.degrade, RECORDS, why)
 
-        file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep)
+        file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep, secrets=host.secrets)
         return JsonLinesWriter(file, failed=failed)
 
     def _read_state(self, host: Host) -> SwitchState:

@@ -116,8 +116,10 @@ class AwarenessOperations:
 
     async def disable(self, invocation: Invocation, params: DisableParams) -> SwitchRow:
         """Turn cards off."""
-        await self._awareness.control.turn_off(invocation.host, params.reason)
-        return await self._switched(invocation, "awareness_disabled", params.reason)
+        # It is kept in a file.
+        reason = invocation.host.secrets.redact(params.reason)
+        await self._awareness.control.turn_off(invocation.host, reason)
+        return await self._switched(invocation, "awareness_disabled", reason)
 
     async def _switched(self, invocation: Invocation, kind: str, reason: str) -> SwitchRow:
         audit = invocation.host.get(AUDIT)

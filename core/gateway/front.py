@@ -6,19 +6,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate import __version__
-from hookgate.core.events import Event
 from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.proof import new_key
-from hookgate.core.gateway.rpc import Methods
+from hookgate.core.gateway.rpc import Methods, event_data
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.gateway.tokens import principal_id
-from hookgate.core.host import redact_json
+from hookgate.core.secrets import masked_json, redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pydantic import BaseModel
+
+    from hookgate.core.events import Event
     from hookgate.core.gateway.clients import Client
     from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.gateway.port import GatewayPort
@@ -33,10 +35,6 @@ PROTOCOL = 1
 
 PENDING = 512
 """Sockets at once that have shown no token yet."""
-
-_AS_SAID = frozenset(("text", "reasoning", "usage", "tool_use", "done"))
-"""Events that carry the model's own words or figures. They go out unchanged: masking them
-piece by piece would miss what is cut in two, and cost a search of every chunk."""
 
 
 class Front:
@@ -161,11 +159,10 @@ class Front:
             "degraded": dict(redact_json(self.host.secrets, self.host.degraded)),
         }
 
-    def safe(self, event: Event) -> Event:
-        """Return `event` as it may leave, known secrets masked."""
-        if event.type in _AS_SAID:
-            return event
-        if event.type == "tool_result" and not event.data.get("is_error"):
-            return event
-        data = redact_json(self.host.secrets, event.data)
-        return Event(event.type, data, event.turn, event.session, event.scope)
+    def data(self, event: Event) -> bytes:
+        """Return an event's data as it may leave: JSON, with known secrets masked."""
+        return masked_json(self.host.secrets, event_data(event))
+
+    def body(self, result: BaseModel) -> bytes:
+        """Return an operation's result as it may leave: JSON, with known secrets masked."""
+        return masked_json(self.host.secrets, result.__pydantic_serializer__.to_json(result))

@@ -11,7 +11,6 @@ from aiohttp import hdrs, web
 from hookgate.core import strict_json
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.routes import CALLER
-from hookgate.core.gateway.rpc import event_data
 from hookgate.core.gateway.stream import EventOutbox
 from hookgate.core.messages import new_id
 from hookgate.core.operations import Invocation
@@ -193,7 +192,8 @@ class Call:
             while not task.done():
                 await asyncio.wait([task], timeout=LOOK)
                 self.check()
-        return _json_response(self._result(task))
+        body = self._front.body(self._result(task))
+        return web.Response(body=body, content_type="application/json")
 
     # -- a stream ------------------------------------------------------------
 
@@ -302,13 +302,13 @@ class Call:
                     task.cancel()
 
     def _emit(self, event: Event) -> None:
-        self._put(_sse(event.type, event_data(self._front.safe(event))))
+        self._put(_sse(event.type, self._front.data(event)))
 
     def _respond(self, result: BaseModel) -> None:
         if self._responded:
             return
         self._responded = True
-        self._put(_sse("result", result.__pydantic_serializer__.to_json(result)))
+        self._put(_sse("result", self._front.body(result)))
 
     def _put(self, frame: bytes) -> None:
         self._sent = True
@@ -345,11 +345,6 @@ class Call:
         if (transport := self._request.transport) is not None:
             transport.abort()
         self._task.cancel()
-
-
-def _json_response(result: BaseModel) -> web.Response:
-    body = result.__pydantic_serializer__.to_json(result)
-    return web.Response(body=body, content_type="application/json")
 
 
 def _sse(kind: str, data: bytes) -> bytes:

@@ -276,9 +276,13 @@ class Methods:
 # -- writing ----------------------------------------------------------------------
 
 
-def result_frame(call_id: CallId, result: BaseModel) -> bytes:
-    """Return the answer to a request."""
-    body: bytes = result.__pydantic_serializer__.to_json(result)
+def result_frame(call_id: CallId, body: bytes) -> bytes:
+    """Return the answer to a request.
+
+    Args:
+        call_id: The request's id.
+        body: The result, as JSON.
+    """
     return b'{"jsonrpc":"2.0","id":' + orjson.dumps(call_id) + b',"result":' + body + b"}"
 
 
@@ -292,16 +296,16 @@ def notification(method: str, params: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def event_frame(call_id: bytes, event: Event) -> bytes:
+def event_frame(call_id: bytes, kind: str, data: bytes) -> bytes:
     """Return the notification of an event of a request.
 
     Args:
         call_id: The request's id, as JSON.
-        event: The event.
+        kind: The event's type.
+        data: The event's data, a JSON object.
     """
-    data = event_data(event)
     head = b'{"jsonrpc":"2.0","method":%b,"params":{"request":%b' % (
-        orjson.dumps(event.type),
+        orjson.dumps(kind),
         call_id,
     )
     return head + (b"," + data[1:] if len(data) > 2 else b"}") + b"}"

@@ -182,7 +182,9 @@ class Connection:
             principal = caller.principal
             scopes = tuple(sorted(principal.scopes))
             self._outbox.put(
-                result_frame(call_id, AuthResult(principal=principal.id, scopes=scopes))
+                result_frame(
+                    call_id, self._front.body(AuthResult(principal=principal.id, scopes=scopes))
+                )
             )
             return caller
         self._refuse(call_id, problem)
@@ -228,7 +230,7 @@ class Connection:
             self._invocation,
             self._front.methods.find,
         )
-        receive, put = self._socket.receive, self._outbox.put
+        receive, put, body = self._socket.receive, self._outbox.put, self._front.body
         while True:
             message = await receive()
             kind = message.type
@@ -242,7 +244,7 @@ class Connection:
                     if method.quick:
                         result = await method.handler(invocation, arguments)
                         if call_id is not None:
-                            put(result_frame(call_id, result))
+                            put(result_frame(call_id, body(result)))
                     else:
                         self._start(call_id, method, arguments)
                 except Exception as error:  # noqa: BLE001 - nothing may end the socket
@@ -399,13 +401,15 @@ class Running:
             self._release()
         if self._call_id is not None:
             front = self._connection._front
-            self._connection._outbox.put(event_frame(self._json_id, front.safe(event)))
+            frame = event_frame(self._json_id, event.type, front.data(event))
+            self._connection._outbox.put(frame)
 
     def respond(self, result: BaseModel) -> None:
         """Send the result, once."""
         if not self._answered and self._call_id is not None:
             self._answered = True
-            self._connection._outbox.put(result_frame(self._call_id, result))
+            body = self._connection._front.body(result)
+            self._connection._outbox.put(result_frame(self._call_id, body))
 
     def _fail(self, error: Exception) -> None:
         problem = describe(self._connection._front.host, error)

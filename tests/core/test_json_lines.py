@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.builtin_plugins.turns import KnownSecrets
 
 from hookgate.core.json_lines import JsonLines, read_json_lines
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def metrics(path: Path, max_bytes: int = 10_000, keep: int = 2) -> Iterator[JsonLines]:
-    file = JsonLines(path, max_bytes=max_bytes, keep=keep)
+    file = JsonLines(path, max_bytes=max_bytes, keep=keep, secrets=KnownSecrets("s3cret"))
     yield file
     file.close()
 
@@ -34,6 +35,17 @@ def test_each_record_is_a_line_of_json(tmp_path: Path) -> None:
     assert next(read_json_lines(path)) == {"name": "a", "n": 1}
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_secrets_are_masked_wherever_they_stand(tmp_path: Path) -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return "odd s3cret"
+
+    path = tmp_path / "m"
+    with metrics(path) as file:
+        file.write({"s3cret": "a s3cret", "deep": [{"s3cret": ["s3cret"]}], "odd": Odd(), "n": 1})
+    assert path.read_text() == '{"***":"a ***","deep":[{"***":["***"]}],"odd":"odd ***","n":1}\n'
 
 
 def test_file_is_put_aside_before_it_grows_past_its_size(tmp_path: Path) -> None:

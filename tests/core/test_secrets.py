@@ -13,7 +13,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hookgate.core.errors import ConfigError
-from hookgate.core.secrets import MASK, MAX_KEY_FILE, MIN_MASKED, SecretStore, read_key_file
+from hookgate.core.secrets import (
+    MASK,
+    MAX_HELD,
+    MAX_KEY_FILE,
+    MIN_MASKED,
+    SecretStore,
+    masked_json,
+    read_key_file,
+)
 from hookgate.core.settings import Settings
 
 
@@ -225,6 +233,79 @@ def test_of_any_secrets_in_any_text_none_remains(values: list[str], data: st.Dat
     # What lies between two masks is what was let through.
     for rest in secrets.redact("".join(parts)).split(MASK):
         assert not any(value in rest for value in known)
+
+
+# -- streams -----------------------------------------------------------------
+
+
+def streamed(secrets: SecretStore, pieces: list[str]) -> tuple[str, int]:
+    """Return what goes out of a stream, and the most that was held back at once."""
+    out, held, most = [], "", 0
+    for piece in pieces:
+        said, held = secrets.settle(held + piece)
+        out.append(said)
+        most = max(most, len(held))
+    return "".join((*out, secrets.redact(held))), most
+
+
+@given(st.lists(secret_values, min_size=1, max_size=4), st.data())
+def test_a_secret_in_pieces_is_masked_however_it_is_cut(
+    values: list[str], data: st.DataObject
+) -> None:
+    secrets = SecretStore(Settings(home=Path("/nonexistent")), {})
+    known = [value.strip() for value in values if len(value.strip()) >= MIN_MASKED]
+    for value in values:
+        secrets.register(value)
+    parts = st.lists(st.sampled_from([*values, *known]) | st.text(max_size=8), max_size=8)
+    text = "".join(data.draw(parts))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
+    pieces = [text[one:other] for one, other in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    out, _ = streamed(secrets, pieces)
+    assert not any(value in rest for rest in out.split(MASK) for value in known)
+    assert (MASK in out) == (MASK in secrets.redact(text))
+    if not any(value in text for value in known) and secrets.redact(text) == text:
+        assert out == text
+
+
+def test_ordinary_text_is_not_held_back_and_a_beginning_only_until_it_is_none(
+    tmp_path: Path,
+) -> None:
+    secrets = store(tmp_path, key="canary-0123456789")
+    assert secrets.settle("hello world") == ("hello world", "")
+    assert secrets.settle("the can") == ("the ", "can")
+    assert secrets.settle("can" + "did") == ("candid", "")
+    assert secrets.settle("canary-0123" + "456789 is it") == (f"{MASK} is it", "")
+    assert SecretStore(Settings(home=tmp_path), {}).settle("canary") == ("canary", "")
+
+
+def test_a_secret_that_is_followed_by_the_beginning_of_another_is_masked_whole(
+    tmp_path: Path,
+) -> None:
+    secrets = store(tmp_path, one="abcdefgh", two="fghijklm", three="abcdefghijklmnop")
+    assert streamed(secrets, ["x abcdefgh", " y"])[0] == f"x {MASK} y"
+    assert streamed(secrets, list("x abcdefghijklm y"))[0] == f"x {MASK} y"
+    assert streamed(secrets, list("x abcdefghijklmnop y"))[0] == f"x {MASK} y"
+
+
+def test_what_begins_secrets_over_and_over_is_held_back_within_bounds(tmp_path: Path) -> None:
+    secrets = store(tmp_path, key="a" * 8)
+    out, most = streamed(secrets, ["aaaa"] * 600)
+    assert most <= MAX_HELD * len(("a" * 8).encode().hex() * 2)
+    assert "a" * 8 not in out
+
+
+@pytest.mark.parametrize(
+    "value", ["canary-012345", 'a "quoted" \\ one', "schlüssel-wörter", "123456"]
+)
+def test_json_is_masked_text_by_text_and_stays_json(tmp_path: Path, value: str) -> None:
+    secrets = store(tmp_path, key=value)
+    data = {"text": f"<{value}>", value: [value, {"n": 123456}], "other": "plain"}
+    for ascii_only in (True, False):
+        sent = json.dumps(data, ensure_ascii=ascii_only).encode()
+        seen = json.loads(masked_json(secrets, sent))
+        assert seen == {"text": f"<{MASK}>", MASK: [MASK, {"n": 123456}], "other": "plain"}
+    plain = b'{"text": "nothing here"}'
+    assert masked_json(secrets, plain) is plain
 
 
 def test_threads_may_register_and_redact_at_once(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -15,11 +16,12 @@ from aiohttp import web
 
 from hookgate.core.descriptors import Flags
 from hookgate.core.errors import ConfigError
+from hookgate.core.events import Event
 from hookgate.core.gateway.serve import listen
 from hookgate.core.settings import Settings
 from hookgate.core.tooling import tool
 from hookgate.core.tools import Tool, ToolCall
-from hookgate.core.turn import Turn
+from hookgate.core.turn import SessionKey, Turn
 from hookgate.embedding import Gateway
 from hookgate.hookspecs import hookimpl
 
@@ -237,6 +239,148 @@ async def test_no_secret_shows_anywhere_whatever_fails(
         ("log", "argument"),
     }
     assert [hit for hit in hits if hit[1] not in ("guess", "argument")] == []
+
+
+# -- one secret through every sink ----------------------------------------------------
+
+SECRET = 'sk-quokka "1/2" ünïcode:0123456789'
+"""It is written in another way by JSON, by URLs and by session keys."""
+
+WRITTEN = (
+    SECRET,
+    json.dumps(SECRET)[1:-1],
+    json.dumps(SECRET, ensure_ascii=False)[1:-1],
+    quote(SECRET),
+    quote(SECRET, safe=""),
+    str(SessionKey("", "", "", SECRET)).lstrip(":"),
+    "quokka",
+)
+KEPT = ("hookgate.db", "config.toml")
+"""What is the gateway's own: the store, which holds what was said for the model to read, and the
+settings, which the secret stands in."""
+
+
+class Telling:
+    """A plugin that hands on whatever it is told."""
+
+    name = "telling"
+
+    @hookimpl
+    def list_tools(self, host: Any) -> list[Tool]:
+        async def tell(what: str) -> str:
+            """Say it everywhere."""
+            host.log.warning("told", what=what)
+            host.metric("told", **{what: what})
+            host.degrade(f"part {what}", f"cannot use {what}")
+            host.announce("telling", what)
+            host.events.publish(Event("told", {"what": what, what: [what]}, scope="read"))
+            return f"told {what}"
+
+        async def fail(what: str) -> str:
+            """Fail with it."""
+            raise RuntimeError(what)
+
+        return [tool(tell, flags=Flags.none()), tool(fail, flags=Flags.none())]
+
+    @hookimpl
+    def before_turn(self, turn: Turn) -> None:
+        turn.emit(Event("note", {"said": turn.message.text, "deep": [turn.message.text]}))
+
+
+@asynccontextmanager
+async def said_aloud(home: Path) -> AsyncIterator[tuple[str, aiohttp.ClientSession, list[str]]]:
+    """A gateway with a secret that was said, streamed in pieces, and used as a name."""
+    config = {
+        "home": home,
+        "gateway": {"port": 0},
+        "secrets": {"key": SECRET},
+        "plugins": {"entry_points": False},
+        "plugin": {"awareness": {"agents": {"demo": {"force_include": ["memory"]}}},
+                   "embedding": {"embedder": "none"}},
+    }  # fmt: skip
+    gate = Gateway(Settings.model_validate(config), plugins=[Telling()])
+    async with gate, listen(gate) as listener, aiohttp.ClientSession() as session:
+        async with session.ws_connect(f"{listener.url}/ws") as socket:
+            client = Client(socket)
+            await client.call("events.subscribe", types=["*"])
+            text = json.dumps({"text": f"my key is {SECRET}"})
+            for content in (
+                f"/say the key is {SECRET}, I think",
+                f"/call remember {text}",
+                f"/call tell {json.dumps({'what': SECRET})}",
+                f"/call fail {json.dumps({'what': SECRET})}",
+                "what do you remember? list your cards",
+            ):
+                for peer in ("main", SECRET):
+                    await client.call("chat.send", content=content, peer=peer)
+            for method in sorted(gate.host.operations):
+                if method.startswith(("chat.", "events.", "reload", "awareness.disable")):
+                    continue
+                await client.call(method)
+            await client.call("session.history", session="demo:cli:local:main")
+            await client.call("audit.list", session=str(SessionKey("demo", "cli", "local", SECRET)))
+            await client.call("awareness.disable", reason=f"because of {SECRET}")
+            await client.call("awareness.status")
+            await client.call("no.such", key=SECRET)
+            await client.call("audit.list", before=SECRET)
+        yield listener.url, session, client.seen
+
+
+async def test_a_secret_leaves_by_no_sink(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    places: dict[str, str] = {}
+    async with asyncio.timeout(55), said_aloud(tmp_path) as (base, session, seen):
+        places["socket"] = "\n".join(seen)
+        body = {"content": f"/say it is {SECRET} again", "peer": "http"}
+        for kind in ("text/event-stream", "application/json"):
+            headers = {"Accept": kind}
+            async with session.post(f"{base}/v1/turns", json=body, headers=headers) as answer:
+                places[kind] = f"{answer.headers} {await answer.text()}"
+        for path in ("/health", "/metrics", "/v1/status", "/v1/sessions", "/v1/audit",
+                     "/v1/sessions/history?session=demo:cli:local:http",
+                     f"/v1/audit?session={quote(SECRET)}", f"/v1/{quote(SECRET)}"):  # fmt: skip
+            async with session.get(base + path) as answer:
+                places[path] = f"{answer.headers} {await answer.text()}"
+    out, err = capfd.readouterr()
+    places["log"] = out + err
+    places |= _written(tmp_path)
+    assert {Path(place).name for place in places} >= {"turns.jsonl", "metrics.jsonl"}
+    assert any(place.endswith("CAPABILITIES.md") for place in places)
+    for place in ("socket", "text/event-stream", "application/json", "/v1/audit"):
+        assert "[redacted]" in places[place], place
+    hits = [(place, form) for place, text in places.items() for form in WRITTEN if form in text]
+    assert hits == []
+    # What was streamed in pieces, put together again.
+    assert [form for form in WRITTEN if form in _streamed(seen)] == []
+    assert "the key is [redacted], I think" in _streamed(seen)
+    assert '"text":"it is [redacted] again"' in places["application/json"]
+
+
+def _written(home: Path) -> dict[str, str]:
+    """Return the files of a home folder that are not the gateway's own."""
+    files = (path for path in home.rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(home)): path.read_text("utf-8", "replace")
+        for path in files
+        if not path.name.startswith(KEPT)
+    }
+
+
+def _streamed(seen: list[str]) -> str:
+    frames = [json.loads(text) for text in seen]
+    texts = [frame["params"]["text"] for frame in frames if frame.get("method") == "text"]
+    return "".join(texts)
+
+
+async def test_the_model_still_reads_what_was_said(tmp_path: Path) -> None:
+    async with asyncio.timeout(55), said_aloud(tmp_path):
+        pass
+    gate = Gateway(Settings.model_validate({"home": tmp_path, "plugins": {"entry_points": False}}))
+    async with gate:
+        turn = await gate.chat("/context")
+    texts = [message.text for message in turn.history]
+    assert f"the key is {SECRET}, I think" in texts
 
 
 def test_a_wrong_setting_does_not_show_the_secret_beside_it(tmp_path: Path) -> None:

@@ -156,13 +156,40 @@ class LocalDoor:
     async def _run(
         self, stream: Stream, method: str, params: Mapping[str, Any], *, streaming: bool
     ) -> Any:
-        from hookgate.core.operations import Invocation
+        from hookgate.core.secrets import redact_json
+
+        secrets = self.gateway.host.secrets
 
         def emit(event: Event) -> None:
-            stream.put_event(event.type, event.data)
+            stream.put_event(event.type, redact_json(secrets, event.data))
 
         def respond(result: BaseModel) -> None:
-            stream.put_result(result.model_dump(mode="json"))
+            stream.put_result(shown(result))
+
+        def shown(result: BaseModel) -> Any:
+            # A terminal is a way out as well: its text is kept, piped and pasted.
+            return redact_json(secrets, result.model_dump(mode="json"))
+
+        try:
+            return shown(await self._handled(method, params, emit, respond, streaming=streaming))
+        except HookgateError as error:
+            from hookgate.core.gateway.codes import describe
+
+            problem = describe(self.gateway.host, error)
+            if problem.message == str(error):
+                raise
+            raise AnsweredError(problem.message, problem.data) from None
+
+    async def _handled(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        emit: Callable[[Event], None],
+        respond: Callable[[BaseModel], None],
+        *,
+        streaming: bool,
+    ) -> BaseModel:
+        from hookgate.core.operations import Invocation
 
         found = self._methods.find(method, self._principal)
         invocation = Invocation(
@@ -175,8 +202,7 @@ class LocalDoor:
             streaming=streaming,
             path="cli",
         )
-        result = await found.handler(invocation, found.read(params))
-        return result.model_dump(mode="json")
+        return await found.handler(invocation, found.read(params))
 
 
 def _cancel(task: asyncio.Task[None]) -> None:
