@@ -79,6 +79,7 @@ def _capability(place: int, numbers: random.Random) -> Capability:
         id=f"tool:{verb}_{quality}_{noun}_{place}",
         kind="tool",
         name=f"{verb}_{quality}_{noun}_{place}",
+        whose="own",
         description=description,
         category=field,
         tags=(noun, other),

@@ -127,6 +127,7 @@ def capability_of(tool: Mapping[str, Any]) -> Capability:
         tags=tuple(tool.get("tags") or ()),
         parameters=tuple(one["name"] for one in parameters),
         parameter_texts=tuple(one.get("description") or "" for one in parameters),
+        whose="own",
     )
 
 

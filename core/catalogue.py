@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
 from hookgate.core.admission import SANDBOX_RUNNER
-from hookgate.core.descriptors import Capability, CapabilityDetail, parameters_of
+from hookgate.core.descriptors import Capability, CapabilityDetail, least_own, parameters_of
 from hookgate.core.errors import HookgateError, ToolDefinitionError
 from hookgate.core.registry import CapabilityIndex, Snapshot
 from hookgate.core.tooling import compile_schema
 from hookgate.core.tools import Tool
 
 if TYPE_CHECKING:
-    from hookgate.core.descriptors import Card
+    from hookgate.core.descriptors import Card, Whose
     from hookgate.core.hooks import Answer
     from hookgate.core.host import Host
     from hookgate.core.operations import Operation
@@ -27,6 +27,9 @@ T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
 
 _PLURAL = {"tool": "tools", "capability": "capabilities", "card": "cards"}
+
+OWN = ("builtin", "program")
+"""Origins of plugins whose words count as the gateway's own."""
 
 CLIENT_CHECKS = 512
 """Compiled schemas of client-owned tools that are kept."""
@@ -188,16 +191,18 @@ def capability_rows(host: Host) -> dict[str, Capability]:
     is merged into the row that follows from the thing itself; see `described`.
     """
     rows: dict[str, Capability] = {}
+    own = {info.name for info in host.doors.plugins() if info.origin in OWN} | {"core"}
     for tool in host.tools.view().values():
-        rows[f"tool:{tool.name}"] = _of_tool(tool)
+        whose: Whose = "own" if tool.plugin in own else "plugin"
+        rows[f"tool:{tool.name}"] = _of_tool(tool, whose)
     for name in host.channels:
         rows[f"channel:{name}"] = _of_channel(name)
     for card in host.cards.view().values():
         rows[f"card:{card.id}"] = _of_card(card)
     for brought in (host.capabilities.view(), host.descriptions.view()):
         for row_id, row in brought.items():
-            own = rows.get(row_id)
-            rows[row_id] = row if own is None else described(own, row)
+            known = rows.get(row_id)
+            rows[row_id] = row if known is None else described(known, row)
     return rows
 
 
@@ -207,7 +212,7 @@ def described(own: Capability, said: Capability) -> Capability:
     Names for people, description, category, tags and requirements come from `said` where it
     has them. What the thing is stays its own: kind, name, parameters, schema, flags, and
     whether it has side effects. It is available where both say so; one that is not by itself
-    keeps its description, which says why.
+    keeps its description, which says why. Its words are as foreign as the more foreign of both.
     """
 
     def load() -> CapabilityDetail:
@@ -235,11 +240,12 @@ def described(own: Capability, said: Capability) -> Capability:
         required_tools=tuple(dict.fromkeys((*own.required_tools, *said.required_tools))),
         available=own.available and said.available,
         source_ref=", described in ".join(filter(None, (own.source_ref, said.source_ref))),
+        whose=least_own(own.whose, said.whose),
         load=load,
     )
 
 
-def _of_tool(tool: Tool) -> Capability:
+def _of_tool(tool: Tool, whose: Whose) -> Capability:
     parameters, texts = parameters_of(tool.schema)
     return Capability(
         id=f"tool:{tool.name}",
@@ -255,6 +261,7 @@ def _of_tool(tool: Tool) -> Capability:
         or tool.flags.sends_externally is not False,
         flags=tool.flags,
         source_ref=f"plugin {tool.plugin}",
+        whose=whose,
         load=lambda: CapabilityDetail(schema=tool.schema),
     )
 
@@ -266,6 +273,7 @@ def _of_channel(name: str) -> Capability:
         name=name,
         display_name=name,
         category="communication",
+        whose="own",
     )
 
 
@@ -278,5 +286,6 @@ def _of_card(card: Card) -> Capability:
         description=card.description,
         tags=card.triggers.router_tags,
         source_ref=card.source_ref,
+        whose="own" if card.trusted else "foreign",
         load=lambda: CapabilityDetail(content=card.text),
     )

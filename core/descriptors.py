@@ -11,8 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from hookgate.core.messages import CLEAN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from hookgate.core.messages import Taint
 
 __all__ = [
     "FLAG_NAMES",
@@ -29,12 +33,15 @@ __all__ = [
     "Severity",
     "Standing",
     "Triggers",
+    "Whose",
+    "least_own",
     "parameters_of",
 ]
 
 CapabilityKind: TypeAlias = Literal["tool", "skill", "extension", "channel", "card"]
 Standing: TypeAlias = Literal["proven", "declared", "unknown"]
 Severity: TypeAlias = Literal["low", "medium", "high"]
+Whose: TypeAlias = Literal["own", "plugin", "foreign"]
 CardOrigin: TypeAlias = Literal["repo", "configured", "workspace", "user", "plugin"]
 
 FLAG_NAMES = (
@@ -158,6 +165,9 @@ class Capability:
         has_side_effects: Whether using it changes anything.
         flags: The five statements about what it does.
         source_ref: Where it was declared, for people.
+        whose: Who wrote its words: ``own`` for hookgate, the operator and the embedding program;
+            ``plugin`` for what the code of an installed plugin says of itself; ``foreign`` for
+            anybody else. Whoever reads foreign words is tainted by them.
         load: Returns the full schema and text; called off the event loop.
     """
 
@@ -176,7 +186,18 @@ class Capability:
     has_side_effects: bool = False
     flags: Flags = field(default_factory=Flags)
     source_ref: str = ""
+    whose: Whose = "foreign"
     load: Callable[[], CapabilityDetail] | None = field(default=None, compare=False)
+
+    @property
+    def taint(self) -> Taint:
+        """What taints whoever reads its words; nothing where they are not foreign."""
+        return frozenset({self.id}) if self.whose == "foreign" else CLEAN
+
+
+def least_own(*whose: Whose) -> Whose:
+    """Return whose a text is that is made of several: foreign words make all of it foreign."""
+    return "foreign" if "foreign" in whose else "plugin" if "plugin" in whose else "own"
 
 
 def parameters_of(schema: Mapping[str, Any] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -150,6 +150,7 @@ class Gateway:
         own = (*core_operations(self), *inspection_operations(self))
         self._catalogue.add_operations("core", own)
         host.described.update((await describe(host, hooks)).providers)
+        self._sanitizer.tell()
         await self._catalogue.fill()
         tell_models(host, self.settings)
         await hooks.notify(hookspecs.add_routes, host, self.routes)

@@ -213,6 +213,9 @@ class ContextSettings(Section):
     """Tokens that each kind of block gets before the rest is shared by priority."""
     caps: dict[str, int] = Field(default_factory=dict)
     """The most tokens of each kind of block."""
+    unsanitized: Literal["withhold", "allow"] = "withhold"
+    """What becomes of text of others while no plugin sanitizes it: no model sees it, or as it
+    is."""
 
 
 class TurnSettings(Section):

@@ -29,6 +29,7 @@ from hookgate.core.context import Block
 from hookgate.core.descriptors import CapabilityKind, Card, Flags, Rejected
 from hookgate.core.errors import HookgateError
 from hookgate.core.events import Event
+from hookgate.core.messages import join_taints
 from hookgate.core.strict_json import canonical
 from hookgate.core.tooling import tool
 from hookgate.core.tools import ToolResult
@@ -262,7 +263,11 @@ class Plugin:
             await self._describe(turn, data)
             limit = host.settings.context.result_tokens
             data = fitted(data, lambda made: host.tokens.count(canonical(made).decode()) <= limit)
-        return ToolResult(content=canonical(data).decode(), data=data)
+        listed = (
+            row for name, rows in visible(turn).items() if kind in (None, name) for row in rows
+        )
+        taint = join_taints(row.taint for row in listed)
+        return ToolResult(content=canonical(data).decode(), data=data, taint=taint)
 
     async def _describe(self, turn: Turn, data: dict[str, Any]) -> None:
         texts = {row.id: row for rows in visible(turn).values() for row in rows}
@@ -271,7 +276,10 @@ class Plugin:
                 row = texts[entry["id"]]
                 text = row.description[:DESCRIPTION_CHARS]
                 about = row.category[:DESCRIPTION_CHARS]
-                card = Card(id=row.id, name=about, text=text, source_ref=row.source_ref)
+                own = row.whose == "own"
+                card = Card(
+                    id=row.id, name=about, text=text, source_ref=row.source_ref, trusted=own
+                )
                 safe = await self._awareness.host.sanitize(card)
                 if "category" in entry:
                     entry["category"] = "" if isinstance(safe, Rejected) else safe.name
@@ -293,7 +301,10 @@ class Plugin:
                 turn, state.record(turn, milliseconds(self._awareness.host))
             )
         data["lastTurns"] = list(control.recent.of(str(turn.session)))
-        return ToolResult(content=canonical(data).decode(), data=data)
+        # Their ids and the words by which they were found are theirs.
+        cards = turn.snapshot.capabilities.of_kind("card").values()
+        taint = join_taints(row.taint for row in cards)
+        return ToolResult(content=canonical(data).decode(), data=data, taint=taint)
 
     async def read_reference(self, name: str) -> ToolResult:
         """Read how a part of this gateway works.

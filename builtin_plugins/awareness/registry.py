@@ -232,7 +232,8 @@ class CardRegistry:
         known = self._warnings.get(card.id)
         if known is None or known[0] != card:
             safe = await host.sanitize(replace(card, trusted=False))
-            why = safe.reason if isinstance(safe, Rejected) else ""
+            # Without findings it is not the text that is wrong: nobody sanitizes, say.
+            why = safe.reason if isinstance(safe, Rejected) and safe.findings else ""
             known = self._warnings[card.id] = (card, why)
         return known[1]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.discovery.cutting import clip, largest, one_line
 from hookgate.builtin_plugins.discovery.results import Tier
+from hookgate.core.descriptors import least_own
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -44,10 +45,13 @@ def category_map(
     """Return the categories, the largest first, with examples in the order of `rows`.
 
     What can be used is rather named than what cannot. Where the budget is too small,
-    examples go first, then the smallest categories become one line together. Cards and
-    what is withheld are neither named nor counted. `ids` are those of the examples;
+    examples go first, then the smallest categories become one line together. Cards, what is
+    withheld and what is foreign are neither named nor counted: the map goes with every turn,
+    and must not taint all of them. `ids` are those of the examples;
     `left_out` stays empty, since a map leaves out nearly all.
     """
+    rows = [row for row in rows if row.whose != "foreign"]
+    whose = least_own(*{row.whose for row in rows})
     categories = _collected(rows, withheld)
     categories.sort(key=lambda one: (-one.size, one.spelling.casefold()))
     if not categories:
@@ -57,7 +61,7 @@ def category_map(
 
     def tier(shown: int, examples: int) -> Tier:
         text, ids = _rendered(categories[:shown], len(categories) - shown, members, examples)
-        return Tier(text=text, tokens=counter.count(text), ids=ids)
+        return Tier(text=text, tokens=counter.count(text), ids=ids, whose=whose)
 
     if len(categories) <= CATEGORIES:
         for examples in range(EXAMPLES, -1, -1):

@@ -13,16 +13,18 @@ from hookgate.builtin_plugins.discovery.graph import Graph
 from hookgate.builtin_plugins.discovery.results import Discovery, Entry, Found, Tier
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.descriptors import CapabilityDetail, Card, Rejected
+from hookgate.core.messages import join_taints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from hookgate.builtin_plugins.discovery.engine import Engine
     from hookgate.builtin_plugins.discovery.learned import Learned
-    from hookgate.core.descriptors import Capabilities, Capability
+    from hookgate.core.descriptors import Capabilities, Capability, Whose
+    from hookgate.core.messages import Taint
     from hookgate.core.ports import TokenCounter
 
-__all__ = ["Discoverer", "Filter"]
+__all__ = ["Discoverer", "Filter", "taint_of"]
 
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
@@ -266,11 +268,13 @@ class Discoverer:
             )
         if zero.text:
             # Names of categories and capabilities are third-party text, too.
-            text = await self._passed("discovery:map", zero.text, "")
+            text = await self._passed("discovery:map", zero.text, "", zero.whose)
             if text != zero.text:
                 zero = replace(zero, text=text or "", tokens=self._counter.count(text or ""))
         entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
-        return zero, assembler.tier1(entries), assembler.tier2(entries, offered=offered)
+        one, two = assembler.tier1(entries), assembler.tier2(entries, offered=offered)
+        taint = taint_of(entry.found.row for entry in entries)
+        return zero, replace(one, taint=taint), replace(two, taint=taint)
 
     def _assembler(self, settings: DiscoverySettings) -> Assembler:
         budgets = Budgets(
@@ -365,15 +369,21 @@ class Discoverer:
 
     async def clean(self, row: Capability, text: str) -> str | None:
         """Return `text` of a capability as a model may see it; None where it was rejected."""
-        return await self._passed(row.id, text, row.source_ref)
+        return await self._passed(row.id, text, row.source_ref, row.whose)
 
-    async def _passed(self, id_: str, text: str, source_ref: str) -> str | None:
+    async def _passed(self, id_: str, text: str, source_ref: str, whose: Whose) -> str | None:
         if not text or self._sanitize is None:
             return text
+        trusted = whose == "own"
         verdict = await self._sanitize(
-            Card(id=id_, text=text, max_chars=len(text), source_ref=source_ref)
+            Card(id=id_, text=text, max_chars=len(text), source_ref=source_ref, trusted=trusted)
         )
         return None if isinstance(verdict, Rejected) else verdict.text
+
+
+def taint_of(rows: Iterable[Capability]) -> Taint:
+    """Return what taints whoever reads the words of all `rows`."""
+    return join_taints(row.taint for row in rows)
 
 
 def _facts(row: Capability) -> list[str]:

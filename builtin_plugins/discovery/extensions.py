@@ -109,6 +109,7 @@ def installed_extensions(
             category=CATEGORY,
             available=runs,
             source_ref=f"{name}=={version}" if version else name,
+            whose="plugin",
         )
         why = "" if runs else "its plugin does not run"
         if info is not None and not runs:
@@ -174,6 +175,7 @@ def _entry(fields: Fields, path: Path, place: Place, stamp: Stamp) -> Declared |
         required_tools=fields.texts("required_tools", TOOL),
         available=available is not False,
         source_ref=f"{path}:{place.line}",
+        whose="own",
     )
     row = replace(
         row, required_tools=tuple(one.removeprefix("tool:") for one in row.required_tools)

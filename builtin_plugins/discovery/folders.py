@@ -15,6 +15,8 @@ from hookgate.core.content.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hookgate.core.descriptors import Whose
+
 __all__ = ["Root", "Walk", "roots_of", "shipped_folder"]
 
 FOLDER_DEPTH = 8
@@ -45,6 +47,11 @@ class Root:
     origin: Literal["user", "workspace", "environment", "settings", "hookgate"]
     skills_only: bool = False
     expected: bool = False
+
+    @property
+    def whose(self) -> Whose:
+        """Whose the words are that stand in it: a workspace may come from anywhere."""
+        return "foreign" if self.origin == "workspace" else "own"
 
 
 def shipped_folder() -> Path:

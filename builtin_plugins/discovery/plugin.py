@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hookgate.builtin_plugins.discovery.assembler import render
-from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
+from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
 from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
 from hookgate.builtin_plugins.discovery.examples import Examples
@@ -223,7 +223,8 @@ class Plugin:
             discovery.found, capabilities, exclude=_hidden(turn), offered=turn.offered
         )
         context.add(Block(kind="tiers", text=zero.text, tokens=zero.tokens, stable=True))
-        context.add(Block(kind="tiers", text=render((one, two)), priority=1))
+        found = render((one, two))
+        context.add(Block(kind="tiers", text=found, priority=1, taint=one.taint | two.taint))
 
     @hookimpl
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
@@ -302,6 +303,7 @@ class Plugin:
         return ToolResult(
             content=canonical(data).decode(),
             data=data,
+            taint=taint_of(entry.found.row for entry in entries),
             reveal=tuple(
                 one["name"] for one in found if one["kind"] == "tool" and one["available"]
             ),

@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hookgate.core.messages import CLEAN
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.core.descriptors import Capability
+    from hookgate.core.descriptors import Capability, Whose
+    from hookgate.core.messages import Taint
 
 __all__ = ["EDGES", "Discovery", "EdgeType", "Entry", "Found", "Tier"]
 
@@ -69,12 +72,16 @@ class Tier:
         tokens: How many tokens `text` takes.
         ids: The capabilities that it shows, in order.
         left_out: The ids of those for which the budget had no room.
+        whose: Who wrote its words; see `Capability.whose`.
+        taint: What taints whoever reads it.
     """
 
     text: str = ""
     tokens: int = 0
     ids: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    whose: Whose = "own"
+    taint: Taint = CLEAN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +65,10 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
             else:
                 reading = read_manifest(path) if path.name == MANIFEST else read_skill(path)
             problems += reading.problems
-            for declared in reading.declared:
+            for read in reading.declared:
+                declared = read
+                if read.row.whose != root.whose:
+                    declared = replace(read, row=replace(read.row, whose=root.whose))
                 winner = first.setdefault(declared.row.id, declared)
                 if winner is not declared:
                     problems.append(_left_out(declared, winner))

@@ -24,6 +24,7 @@ from hookgate.hookspecs import PROJECT
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.folders import Root
     from hookgate.builtin_plugins.discovery.manifests import Declared
+    from hookgate.core.descriptors import CapabilityKind
     from hookgate.core.host import Host, PluginInfo
     from hookgate.core.operations import Operation
     from hookgate.core.settings import Settings
@@ -288,7 +289,8 @@ class Sources:
 
 def _silent(row_id: str, name: str, *, channel: bool) -> Capability:
     """Return a row that says nothing of a thing but that it is switched off."""
-    return Capability(id=row_id, kind="channel" if channel else "tool", name=name)
+    kind: CapabilityKind = "channel" if channel else "tool"
+    return Capability(id=row_id, kind=kind, name=name, whose="own")
 
 
 def _listed_in_vain(one: Declared) -> Problem:

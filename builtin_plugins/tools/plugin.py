@@ -197,4 +197,5 @@ def _waiting(name: str, category: str, flags: Flags, what: str, key: str) -> Cap
         available=False,
         flags=flags,
         source_ref="plugin tools",
+        whose="own",
     )

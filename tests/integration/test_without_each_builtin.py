@@ -43,6 +43,7 @@ async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
         assert {call.result.status for call in turn.calls} == {"denied"}
     if name == "tools":
         assert turn.calls == []
+    assert ("sanitizing" in status["notices"]) == (name == "sanitizer")
 
 
 async def test_without_providers_a_turn_says_what_is_missing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def row(name: str, kind: Any = "tool", **more: Any) -> Capability:
-    return Capability(id=f"{kind}:{name}", kind=kind, name=name, **more)
+    return Capability(id=f"{kind}:{name}", kind=kind, name=name, **{"whose": "own", **more})
 
 
 ROWS = [

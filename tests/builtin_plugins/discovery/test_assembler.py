@@ -60,6 +60,7 @@ def row(
         required_secrets=tuple(secrets),
         required_tools=tuple(tools),
         available=available,
+        whose="own",
     )
 
 

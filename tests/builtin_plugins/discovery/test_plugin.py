@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 def row(name: str, description: str, kind: Any = "tool", **more: Any) -> Capability:
+    more = {"whose": "own", **more}
     return Capability(id=f"{kind}:{name}", kind=kind, name=name, description=description, **more)
 
 
