@@ -1,7 +1,8 @@
 """What a turn emits, and the bounded bus that carries it.
 
 An event is a flat, JSON-ready record with a `type`. Clients ignore types that they do
-not know, so a plugin may emit types of its own.
+not know, so a plugin may emit types of its own. A scope says what a listener must be allowed
+to do, an audience who of those it is for: see `Event.is_for`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from hookgate.core.turn import Principal
 
 __all__ = ["Event", "EventBus", "HookSpan", "Subscription"]
 
@@ -33,6 +36,9 @@ class Event:
         session: The session's key, or "".
         scope: The scope that a subscriber needs to see it on the bus.
         at: `time.perf_counter()` when it was published on the bus; 0 before that.
+        audience: Says which of those with the scope it is for. `Turn.emit` narrows it to those
+            who may see the turn. Without one, what names a session is for those who may see
+            that, what names a turn alone for those who see all, and everything else for all.
     """
 
     type: str
@@ -41,6 +47,15 @@ class Event:
     session: str = ""
     scope: str = "operate"
     at: float = 0.0
+    audience: Callable[[Principal], bool] | None = field(default=None, compare=False, repr=False)
+
+    def is_for(self, principal: Principal) -> bool:
+        """Whether a listener of this name, scopes and bindings is to be handed it."""
+        if self.scope not in principal.scopes:
+            return False
+        if self.audience is not None:
+            return self.audience(principal)
+        return not (self.turn or self.session) or principal.sees(self.session)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +86,13 @@ class Subscription:
 
     Attributes:
         wants: Whether an event is for this subscriber.
-        principal: Who listens, by the principal's id; "" where that is the gateway itself.
+        principal: Who listens; None where that is the gateway's own code.
         dropped: How many events this subscriber has missed.
     """
 
-    def __init__(self, capacity: int, wants: Callable[[Event], bool], principal: str = "") -> None:
+    def __init__(
+        self, capacity: int, wants: Callable[[Event], bool], principal: Principal | None = None
+    ) -> None:
         self._queue: deque[Event] = deque(maxlen=capacity)
         self._ready = asyncio.Event()
         self.wants = wants
@@ -120,21 +137,22 @@ class EventBus:
         self._redact = redact
         self._wanting_spans = 0
         self.on_spans: Callable[[bool], None] = lambda _: None
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever somebody has stopped listening; return what undoes it."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
 
     @property
     def watched(self) -> bool:
         """Whether anybody listens; makers of costly events look here first."""
         return bool(self._subscriptions)
 
-    def reaches(self, event: Event, who: Callable[[str], bool] = lambda _: True) -> bool:
-        """Whether anybody who listens now would be handed `event`.
-
-        Args:
-            event: The event.
-            who: Takes the id of a listening principal; says whether that one counts.
-        """
+    def reaches(self, event: Event) -> bool:
+        """Whether any principal who listens now would be handed `event`."""
         return any(
-            subscription.wants(event) and who(subscription.principal)
+            subscription.principal is not None and subscription.wants(event)
             for subscription in self._subscriptions
         )
 
@@ -142,8 +160,7 @@ class EventBus:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
         if not self._subscriptions:
             return
-        data, now = self._redact(event.data), perf_counter()
-        safe = Event(event.type, data, event.turn, event.session, event.scope, now)
+        safe = replace(event, data=self._redact(event.data), at=perf_counter())
         for subscription in tuple(self._subscriptions):
             subscription.offer(safe)
 
@@ -151,27 +168,32 @@ class EventBus:
     def subscribe(
         self,
         *,
-        scopes: frozenset[str],
+        principal: Principal | None = None,
+        scopes: frozenset[str] = frozenset(),
         capacity: int = DEFAULT_CAPACITY,
         where: Callable[[Event], bool] = lambda _: True,
         spans: bool = False,
-        principal: str = "",
     ) -> Iterator[Subscription]:
         """Subscribe for the length of a `with` block.
 
         Args:
-            scopes: The subscriber's scopes; events of other scopes are not shown.
+            principal: Who listens; only what is for this one is shown. Whoever passes events
+                on to somebody names that somebody here.
+            scopes: Without a principal, for the gateway's own code: the scopes whose events
+                are shown, whomever they are for.
             capacity: How many events may wait.
             where: Keeps the events for which it returns True.
             spans: Whether hook spans are wanted, as events of type ``hook``.
-            principal: Who listens, by the principal's id.
 
         Yields:
             A `Subscription`, to be read with ``async for``.
         """
-        subscription = Subscription(
-            capacity, lambda event: event.scope in scopes and where(event), principal
-        )
+
+        def wants(event: Event) -> bool:
+            known = event.scope in scopes if principal is None else event.is_for(principal)
+            return known and where(event)
+
+        subscription = Subscription(capacity, wants, principal)
         self._subscriptions.add(subscription)
         self._want_spans(int(spans))
         try:
@@ -180,6 +202,8 @@ class EventBus:
             self._subscriptions.discard(subscription)
             self._want_spans(-int(spans))
             subscription.close()
+            for watcher in tuple(self._watchers):
+                watcher()
 
     def _want_spans(self, change: int) -> None:
         before, self._wanting_spans = self._wanting_spans, self._wanting_spans + change

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Judged", "ToolCalls", "may_use"]
 
+GRACE_SECONDS = 1.0
+"""Seconds that whoever resolves a question gets beyond its time limit: keeping that is theirs."""
+
 MAX_ROUNDS = 3
 """Rounds of judging, rewrites included; after them the call is denied."""
 
@@ -224,10 +227,11 @@ class ToolCalls:
         """Get an answer to `ask`; nobody, too late, or a failure denies."""
         judged = call.canonical
         try:
-            async with asyncio.timeout(ask.timeout):
+            async with asyncio.timeout(ask.timeout + GRACE_SECONDS):
                 answer = await self._host.hooks.first(hookspecs.resolve_ask, turn, call, ask)
         except TimeoutError:
-            return self._unanswered(asked, ask, f"nobody answered within {ask.timeout:g} s")
+            why = f"nobody answered within {ask.timeout:g} s"
+            return replace(self._unanswered(asked, ask, why), answer="expired")
         except HookError as error:
             return self._unanswered(asked, ask, f"asking failed: {error}")
         if answer is None:

@@ -32,6 +32,7 @@ __all__ = [
 
 ToolOwner: TypeAlias = Literal["host", "client"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
+Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +183,8 @@ class Ask:
         severity: info, warning or critical.
         timeout: Seconds until nobody's answer means deny; at most 600.
         choices: The decisions that are offered.
+        approvers: Lists of who may answer, as whoever resolves it knows them; somebody on all
+            of them may. Without any, that one decides.
     """
 
     title: str
@@ -189,6 +192,7 @@ class Ask:
     severity: Literal["info", "warning", "critical"] = "warning"
     timeout: float = 120.0
     choices: tuple[Literal["allow-once", "allow-always", "deny"], ...] = ("allow-once", "deny")
+    approvers: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < len(self.title) <= 80:
@@ -201,7 +205,8 @@ class Ask:
         """Return one question that holds all of `asks`.
 
         Whoever answers sees every plugin's question. The shortest limit and the highest
-        severity count, and only what all of them offer can be chosen.
+        severity count, only what all of them offer can be chosen, and only somebody whom each
+        of them would take may answer.
 
         Args:
             asks: Plugins and their questions, in the order in which they are shown.
@@ -220,6 +225,7 @@ class Ask:
             choices=tuple(
                 choice for choice in first.choices if all(choice in ask.choices for _, ask in told)
             ),
+            approvers=tuple(dict.fromkeys(one for _, ask in told for one in ask.approvers)),
         )
 
 
@@ -285,6 +291,9 @@ class Decision:
         verdicts: All verdicts of the last round.
         rounds: How many rounds of judging there were.
         asked: What was asked, if somebody was.
+        answer: What became of the question: ``allowed`` or ``denied`` by somebody, ``expired``
+            at its time limit, ``withdrawn`` where it could no longer be answered; "" where
+            nobody was asked.
     """
 
     effect: Effect
@@ -294,6 +303,7 @@ class Decision:
     verdicts: tuple[Verdict, ...] = ()
     rounds: int = 1
     asked: Ask | None = None
+    answer: Answer = ""
 
     @property
     def allowed(self) -> bool:

@@ -338,6 +338,7 @@ class Turn:
         offered: The tools that the model was offered in this round, by name.
         calls: The tool calls that are over, in the order in which they ended.
         usage: The tokens of all model calls so far.
+        client: Takes the events for the client that the turn was started by, and no others.
         parent: The turn that started this one.
         depth: 0 in a turn that a person started.
         fence: The lane's epoch, which every write to the conversation carries.
@@ -355,6 +356,7 @@ class Turn:
     snapshot: Snapshot
     plan: TurnPlan
     sink: Callable[[Event], None] = field(repr=False, default=lambda _: None)
+    client: Callable[[Event], None] = field(repr=False, default=lambda _: None)
     id: str = field(default_factory=lambda: new_id("turn"))
     options: Mapping[str, Any] = field(default_factory=dict)
     client_tools: tuple[Tool, ...] = ()
@@ -402,6 +404,14 @@ class Turn:
                 return message.text
         return ""
 
+    @property
+    def root(self) -> Turn:
+        """The turn that a message from outside has started: itself, or whose call it is of."""
+        turn = self
+        while turn.parent is not None:
+            turn = turn.parent
+        return turn
+
     def __getitem__(self, key: TurnKey[T]) -> T:
         value: T = self._scratch[key]
         return value
@@ -423,7 +433,23 @@ class Turn:
         return self._scratch.get(key, default)
 
     def emit(self, event: Event) -> None:
-        """Send `event` to the client of this turn and to the gateway's bus; never waits."""
+        """Send `event` to the client of this turn and to the gateway's bus; never waits.
+
+        The client sees all that its turn emits; for the others see `named`.
+        """
+        self.sink(self.named(event))
+
+    def named(self, event: Event) -> Event:
+        """Return `event` as one of this turn's.
+
+        On the bus it is for those who may see the address at which the message came in, and
+        of these for the event's own audience.
+        """
         if not self._name:
             self._name = str(self.session)
-        self.sink(Event(event.type, event.data, self.id, self._name, event.scope))
+        address, audience = self.root.address, event.audience
+
+        def may_see(principal: Principal) -> bool:
+            return principal.may_see(address) and (audience is None or audience(principal))
+
+        return Event(event.type, event.data, self.id, self._name, event.scope, audience=may_see)

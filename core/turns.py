@@ -176,7 +176,13 @@ class Turns:
             session=str(parent.session),
             tool=tool,
         )
-        turn = self._make(parent.principal, origin, request, route.agent, session, lambda _: None)
+
+        def ask(event: Event) -> None:
+            # Whoever waits for the outer turn is asked; what else is said within stays within.
+            if event.type == "approval":
+                parent.client(event)
+
+        turn = self._make(parent.principal, origin, request, route.agent, session, ask)
         turn.parent, turn.depth = parent, parent.depth + 1
         turn.message = replace(turn.message, taint=parent.taint)
         turn.extra_taint = parent.taint
@@ -198,7 +204,7 @@ class Turns:
         events = self._host.events
         sound = True  # who listens badly ends no turn
 
-        def tell(event: Event) -> None:
+        def client(event: Event) -> None:
             nonlocal sound
             try:
                 sink(event)
@@ -206,6 +212,9 @@ class Turns:
                 if sound:
                     self._host.log.warning("a turn's sink fails", type=event.type, exc_info=error)
                 sound = False
+
+        def tell(event: Event) -> None:
+            client(event)
             events.publish(event)
 
         turn = Turn(
@@ -232,6 +241,7 @@ class Turns:
                 deadline=settings.turn.deadline_seconds,
             ),
             sink=tell,
+            client=client,
             options=request.options,
             client_tools=request.client_tools,
             started=self._host.clock.now(),

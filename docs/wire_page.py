@@ -136,17 +136,25 @@ its result.
 | `tool_result` | `tool_use_id`, `content`, `is_error`, `status` |
 | `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, parts of them, and\
  `reported`: false where the gateway has estimated them |
-| `approval` | a person is asked; the plugin that asks says how to answer |
+| `approval` | a tool call, of this turn or one nested in it, that somebody is asked about |
 | `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |
 | `done` | `turn`, `session`, `ending`, `text`, `usage` of the whole turn |
 
+An `approval` has a `state`: `pending`, with all that is asked about, then `allowed`, `denied`,
+`expired` or `withdrawn`, with `id`, `by`, `tool` and `why`; or `granted`.
+
 `ending` is `done`, `awaiting_client` (the client has to run tools and bring their results in
 `tool_results`), `refused`, `failed` or `cancelled`. Plugins add events of their own.
 
 **Events of the gateway.** `events.subscribe` shows events of turns, and what happens beside them,
-as notifications `event` with `type`, `turn`, `session`, `at` and `data`. Beside turns there are:
+as notifications `event` with `type`, `turn`, `session`, `at` and `data`. An event has a scope and
+an audience, and is shown to a principal of both. Events of a turn, and of the turns nested in
+it, are for those whose bindings cover the address at which its message came in, and for the
+scope `operate`; a question (`approval`) only for those of the scope `approve` who may answer it:
+bindings and `approvers` alike, operators not excepted. The client of a turn gets all
+events of that turn whatever its scopes, as above. Beside turns there are, for the scope `read`:
 
 | type | data |
 |---|---|

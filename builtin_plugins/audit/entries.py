@@ -101,6 +101,7 @@ def decided(
         "reason": decision.reason,
         "rounds": decision.rounds,
         "asked": decision.asked.title if decision.asked else "",
+        "answer": decision.answer,
         "verdicts": [
             {
                 "plugin": verdict.plugin,

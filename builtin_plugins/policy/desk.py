@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.approvals import Inbox
-from hookgate.builtin_plugins.policy.approvers import Approvers
+from hookgate.builtin_plugins.policy.approvers import Approvers, Routes
 from hookgate.builtin_plugins.policy.grants import Grants
 from hookgate.core.errors import StoreError, TurnError
 from hookgate.core.events import Event
@@ -61,16 +61,14 @@ class Desk:
             policy: Returns the version of the policy that is in force.
         """
         self._host = host
-        self._settings = settings
-        self._policy = policy
         self._scopes = SCOPES[settings.always]
         self._approvers = Approvers(settings)
         self.inbox = Inbox(
             host.clock,
-            attended=self._attended,
-            closed=self._approvers.closed,
-            why_not=self._approvers.why_not,
-            force=self._force,
+            self._approvers,
+            nobody=Routes(host, settings, self._approvers).nobody,
+            policy=policy,
+            registered=self._registered,
             scopes=self._scopes,
         )
         self.grants = Grants(
@@ -89,7 +87,11 @@ class Desk:
         if grant is None:
             return await self.inbox.ask(turn, call, ask)
         data = {"state": "granted", "id": grant.id, "by": grant.allowed_by, "tool": call.name}
-        turn.emit(Event("approval", data, scope="approve"))
+
+        def may_answer(principal: Principal) -> bool:
+            return self._approvers.may_answer(principal, turn, ask)
+
+        turn.emit(Event("approval", data, scope="approve", audience=may_answer))
         return Decision(
             effect=Effect.ALLOW,
             reason=f"{grant.allowed_by} allowed such calls on {grant.allowed_at[:10]} "
@@ -97,6 +99,7 @@ class Desk:
             by=grant.allowed_by,
             rule=f"grant:{grant.id}",
             asked=ask,
+            answer="allowed",
         )
 
     async def _standing(self, turn: Turn, call: ToolCall, ask: Ask) -> Grant | None:
@@ -107,7 +110,9 @@ class Desk:
             # The tool has changed since the turn began: what was allowed is no longer there.
             return None
         try:
-            found = await self.grants.fitting(turn, call)
+            found = await self.grants.fitting(
+                turn, call, by=lambda who: not self._approvers.why_not(who, turn, ask)
+            )
         except StoreError as error:
             # A person can still be asked.
             self._host.degrade(PART, f"what was allowed always is asked about again: {error}")
@@ -115,18 +120,9 @@ class Desk:
         self._host.recover(PART)
         return found
 
-    def _force(self, call: ToolCall) -> str:
+    def _registered(self, call: ToolCall) -> str:
         there = self._host.tools.view().get(call.name)
-        return f"{self._policy()}\n{'' if there is None else there.digest + there.plugin}"
-
-    def _attended(self, turn: Turn, event: Event) -> bool:
-        # The client of the turn hears every event of it; others listen on the bus.
-        if self._settings.unattended == "wait":
-            return True
-        principal = turn.principal
-        if "approve" in principal.scopes and self._approvers.may(principal.id, turn):
-            return True
-        return self._host.events.reaches(event, lambda who: self._approvers.may(who, turn))
+        return "" if there is None else there.digest + there.plugin
 
     # -- answering ---------------------------------------------------------
 
@@ -159,19 +155,22 @@ class Desk:
                     code="invalid_params",
                     action="`[plugin.policy.approvals] always` says how far it may reach",
                 )
-            grant = self.grants.drafted(principal, question.turn, question.call, scope)
+            grant = self.grants.drafted(
+                principal, question.turn, question.call, scope, policy=question.policy
+            )
             # Recorded first: there is no permission that the audit does not know.
             await self._record("grant_made", grant)
-            await self.grants.keep(grant)
+            if self.inbox.still_stands(question):
+                await self.grants.keep(grant)
         except BaseException:
             self.inbox.put_back(question)
             raise
-        if question.answer.done():
+        if not self.inbox.still_stands(question):
+            # Recording and keeping take time, in which what was asked about may have changed.
+            refusal = self.inbox.withdrawn(question)
             await self.grants.revoke(grant.id)
-            raise TurnError(
-                f"the question {question.id!r} ran out while the answer was kept",
-                code="not_found",
-            )
+            await self._record("grant_revoked", grant, revoked_by="policy")
+            raise refusal
         reason = f"{principal.id} allowed it always, until {grant.expires[:10]}"
         question.answer.set_result(
             Decision(
@@ -180,6 +179,7 @@ class Desk:
                 by=principal.id,
                 rule=f"grant:{grant.id}",
                 asked=question.ask,
+                answer="allowed",
             )
         )
         return grant

@@ -166,8 +166,13 @@ class Grants:
         self._policy = policy
         self._redact = redact
 
-    def drafted(self, principal: Principal, turn: Turn, call: ToolCall, scope: GrantScope) -> Grant:
-        """Return the grant that `principal` would make of a call; it is not kept yet."""
+    def drafted(
+        self, principal: Principal, turn: Turn, call: ToolCall, scope: GrantScope, *, policy: str
+    ) -> Grant:
+        """Return the grant that `principal` would make of a call; it is not kept yet.
+
+        `policy` is the version under which was asked, whatever is in force by now.
+        """
         now = self._clock.now()
         narrow = scope == "arguments"
         return Grant(
@@ -182,7 +187,7 @@ class Grants:
             session=str(turn.session),
             provenance=turn.origin.provenance.value,
             tainted=bool(turn.taint),
-            policy=self._policy(),
+            policy=policy,
             allowed_by=principal.id,
             allowed_at=now.isoformat(),
             expires=(now + timedelta(days=self._days)).isoformat(),
@@ -196,14 +201,21 @@ class Grants:
         """
         await self._store.add(grant)
 
-    async def fitting(self, turn: Turn, call: ToolCall) -> Grant | None:
+    async def fitting(
+        self, turn: Turn, call: ToolCall, by: Callable[[str], bool] = lambda _: True
+    ) -> Grant | None:
         """Return a grant that allows `call` now, or None.
+
+        Args:
+            turn: The turn.
+            call: The call.
+            by: Whether the principal with this id might answer the question today.
 
         Raises:
             StoreError: The grants cannot be read.
         """
         for grant in await self._store.of_session(str(turn.session), call.name):
-            if grant.fits(turn, call) and self._holds(grant):
+            if grant.fits(turn, call) and self._holds(grant) and by(grant.allowed_by):
                 return grant
         return None
 

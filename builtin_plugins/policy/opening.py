@@ -11,6 +11,7 @@ from hookgate.builtin_plugins.policy.grants import ProcessGrants
 from hookgate.builtin_plugins.policy.quarantine import PART, Quarantine
 from hookgate.builtin_plugins.policy.tool_pins import ToolPins
 from hookgate.core.errors import StoreError
+from hookgate.core.gateway.tokens import token_book
 from hookgate.core.ports import STORE
 from hookgate.core.tables import tables_of
 
@@ -47,10 +48,18 @@ async def opened(
     except StoreError as error:
         host.degrade(PART, f"tools that others bring wait, since the store fails: {error}")
     host.tools.watch(quarantine.noticed)
+    # What may leave a question without an answer that counts: its tool, or its approvers.
+    host.tools.watch(desk.inbox.look_again)
+    unwatch = (
+        host.events.watch(desk.inbox.look_again),
+        token_book(host).watch(lambda name: desk.inbox.look_again()),
+    )
     following = host.spawn(quarantine.follow(), name="policy.quarantine")
     try:
         yield desk, quarantine
     finally:
+        for undo in unwatch:
+            undo()
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 

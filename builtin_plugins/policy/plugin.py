@@ -133,6 +133,8 @@ class Plugin:
         if engine.version != self._judge.engine.version:
             self._judge = Judge(self._settings, engine)
             host.log.info("rules of policy changed", rules=len(engine.rules))
+            if self._desk is not None:
+                self._desk.inbox.look_again()
         return ()
 
     @hookimpl

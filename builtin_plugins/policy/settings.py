@@ -25,6 +25,8 @@ class ApprovalSettings(Section):
     approvers: tuple[str, ...] | None = None
     """Globs of the ids of principals who may answer. Left out, every principal with the scope
     `approve` may; an empty list means nobody."""
+    groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Names for lists of such globs. `approvers` here and in rules takes them as well."""
     self_approval: bool = True
     """Whether somebody may approve a call that their own message led to."""
     always: Literal["off", "arguments", "tool"] = "arguments"

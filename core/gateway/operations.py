@@ -234,13 +234,10 @@ class Core:
             raise wire_error(
                 "forbidden", "hook spans need the scope `operate`", action="leave `spans` out"
             )
-        wanted = Wanted(principal, params)
+        wanted = Wanted(params)
         answer = Subscribed(scopes=tuple(sorted(principal.scopes)))
         with self._host.events.subscribe(
-            scopes=frozenset(principal.scopes),
-            where=wanted,
-            spans=params.spans,
-            principal=principal.id,
+            principal=principal, where=wanted, spans=params.spans
         ) as subscription:
             invocation.respond(answer)
             missed = 0
@@ -300,10 +297,9 @@ class Core:
 
 
 class Wanted:
-    """Whether a subscriber wants an event, and may see it."""
+    """Whether a subscriber wants an event. Whom it is for, the event says itself."""
 
-    def __init__(self, principal: Principal, params: SubscribeParams) -> None:
-        self._principal = principal
+    def __init__(self, params: SubscribeParams) -> None:
         self._params = params
 
     def __call__(self, event: Event) -> bool:
@@ -313,5 +309,4 @@ class Wanted:
             (params.turn is None or event.turn == params.turn)
             and (params.session is None or event.session == params.session)
             and any(fnmatch.fnmatchcase(event.type, pattern) for pattern in params.types)
-            and (not event.session or self._principal.sees(event.session))
         )

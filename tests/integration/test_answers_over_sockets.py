@@ -30,7 +30,10 @@ def step(request: ModelRequest) -> Any:
     last = request.messages[-1]
     if last.tool_results:
         return say(last.tool_results[0].content.partition(":")[0])
-    return call((f"call_{len(request.messages)}", "send", {"text": last.text}))
+    tool, text = "send", last.text
+    if text.startswith("nest: "):
+        tool, text = "nest", text.removeprefix("nest: ")
+    return call((f"call_{len(request.messages)}", tool, {"text": text}))
 
 
 @dataclass
@@ -63,13 +66,19 @@ async def sending(
         ran.append(str(arguments["text"]))
         return "sent"
 
-    tool: Tool = echo_tool("send", run=send, flags=SENDS)
+    async def nest(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        return (await gate.host.nested_turn(turn, str(arguments["text"]))).answer
+
+    tools: list[Tool] = [
+        echo_tool("send", run=send, flags=SENDS),
+        echo_tool("nest", run=nest, flags=Flags.none()),
+    ]
     config = settings(
         home,
         gateway={"port": 0, **(wire or {})},
         plugin={"policy": {"profile": "strict", **policy}},
     )
-    plugins = [Scripted(Script(step)), Tools(tool)]
+    plugins = [Scripted(Script(step)), Tools(*tools)]
     connector = aiohttp.TCPConnector(limit=0)
     async with (
         Gateway(config, builtin=("storage", "audit", "policy"), plugins=plugins) as gate,

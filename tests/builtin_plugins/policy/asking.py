@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,11 @@ from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.descriptors import Flags
 from hookgate.core.operations import Invocation
 from hookgate.core.ports import AUDIT, STORE
+from hookgate.core.settings import Settings
 from hookgate.core.turn import Principal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from tests.builtin_plugins.turns import TurnedClock
@@ -120,8 +122,16 @@ class Asked:
 
 
 @asynccontextmanager
-async def opened(home: Path, **settings: Any) -> AsyncIterator[Asked]:
+async def opened(
+    home: Path, *, tokens: Mapping[str, Sequence[str]] | None = None, **settings: Any
+) -> AsyncIterator[Asked]:
+    """Open the plugin; `tokens` are the gateway's, by name with their scopes."""
     host, record = make_host(home), Record()
+    section = {
+        name: {"digest": hashlib.sha256(name.encode()).hexdigest(), "scopes": scopes}
+        for name, scopes in (tokens or {}).items()
+    }
+    host.settings = Settings.model_validate({"home": home, "gateway": {"tokens": section}})
     plugin = Plugin(PolicySettings.model_validate(settings))
     async with opened_store(home) as store:
         host.provide(STORE, store)

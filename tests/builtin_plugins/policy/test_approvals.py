@@ -9,6 +9,8 @@ import pytest
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 
 from hookgate.builtin_plugins.policy.approvals import Inbox, binding
+from hookgate.builtin_plugins.policy.approvers import Approvers
+from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.errors import TurnError
 from hookgate.core.tools import Ask, Effect
 from hookgate.core.turn import Address, Claim, Principal
@@ -27,7 +29,7 @@ class Desk:
 
     def __init__(self, **more: Any) -> None:
         self.events: list[Event] = []
-        self.inbox = Inbox(TurnedClock(), **more)
+        self.inbox = Inbox(TurnedClock(), Approvers(ApprovalSettings()), **more)
         self.turn = make_turn(sink=self.events.append)
         self.asked: asyncio.Task[Decision]
 
@@ -129,7 +131,7 @@ async def test_cancelled_turn_takes_its_question_away() -> None:
 
 
 async def test_without_anybody_who_may_approve_it_is_denied_at_once() -> None:
-    desk = Desk(attended=lambda turn, event: False)
+    desk = Desk(nobody=lambda turn, ask, event: "Nobody who may approve is connected")
     assert await desk.ask() == {}
     decision = await desk.asked
     assert decision.effect is Effect.DENY
@@ -142,11 +144,22 @@ async def test_call_that_changed_meanwhile_is_denied() -> None:
     arguments = {"to": "me"}
     shown = await desk.ask(make_call(arguments=arguments))
     arguments["to"] = "somebody else"
-    desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+    with pytest.raises(TurnError, match="changed while it was asked about"):
+        desk.inbox.resolve(OWNER, shown["id"], "allow-once")
     decision = await desk.asked
-    assert decision.effect is Effect.DENY
+    assert (decision.effect, decision.answer) == (Effect.DENY, "withdrawn")
     assert "changed" in decision.reason
-    assert desk.events[-1].data["state"] == "denied"
+    assert desk.events[-1].data["state"] == "withdrawn"
+
+
+async def test_an_answer_that_is_overtaken_by_a_change_runs_nothing() -> None:
+    in_force = ["one"]
+    desk = Desk(policy=lambda: in_force[0])
+    shown = await desk.ask()
+    desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+    in_force[0] = "two"
+    decision = await desk.asked
+    assert (decision.effect, decision.answer) == (Effect.DENY, "withdrawn")
 
 
 async def test_answer_about_another_call_is_refused_and_the_question_waits_on() -> None:

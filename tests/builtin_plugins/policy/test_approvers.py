@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -8,17 +10,24 @@ from tests.builtin_plugins.policy.asking import OPS, Asked, mail, opened
 from tests.builtin_plugins.turns import make_turn
 
 from hookgate.builtin_plugins.policy.approvers import Approvers
+from hookgate.builtin_plugins.policy.grants import Grants
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.errors import TurnError
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Principal
+from hookgate.core.gateway.tokens import token_book
+from hookgate.core.tools import Ask, Tool
+from hookgate.core.turn import Address, Claim, Principal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from hookgate.core.tools import Decision
+    from hookgate.core.turn import Turn
+
+ASK = Ask(title="May act run?")
 
 BOSS = Principal.owner("token:boss")
+OTHER = Principal.owner("token:other")
 USER = Principal(id="token:user", scopes=frozenset({"chat"}))
 
 
@@ -34,24 +43,51 @@ async def denied(gate: Asked, principal: Principal) -> Decision:
     return decision
 
 
+def may(some: Approvers, names: Iterable[str], turn: Turn, ask: Ask = ASK) -> list[bool]:
+    return [some.may_answer(Principal.owner(name), turn, ask) for name in names]
+
+
 def test_without_a_list_everybody_may_and_with_one_those_whom_it_names() -> None:
     turn = make_turn()
-    assert approvers().may("anybody", turn)
+    assert may(approvers(), ["anybody"], turn) == [True]
     some = approvers(approvers=["token:*", "loopback"])
-    assert [some.may(name, turn) for name in ("token:x", "loopback", "Token:x", "")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+    names = ("token:x", "loopback", "Token:x", "")
+    assert may(some, names, turn) == [True, True, False, False]
+
+
+def test_a_name_of_a_group_stands_for_its_members() -> None:
+    some = approvers(
+        approvers=["finance", "token:x"], groups={"finance": ["token:fin-*", "token:cfo"]}
+    )
+    names = ("token:fin-1", "token:cfo", "token:x", "finance", "token:y")
+    assert may(some, names, make_turn()) == [True, True, True, False, False]
+
+
+def test_the_lists_of_rules_stand_in_the_place_of_the_settings_and_all_of_them_count() -> None:
+    some = approvers(approvers=["token:ops"], groups={"finance": ["token:cfo", "token:both"]})
+    names = ("token:ops", "token:cfo", "token:both")
+    one = replace(ASK, approvers=(("finance",),))
+    assert may(some, names, make_turn(), one) == [False, True, True]
+    two = replace(ASK, approvers=(("finance",), ("token:both", "token:ops")))
+    assert may(some, names, make_turn(), two) == [False, False, True]
+    assert "finance" in some.why_not("token:ops", make_turn(), one)
 
 
 def test_whoever_sent_the_message_at_the_root_may_not_approve_where_that_is_not_wanted() -> None:
     root = make_turn(principal=Principal.owner("a"))
     nested = make_turn(principal=Principal.owner("b"), parent=root, depth=1)
     strict = approvers(self_approval=False)
-    assert [strict.may(name, nested) for name in "abc"] == [False, False, True]
-    assert approvers().may("a", root)
+    assert may(strict, "abc", nested) == [False, False, True]
+    assert may(approvers(), "a", root) == [True]
+
+
+def test_a_nested_turns_questions_belong_to_the_address_of_the_outermost() -> None:
+    root = make_turn(address=Address("slack", "acme", "bob"))
+    nested = make_turn(address=Address("nested", "acme", "child_1"), parent=root, depth=1)
+    bobs = Principal(id="b", bindings=(Claim("slack", "*", "bob"),))
+    anns = Principal(id="a", bindings=(Claim("slack", "*", "ann"),))
+    assert approvers().may_answer(bobs, nested, ASK)
+    assert not approvers().may_answer(anns, nested, ASK)
 
 
 @pytest.mark.parametrize("unattended", ["deny", "wait"])
@@ -66,7 +102,7 @@ async def test_an_empty_list_means_nobody_and_says_so_at_once(
 
 async def test_somebody_else_sees_no_question_and_cannot_answer_it(tmp_path: Path) -> None:
     settings = {"approvers": ["token:boss"], "unattended": "wait"}
-    async with opened(tmp_path, approvals=settings) as gate:
+    async with opened(tmp_path, tokens={"boss": ["approve"]}, approvals=settings) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question(BOSS)
         assert (await gate.do("approval.list", OPS)).approvals == []
@@ -79,11 +115,10 @@ async def test_somebody_else_sees_no_question_and_cannot_answer_it(tmp_path: Pat
 
 
 async def test_where_nobody_of_the_list_is_connected_it_is_denied_at_once(tmp_path: Path) -> None:
-    approve = frozenset({"approve"})
     async with opened(tmp_path, approvals={"approvers": ["token:boss"]}) as gate:
-        with gate.host.events.subscribe(scopes=approve, principal="token:other"):
+        with gate.host.events.subscribe(principal=OTHER):
             assert "connected" in (await denied(gate, OPS)).reason
-        with gate.host.events.subscribe(scopes=approve, principal="token:boss"):
+        with gate.host.events.subscribe(principal=BOSS):
             asked = gate.asking(gate.turn(principal=USER), mail())
             shown = await gate.question(BOSS)
             await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
@@ -101,7 +136,7 @@ async def test_a_single_owner_approves_its_own_calls_unless_that_is_not_wanted(
         assert (await asked).allowed
     async with opened(tmp_path, approvals={"self_approval": False}) as gate:
         assert "connected" in (await denied(gate, OPS)).reason
-        with gate.host.events.subscribe(scopes=frozenset({"approve"}), principal=BOSS.id):
+        with gate.host.events.subscribe(principal=BOSS):
             asked = gate.asking(gate.turn(), mail())
             shown = await gate.question(BOSS)
             with pytest.raises(TurnError, match="sent the message that led to this call"):
@@ -110,25 +145,84 @@ async def test_a_single_owner_approves_its_own_calls_unless_that_is_not_wanted(
             assert (await asked).allowed
 
 
-async def test_when_the_only_approver_goes_away_nothing_runs(tmp_path: Path) -> None:
-    settings = {"approvers": ["token:boss"], "timeout_seconds": 0.05}
+async def test_when_the_last_approver_leaves_it_is_denied_at_once(tmp_path: Path) -> None:
+    settings = {"approvers": ["token:boss", "token:other"], "timeout_seconds": 600}
     async with opened(tmp_path, approvals=settings) as gate:
-        with gate.host.events.subscribe(scopes=frozenset({"approve"}), principal=BOSS.id):
-            asked = gate.asking(gate.turn(), mail())
-            await gate.question(BOSS)
-        decision = await asked
-    assert not decision.allowed
-    assert "Nobody answered" in decision.reason
+        with gate.host.events.subscribe(principal=BOSS):
+            with gate.host.events.subscribe(principal=OTHER):
+                asked = gate.asking(gate.turn(), mail())
+                await gate.question(BOSS)
+            await asyncio.sleep(0)
+            assert not asked.done()
+        async with asyncio.timeout(5):
+            decision = await asked
+    assert (decision.allowed, decision.answer) == (False, "withdrawn")
+    assert "Nobody who may approve is connected" in decision.reason
 
 
-async def answered_after(gate: Asked, change: Any) -> Decision:
+async def test_an_approver_who_is_just_answering_may_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path, approvals={"approvers": ["token:boss"]}) as gate:
+        listening = gate.host.events.subscribe(principal=BOSS)
+        listening.__enter__()
+        asked = gate.asking(gate.turn(), mail())
+        shown = await gate.question(BOSS)
+        keep = Grants.keep
+
+        async def slowly(self: Grants, grant: Any) -> None:
+            listening.__exit__(None, None, None)
+            await keep(self, grant)
+
+        monkeypatch.setattr(Grants, "keep", slowly)
+        await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-always")
+        assert (await asked).allowed
+
+
+async def test_one_waits_for_somebody_who_may_come_and_not_for_nobody(tmp_path: Path) -> None:
+    settings = {"approvers": ["token:boss"], "unattended": "wait"}
+    for tokens in ({}, {"boss": ["chat", "read"], "other": ["approve"]}):
+        async with opened(tmp_path, tokens=tokens, approvals=settings) as gate:
+            assert "Nobody may approve" in (await denied(gate, OPS)).reason
+    async with opened(tmp_path, tokens={"boss": ["approve"]}, approvals=settings) as gate:
+        asked = gate.asking(gate.turn(), mail())
+        shown = await gate.question(BOSS)
+        await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+        assert (await asked).allowed
+
+
+async def test_when_the_token_that_one_waits_for_is_revoked_it_is_denied_at_once(
+    tmp_path: Path,
+) -> None:
+    settings = {"approvers": ["token:boss"], "unattended": "wait", "timeout_seconds": 600}
+    tokens = {"boss": ["approve"]}
+    async with opened(tmp_path, tokens=tokens, approvals=settings) as gate:
+        asked = gate.asking(gate.turn(), mail())
+        await gate.question(BOSS)
+        await token_book(gate.host).revoke("boss")
+        async with asyncio.timeout(5):
+            assert "Nobody may approve" in (await asked).reason
+
+
+async def test_without_tokens_the_owner_may_come(tmp_path: Path) -> None:
+    async with opened(tmp_path, approvals={"unattended": "wait"}) as gate:
+        asked = gate.asking(gate.turn(principal=USER), mail())
+        shown = await gate.question(Principal.owner())
+        assert shown["tool"] == "mail"
+        asked.cancel()
+
+
+async def answered_after(gate: Asked, change: Any, choice: str) -> Decision:
     """Ask, let `change` happen, answer with the digest that was shown before it."""
     turn, arguments = gate.turn(), {"to": "a"}
     call = mail(arguments)
     asked = gate.asking(turn, call)
     shown = await gate.question()
     change(gate, turn, call, arguments)
-    await gate.do("approval.resolve", id=shown["id"], decision="allow-once", digest=shown["digest"])
+    answer = {"id": shown["id"], "decision": choice, "digest": shown["digest"]}
+    refused = nullcontext() if change is _nothing else pytest.raises(TurnError, match="ran out")
+    with refused:
+        await gate.do("approval.resolve", **answer)
     return await asked
 
 
@@ -158,13 +252,88 @@ def _nothing(gate: Asked, turn: Any, call: Any, arguments: Any) -> None:
     pass
 
 
+@pytest.mark.parametrize("choice", ["allow-once", "allow-always"])
 @pytest.mark.parametrize("change", [_tool, _arguments, _session, _turn, _policy, _nothing])
-async def test_what_changes_while_it_waits_never_runs(change: Any, tmp_path: Path) -> None:
+async def test_what_changes_while_it_waits_never_runs_and_nothing_of_it_is_kept(
+    change: Any, choice: str, tmp_path: Path
+) -> None:
     async with opened(tmp_path) as gate:
-        decision = await answered_after(gate, change)
+        decision = await answered_after(gate, change, choice)
+        kept = change is _nothing and choice == "allow-always"
+        assert len(await gate.grants()) == kept
     assert decision.allowed == (change is _nothing)
     if not decision.allowed:
         assert "changed while it was asked about" in decision.reason
+
+
+RULES = """
+rules:
+  - name: mail
+    match: {tool: mail}
+    effect: ask
+    reason: "%s"
+"""
+
+
+async def test_rules_that_change_while_it_waits_leave_no_grant_behind(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(RULES % "one")
+    async with opened(tmp_path, rules=[str(file)]) as gate:
+        asked = gate.asking(gate.turn(), mail())
+        shown = await gate.question()
+        file.write_text(RULES % "two")
+        await gate.plugin.list_tools(gate.host)
+        async with asyncio.timeout(5):
+            assert not (await asked).allowed
+        answer = {"id": shown["id"], "decision": "allow-always", "digest": shown["digest"]}
+        with pytest.raises(TurnError, match="no question"):
+            await gate.do("approval.resolve", **answer)
+        assert await gate.grants() == {}
+        assert await gate.is_asked(gate.turn(), mail())
+
+
+@pytest.mark.parametrize("step", ["record", "keep"])
+async def test_rules_that_change_while_the_answer_is_kept_leave_no_grant_behind(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as gate:
+        asked = gate.asking(gate.turn(), mail())
+        shown = await gate.question()
+        keep, append = Grants.keep, gate.record.append
+
+        async def slowly(self: Grants, grant: Any) -> None:
+            await keep(self, grant)
+            _policy(gate, None, None, None)
+
+        async def recorded(kind: str, data: Any) -> None:
+            await append(kind, data)
+            _policy(gate, None, None, None)
+
+        if step == "keep":
+            monkeypatch.setattr(Grants, "keep", slowly)
+        else:
+            monkeypatch.setattr(gate.record, "append", recorded)
+        with pytest.raises(TurnError, match="ran out"):
+            await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
+        assert not (await asked).allowed
+        assert await gate.grants() == {}
+        kinds = [(kind, row.get("revoked_by")) for kind, row in gate.record.rows]
+        assert kinds == [("grant_made", None), ("grant_revoked", "policy")]
+
+
+async def test_a_grant_of_somebody_who_may_no_longer_answer_answers_nothing(tmp_path: Path) -> None:
+    """A rule may ask other people about the call than the one that led to the grant."""
+    async with opened(tmp_path) as gate:
+        turn = gate.turn(principal=OTHER)
+        await gate.always(turn, mail(), principal=OTHER)
+        ask = replace(ASK, approvers=(("token:boss",),), choices=("allow-always", "deny"))
+        with gate.host.events.subscribe(principal=BOSS):
+            asked = asyncio.create_task(gate.plugin.resolve_ask(turn, mail(), ask))
+            shown = await gate.question(BOSS)
+            await gate.do("approval.resolve", BOSS, id=shown["id"], decision="deny")
+            decision = await asked
+        assert decision is not None
+        assert not decision.allowed
 
 
 async def test_what_waits_when_the_gateway_stops_is_not_there_after(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hookgate.core.tools import Effect
 from hookgate.core.turn import Address, Claim, Principal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
     from hookgate.core.tools import ToolCall
@@ -320,6 +320,28 @@ async def test_where_grants_cannot_be_read_a_person_is_asked(tmp_path: Path) -> 
         assert "policy grants" not in gate.host.degraded
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"tool": "post"},
+        {"plugin": "another"},
+        {"tool_digest": "0" * 64},
+        {"arguments": "0" * 64},
+        {"agent": "another"},
+        {"session": "demo:cli:local:another"},
+        {"provenance": "scheduled"},
+        {"tainted": False},
+    ],
+    ids=lambda other: next(iter(other)),
+)
+def test_a_grant_that_differs_in_one_thing_does_not_fit(other: Mapping[str, Any]) -> None:
+    turn, call = make_turn(taint={"x"}), mail()
+    grants = Grants(ProcessGrants(), TurnedClock(), days=1, policy=lambda: "one")
+    grant = grants.drafted(OPS, turn, call, "arguments", policy="one")
+    assert grant.fits(turn, call)
+    assert not replace(grant, **other).fits(turn, call)
+
+
 @pytest.fixture(params=["process", "store"])
 async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GrantStore]:
     if request.param == "process":
@@ -335,7 +357,7 @@ async def test_both_keepers_keep_alike(kept: GrantStore) -> None:
     grants = Grants(kept, clock, days=1, policy=lambda: "one")
 
     async def made(turn: Turn) -> str:
-        grant = grants.drafted(OPS, turn, mail(), "arguments")
+        grant = grants.drafted(OPS, turn, mail(), "arguments", policy="one")
         await grants.keep(grant)
         clock.advance(1)
         return grant.id

@@ -102,11 +102,12 @@ async def test_turn_of_somebody_who_may_not_approve_is_denied_while_nobody_liste
 
 
 async def test_listener_with_the_scope_on_the_bus_is_somebody_who_may_answer(gate: Gate) -> None:
-    with gate.host.events.subscribe(scopes=frozenset({"read", "operate"})):
+    deaf = replace(OWNER, scopes=frozenset({"read", "operate"}))
+    with gate.host.events.subscribe(principal=deaf):
         unheard = await gate.asking(STRANGER)
         assert unheard is not None
         assert not unheard.allowed
-    with gate.host.events.subscribe(scopes=frozenset({"approve"})) as heard:
+    with gate.host.events.subscribe(principal=OWNER) as heard:
         asked = gate.asking(STRANGER)
         async for event in heard:
             assert event.type == "approval"
