@@ -599,6 +599,7 @@ def before_tool_call(turn: Turn, call: ToolCall) -> Verdict | None:
     Called for every call on every path, in the order of the model's message, before any of
     them runs. The strictest verdict wins, whatever the order of plugins. A failure, a
     timeout or a wrong result denies. After a rewrite everybody judges the new arguments.
+    Minutes may pass before the call runs: `Verdict.recheck` is asked again then.
 
     Args:
         turn: The turn, with its taint and its calls so far.
@@ -621,7 +622,8 @@ def before_tool_call(turn: Turn, call: ToolCall) -> Verdict | None:
 def resolve_ask(turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
     """Get a person's answer to a verdict that asks.
 
-    Called when the strictest verdict is ASK. Nobody answers: the call is denied.
+    Called when the strictest verdict is ASK. Nobody answers: the call is denied. Keeping the
+    time of ``ask.timeout`` is the implementation's; a second later it is cancelled.
 
     Args:
         turn: The turn; its lane stays held while this waits.

@@ -247,6 +247,23 @@ class ToolCalls:
         reason = f"{ask.title}: {why}"
         return replace(asked, effect=Effect.DENY, reason=reason, by="core", asked=ask)
 
+    def still(self, turn: Turn, judged: Judged) -> Judged:
+        """Return `judged`; as a denial, where a verdict on it does not stand any more."""
+        call, decision = judged.call, judged.decision
+        if call is None or decision is None or not decision.allowed:
+            return judged
+        for verdict in decision.verdicts:
+            if verdict.recheck is None:
+                continue
+            try:
+                why = verdict.recheck(turn, call)
+            except Exception as error:  # noqa: BLE001 - what cannot be said is no permission
+                why = f"whether it may still run cannot be said: {error!r}"
+            if why:
+                denied = replace(decision, effect=Effect.DENY, reason=why, by=verdict.plugin)
+                return replace(judged, decision=denied)
+        return judged
+
     # -- running -----------------------------------------------------------
 
     async def run(self, turn: Turn, judged: Judged) -> ToolResult:
@@ -258,8 +275,9 @@ class ToolCalls:
             result = self._masked(ToolResult.error(self._cut(judged.problem)))
             self._tell(turn, judged.use.id, result)
             return result
+        judged = self.still(turn, judged)
         call, decision = judged.call, judged.decision
-        assert decision is not None, "a call that was judged has a decision"
+        assert call is not None and decision is not None, "a call that was judged has a decision"
         if not decision.allowed:
             result = ToolResult.error(f"denied: {decision.reason}", status="denied")
             return await self.finished(turn, call, decision, result)

@@ -89,6 +89,11 @@ class ToolRound:
             waiting, self.pending = self.pending, ()
             await self._cancel(waiting)
             raise
+        # The client runs them from now on, so this is the moment that counts for them.
+        now = tuple(self._calls.still(self._turn, item) for item in self.pending)
+        if not all(item.allowed for item in now):
+            self.pending = ()
+            await self._send_back(now)
         for item in self.pending:
             _announce(self._turn, item)
 

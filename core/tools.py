@@ -32,6 +32,7 @@ __all__ = [
 
 ToolOwner: TypeAlias = Literal["host", "client"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
+Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
 Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
 
 
@@ -243,6 +244,9 @@ class Verdict:
         arguments: New arguments; the judging then starts again on them.
         rule: The rule that led to it, if there is one.
         plugin: Who judged; stamped by the loop.
+        recheck: Asked once more right before the call runs, which may be minutes later where
+            another call of the message waits for a person: returns why the verdict no longer
+            stands, or "". Without it, it stands.
     """
 
     effect: Effect
@@ -251,6 +255,7 @@ class Verdict:
     arguments: Mapping[str, Any] | None = None
     rule: str = ""
     plugin: str = ""
+    recheck: Recheck | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.effect is Effect.ASK) != (self.ask_for is not None):
@@ -259,9 +264,9 @@ class Verdict:
             raise ValueError("a denial needs a reason: Verdict.deny('why')")
 
     @classmethod
-    def allow(cls, reason: str = "", *, rule: str = "") -> Verdict:
+    def allow(cls, reason: str = "", *, rule: str = "", recheck: Recheck | None = None) -> Verdict:
         """Let the call run, if nobody is stricter."""
-        return cls(effect=Effect.ALLOW, reason=reason, rule=rule)
+        return cls(effect=Effect.ALLOW, reason=reason, rule=rule, recheck=recheck)
 
     @classmethod
     def deny(cls, reason: str, *, rule: str = "") -> Verdict:
@@ -269,9 +274,12 @@ class Verdict:
         return cls(effect=Effect.DENY, reason=reason, rule=rule)
 
     @classmethod
-    def ask(cls, ask: Ask, *, reason: str = "", rule: str = "") -> Verdict:
+    def ask(
+        cls, ask: Ask, *, reason: str = "", rule: str = "", recheck: Recheck | None = None
+    ) -> Verdict:
         """Ask a person first."""
-        return cls(effect=Effect.ASK, reason=reason or ask.title, ask_for=ask, rule=rule)
+        reason = reason or ask.title
+        return cls(effect=Effect.ASK, reason=reason, ask_for=ask, rule=rule, recheck=recheck)
 
     @classmethod
     def rewrite(cls, arguments: Mapping[str, Any], *, reason: str = "", rule: str = "") -> Verdict:

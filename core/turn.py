@@ -433,18 +433,11 @@ class Turn:
         return self._scratch.get(key, default)
 
     def emit(self, event: Event) -> None:
-        """Send `event` to the client of this turn and to the gateway's bus; never waits.
-
-        The client sees all that its turn emits; for the others see `named`.
-        """
+        """Send `event` to the client, who sees all of it, and to the bus; never waits."""
         self.sink(self.named(event))
 
     def named(self, event: Event) -> Event:
-        """Return `event` as one of this turn's.
-
-        On the bus it is for those who may see the address at which the message came in, and
-        of these for the event's own audience.
-        """
+        """Return `event` as this turn's: for those who may see where its message came in."""
         if not self._name:
             self._name = str(self.session)
         address, audience = self.root.address, event.audience

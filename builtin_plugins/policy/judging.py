@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings
     from hookgate.core.descriptors import Flags
     from hookgate.core.messages import Provenance, Taint
-    from hookgate.core.tools import ToolCall
+    from hookgate.core.tools import Recheck, ToolCall
     from hookgate.core.turn import Turn
 
 __all__ = ["Globs", "Judge"]
@@ -59,10 +59,17 @@ class Judge:
         engine: The rules.
     """
 
-    def __init__(self, settings: PolicySettings, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        settings: PolicySettings,
+        engine: Engine | None = None,
+        recheck: Recheck | None = None,
+    ) -> None:
+        """Judge by `settings` and `engine`; `recheck` goes with each verdict."""
         self.engine = engine or Engine(())
         self._settings = settings
-        self._allowed = Verdict.allow(rule=f"profile:{settings.profile}")
+        self._recheck = recheck
+        self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
         self._known: dict[tuple[Flags, Provenance, bool], Rule | None] = {}
         # From the strictest to the mildest: the first list that names a tool counts.
         lists = (
@@ -110,7 +117,8 @@ class Judge:
             return self._allowed
         if rule.effect is Effect.DENY:
             return Verdict.deny(f"{call.name} is not run: {rule.why}", rule=rule.name)
-        return Verdict.ask(self._ask(turn, call, rule.why, rule), rule=rule.name)
+        ask = self._ask(turn, call, rule.why, rule)
+        return Verdict.ask(ask, rule=rule.name, recheck=self._recheck)
 
     def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> Rule | None:
         key = (flags, provenance, tainted)
@@ -134,11 +142,12 @@ class Judge:
             case "deny":
                 return Verdict.deny(f"{call.name} is not run: {why}", rule=name)
             case "ask":
-                return Verdict.ask(self._ask_for(turn, call, why, rule), rule=name)
+                ask = self._ask_for(turn, call, why, rule)
+                return Verdict.ask(ask, rule=name, recheck=self._recheck)
             case "rewrite" if arguments is not None:
                 return Verdict.rewrite(arguments, reason=why, rule=name)
             case _:
-                return Verdict.allow(why, rule=name)
+                return Verdict.allow(why, rule=name, recheck=self._recheck)
 
     def _ask_for(self, turn: Turn, call: ToolCall, why: str, rule: rules.Rule) -> Ask:
         ask = self._ask(turn, call, why, None)
@@ -158,9 +167,10 @@ class Judge:
                 why = "the operator's settings ask about it each time"
                 # Each time is each time: nothing stands in for the person.
                 ask = replace(self._ask(turn, call, why, None), choices=("allow-once", "deny"))
-                return Verdict.ask(ask, rule=rule)
+                return Verdict.ask(ask, rule=rule, recheck=self._recheck)
             case Effect.ALLOW:
-                return Verdict.allow("the operator's settings allow it", rule=rule)
+                why = "the operator's settings allow it"
+                return Verdict.allow(why, rule=rule, recheck=self._recheck)
 
     def _ask(self, turn: Turn, call: ToolCall, why: str, rule: Rule | None) -> Ask:
         flags = ", ".join(

@@ -96,7 +96,7 @@ class Plugin:
         reading = await self._read_rules()
         if reading.failed:
             raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
-        self._judge = Judge(self._settings, Engine(reading.rules))
+        self._judge = self._judging_by(Engine(reading.rules))
         async with opened(host, self._settings, self._policy_version) as (desk, quarantine):
             self._desk, self._quarantine = desk, quarantine
             yield
@@ -131,7 +131,7 @@ class Plugin:
         host.recover(RULES)
         engine = Engine(reading.rules)
         if engine.version != self._judge.engine.version:
-            self._judge = Judge(self._settings, engine)
+            self._judge = self._judging_by(engine)
             host.log.info("rules of policy changed", rules=len(engine.rules))
             if self._desk is not None:
                 self._desk.inbox.look_again()
@@ -205,6 +205,15 @@ class Plugin:
         return Table(profile=profile, profiles=list(PROFILES), rows=rows)
 
     # -- within ------------------------------------------------------------
+
+    def _judging_by(self, engine: Engine) -> Judge:
+        def recheck(turn: Turn, call: ToolCall) -> str:
+            if self._judge is not judge:
+                return f"{call.name} is not run: the rules changed after it was judged"
+            return self._quarantine.why(turn, call) if self._quarantine is not None else ""
+
+        judge = Judge(self._settings, engine, recheck)
+        return judge
 
     async def _read_rules(self) -> RuleReading:
         return await asyncio.to_thread(read_rules, self._settings.rules)

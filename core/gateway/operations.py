@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.port import GatewayPort
     from hookgate.core.messages import Message
-    from hookgate.core.turn import Principal, Scope
+    from hookgate.core.turn import Scope
 
 __all__ = ["core_operations"]
 

@@ -460,6 +460,49 @@ CLIENT = Tool(
 OWNER = Principal.owner("test")
 
 
+@pytest.mark.parametrize("answer", ["", "not any more", None])
+async def test_a_verdict_that_no_longer_stands_when_a_call_is_to_run_denies_it(
+    answer: str | None,
+) -> None:
+    """What runs in between, here the first call, may change what the verdict rested on."""
+    over: list[bool] = []
+
+    class Rechecking:
+        name = "rechecking"
+
+        @hookimpl
+        def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+            return Verdict.allow(recheck=self.recheck)
+
+        def recheck(self, turn: Turn, call: ToolCall) -> str:
+            if call.name == "echo":
+                return ""
+            assert over, "the client is told once the gateway's own calls are over"
+            if answer is None:
+                raise RuntimeError("lost")
+            return answer
+
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        over.append(True)
+        return "echoed"
+
+    recorder, events = Recorder(), Events()
+    script = Script(call(("c1", "on_client", {}), ("c2", "echo", {"text": "h"})), say("no then"))
+    tools = Tools(echo_tool(run=run))
+    async with gateway(Scripted(script), Rechecking(), tools, recorder) as gate:
+        request = TurnRequest(content="go", client_tools=(CLIENT,))
+        turn = await gate.run_turn(OWNER, USER, request, sink=events)
+    told = [data["name"] for data in events.of("tool_use") if data.get("owner") == "client"]
+    if answer == "":
+        assert (turn.ending, told) == ("awaiting_client", ["on_client"])
+    else:
+        assert (turn.ending, told) == ("done", [])
+        assert recorder.finished == [("c2", "done"), ("c1", "denied")]
+        denied = turn.calls[-1]
+        assert denied.result.content == f"denied: {denied.decision.reason}"
+        assert ("not any more" if answer else "RuntimeError('lost')") in denied.result.content
+
+
 async def test_a_client_owned_tool_ends_the_turn_and_its_result_comes_back() -> None:
     recorder, events = Recorder(), Events()
     script = Script(call(("c1", "on_client", {}), ("c2", "echo", {"text": "h"})), say("thanks"))

@@ -16,10 +16,12 @@ from tests.support.wire import Served, bearer, tokens
 
 from hookgate.core.descriptors import Flags
 from hookgate.core.gateway.serve import listen
+from hookgate.core.messages import Provenance
 from hookgate.core.models import ModelRequest
+from hookgate.core.operations import Invocation
 from hookgate.core.runtime import Gateway
 from hookgate.core.tools import Tool
-from hookgate.core.turn import Turn
+from hookgate.core.turn import Origin, Principal, Turn, TurnRequest
 
 SENDS = replace(Flags.none(), sends_externally=True)
 EVERYBODY = {"scopes": ["chat", "approve", "operate", "read"]}
@@ -231,3 +233,51 @@ async def test_with_an_empty_list_of_approvers_nothing_waits_and_nothing_runs(
         _, rows = await place.served.get("/v1/audit?tool=send&kind=tool_decided")
     assert place.ran == []
     assert "approvers` is empty" in rows["entries"][0]["data"]["reason"]
+
+
+RULES = """
+rules:
+  - {name: first, match: {tool: note}, effect: %s, reason: r}
+  - {name: second, match: {tool: send}, effect: ask, reason: r}
+"""
+
+
+def both(request: ModelRequest) -> Any:
+    """Call a tool that is allowed, and one that somebody is asked about, in one message."""
+    if results := request.messages[-1].tool_results:
+        return say(" / ".join(part.content for part in results))
+    return call(("call_1", "note", {"text": "a"}), ("call_2", "send", {"text": "b"}))
+
+
+@pytest.mark.parametrize("effect", ["allow", "deny"])
+async def test_rules_that_change_between_the_judging_and_the_run_count(
+    effect: str, tmp_path: Path
+) -> None:
+    file, ran = tmp_path / "rules.yaml", []
+    file.write_text(RULES % "allow")
+
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        ran.append(str(arguments["text"]))
+        return "done"
+
+    tools = Tools(echo_tool("note", run=run), echo_tool("send", run=run))
+    config = settings(tmp_path, plugin={"policy": {"rules": [str(file)]}})
+    events: list[Any] = []
+    owner = Principal.owner()
+    plugins = [Scripted(Script(both)), tools]
+    async with Gateway(config, builtin=("policy",), plugins=plugins) as gate:
+        origin, request = Origin(provenance=Provenance.EXTERNAL_USER), TurnRequest(content="go")
+        answer = asyncio.create_task(gate.run_turn(owner, origin, request, sink=events.append))
+        await until(lambda: any(event.type == "approval" for event in events))
+        file.write_text(RULES % effect)
+        await gate.host.reload()
+        if effect == "allow":  # They are as they were, so the question waits on.
+            asked = next(event.data for event in events if event.type == "approval")
+            resolve = gate.host.operations["approval.resolve"]
+            params = resolve.params(id=asked["id"], decision="allow-once")
+            await resolve.handler(Invocation(host=gate.host, principal=owner), params)
+        turn = await answer
+    assert ran == (["a", "b"] if effect == "allow" else [])
+    if effect == "deny":
+        assert "note is not run: the rules changed after it was judged" in turn.answer
+        assert "changed while it was asked about" in turn.answer
