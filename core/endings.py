@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn import Turn, TurnEnding
 
-__all__ = ["ending_of", "follow"]
+__all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ending_of", "follow"]
+
+HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
+STORE_ACTION = "try again; `status` says what is wrong"
+INTERNAL_ACTION = "tell whoever runs this gateway"
+"""What the client of a turn can do where a part of the gateway has failed."""
 
 
 def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding, TurnError]:
@@ -42,16 +47,21 @@ def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding
             return "failed", error
         case HookError():
             where = {"hook": error.hook, "plugin": error.plugin}
-            return "failed", TurnError(str(error), code="hook_failed", data=where)
+            return "failed", TurnError(
+                str(error), code="hook_failed", action=HOOK_ACTION, data=where
+            )
         case ProviderError():
             why = {"kind": error.kind, "retry_after": error.retry_after}
-            return "failed", TurnError(str(error), code="provider_failed", data=why)
+            return "failed", TurnError(
+                str(error), code="provider_failed", action=error.action, data=why
+            )
         case StoreError():
-            return "failed", TurnError(str(error), code="store_failed")
+            return "failed", TurnError(str(error), code="store_failed", action=STORE_ACTION)
         case _:
             return "failed", TurnError(
                 f"internal error; the log of the gateway has it under turn {turn.id}",
                 code="internal",
+                action=INTERNAL_ACTION,
             )
 
 

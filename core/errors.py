@@ -17,6 +17,7 @@ The tree::
     │   ├── NotAllowedError        the principal may not do this
     │   ├── LaneFullError          too many messages wait for one session
     │   ├── LaneHeldError          a nested turn asked for a lane that its ancestor holds
+    │   ├── ClientToolError        a request brings a tool of its own that cannot be offered
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
     ├── ProviderError              one attempt at a model failed (typed by `kind`)
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hookgate.core.models import Refusal
 
 __all__ = [
+    "ClientToolError",
     "ConfigError",
     "ConfigProblem",
     "EgressDeniedError",
@@ -231,6 +233,12 @@ class LaneHeldError(TurnError):
     code = "lane_held"
 
 
+class ClientToolError(TurnError):
+    """A request brings a tool that its client runs, and it cannot be offered."""
+
+    code = "invalid_params"
+
+
 class RefusedError(TurnError):
     """A plugin refused a turn or a model call; `refusal` says who and why."""
 
@@ -254,10 +262,26 @@ ProviderErrorKind = Literal[
     "overloaded",
     "auth",
     "rejected",
+    "context_overflow",
     "malformed",
     "cut",
     "server",
 ]
+
+_PROVIDER_ACTIONS: dict[ProviderErrorKind, str] = {
+    "unreachable": "see that the provider runs and its `base_url` is right, then send it again",
+    "timeout": "send it again; a slow provider needs longer `first_byte_seconds`, `idle_seconds`",
+    "rate_limited": "wait a moment and send it again; the provider's plan sets the limit",
+    "overloaded": "wait a moment and send it again, or give the agent a `fallback`",
+    "auth": "check the provider's API key",
+    "rejected": "check the agent's model and `options`, and the provider's `base_url`",
+    "context_overflow": "send a shorter message or begin a new session (another `peer`); or lower "
+    "`context.budget_tokens`; or give the model a longer context, which is `num_ctx` of Ollama, "
+    "`--ctx-size` of llama.cpp, `--max-model-len` of vLLM",
+    "malformed": "check that the provider's `base_url` and `kind` are those of what answers there",
+    "cut": "send it again",
+    "server": "send it again; if it fails again, ask whoever runs the provider",
+}
 
 
 class ProviderError(HookgateError):
@@ -268,6 +292,7 @@ class ProviderError(HookgateError):
         provider: The provider's name.
         status: The HTTP status, if one was received.
         retry_after: Seconds that the provider asked to wait, if it did.
+        action: What to do about it; by its kind, where nothing more exact is known.
     """
 
     def __init__(
@@ -278,12 +303,14 @@ class ProviderError(HookgateError):
         provider: str = "",
         status: int | None = None,
         retry_after: float | None = None,
+        action: str = "",
     ) -> None:
         super().__init__(message)
         self.kind: ProviderErrorKind = kind
         self.provider = provider
         self.status = status
         self.retry_after = retry_after
+        self.action = action or _PROVIDER_ACTIONS.get(kind, "")
 
     @property
     def retryable(self) -> bool:

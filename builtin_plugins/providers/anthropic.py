@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.providers.conversation import paired
-from hookgate.builtin_plugins.providers.failures import message_of
+from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
@@ -381,7 +381,7 @@ class AnthropicReader:
         kind = text_of(self._provider, error, "type")
         message = text_of(self._provider, error, "message")
         raise ProviderError(
-            ERROR_KINDS.get(kind, "server"),
+            kind_of_overflow(ERROR_KINDS.get(kind, "server"), message),
             f"{self._provider} reported {kind or 'an error'} in its stream: {message}",
             provider=self._provider,
         )

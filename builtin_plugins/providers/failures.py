@@ -26,6 +26,7 @@ __all__ = [
     "from_egress",
     "from_status",
     "kind_of_names",
+    "kind_of_overflow",
     "kind_of_status",
     "message_of",
     "retry_after",
@@ -75,10 +76,37 @@ _NAME_KINDS: tuple[tuple[str, ProviderErrorKind], ...] = (
     ("bad_request", "rejected"),
     ("not_found", "rejected"),
     ("context_length", "rejected"),
+    ("exceed_context", "rejected"),
 )
 """Part of an error's type or code -> its kind; the first that is found counts."""
 
+_OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|context_window_exceeded|string_above_max_length"
+    r"|maximum context length|max(?:imum)? (?:model|sequence|prompt) len"
+    r"|exceeds? (?:the |its )?(?:available |maximum |model'?s? )*(?:context|max context)"
+    r"|exceed(?:s|ed|ing)? (?:the )?context (?:limit|length|size|window)"
+    r"|context (?:size|length|window) (?:has been |was )?exceeded|context the overflows"
+    r"|longer than the (?:maximum|model'?s?) (?:model |context )*len"
+    r"|(?:prompt|input) is too long|prompt too long|input is too large to process"
+    r"|token count .{0,40}exceeds the maximum number of (?:input )?tokens"
+    r"|too large for model with \d+ maximum context|reduce the length of the (?:messages|prompt)",
+    re.IGNORECASE,
+)
+"""How providers say that a request is longer than the model's context: OpenAI, Azure, Groq and
+Mistral; Anthropic; Ollama, llama.cpp, vLLM and LM Studio; Gemini."""
+
 _TAG = re.compile(rb"<[^<>]{0,1000}>")
+
+
+def kind_of_overflow(kind: ProviderErrorKind, text: str) -> ProviderErrorKind:
+    """Return `kind`, or ``context_overflow`` where `text` says that the request was too long.
+
+    Args:
+        kind: What the failure is taken for otherwise.
+        text: The error's type, code and message.
+    """
+    meant = kind in ("rejected", "server") and _OVERFLOW.search(text) is not None
+    return "context_overflow" if meant else kind
 
 
 def kind_of_status(status: int) -> ProviderErrorKind:
@@ -169,7 +197,8 @@ def from_status(
     provider: str, status: int, headers: Mapping[str, str], body: bytes, now: datetime
 ) -> ProviderError:
     """Return the error that a response without an answer stands for."""
-    kind = kind_of_status(status)
+    said_whole = body.decode("utf-8", "replace")
+    kind = kind_of_overflow(kind_of_status(status), said_whole)
     wait = retry_after(headers, now)
     said = message_of(body)
     text = f"{provider} answered with HTTP {status}"

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from hookgate.builtin_plugins.providers.conversation import paired
-from hookgate.builtin_plugins.providers.failures import kind_of_names, message_of
+from hookgate.builtin_plugins.providers.failures import (
+    kind_of_names,
+    kind_of_overflow,
+    message_of,
+)
 from hookgate.builtin_plugins.providers.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.template import TextTemplate
 from hookgate.builtin_plugins.providers.wire import (
@@ -412,9 +416,10 @@ class OpenAIReader:
         details = error if isinstance(error, dict) else {"message": str(error)}
         names = " ".join(str(details.get(key) or "") for key in ("type", "code")).strip().lower()
         message = details.get("message")
+        message = message if isinstance(message, str) else ""
+        kind = kind_of_names(names, details.get("code"))
         raise ProviderError(
-            kind_of_names(names, details.get("code")),
-            f"{self._provider} reported {names[:80] or 'an error'} in its stream: "
-            f"{message if isinstance(message, str) else ''}",
+            kind_of_overflow(kind, f"{names} {message}"),
+            f"{self._provider} reported {names[:80] or 'an error'} in its stream: {message}",
             provider=self._provider,
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hookgate.core.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 from hookgate.core.errors import (
     HookError,
     HookgateError,
@@ -129,7 +130,7 @@ def describe(host: Host, error: Exception) -> Problem:
         fault = new_id("fault")
         host.log.error("internal error", id=fault, exc_info=error)
         message = f"internal error; the log of the gateway has it as {fault}"
-        data = {"id": fault, "action": "tell whoever runs this gateway"}
+        data = {"id": fault, "action": INTERNAL_ACTION}
     status = code.status
     if code.name == "refused" and data.get("retry_after") is not None:
         status = 429
@@ -160,12 +161,16 @@ def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:
             code = _BY_NAME.get(_ALIASES.get(name, name), _BY_NAME["failed"])
             return code, {**error.data, "code": error.code, "action": error.action}
         case StoreError():
-            return _BY_NAME["store_failed"], {"action": "try again; `status` says what is wrong"}
+            return _BY_NAME["store_failed"], {"action": STORE_ACTION}
         case ProviderError():
-            return _BY_NAME["provider_failed"], {"kind": error.kind}
+            failed: dict[str, Any] = {"kind": error.kind, "action": error.action}
+            if error.retry_after is not None:
+                failed["retry_after"] = error.retry_after
+            return _BY_NAME["provider_failed"], failed
         case HookError():
             return _BY_NAME["failed"], {
                 "code": "hook_failed",
+                "action": HOOK_ACTION,
                 "hook": error.hook,
                 "plugin": error.plugin,
             }
