@@ -279,6 +279,7 @@ class Rounds:
         assert message is not None, "a whole answer is a message, if an empty one"
         if reply.calls > most:
             self._too_many(reply.calls, most)
+        self._odd_end(message, call)
         turn.messages.append(message)
         self._messages.append(message)
         return message
@@ -295,8 +296,32 @@ class Rounds:
         }
         turn.emit(Event("warning", data, scope="chat"))
 
+    def _odd_end(self, message: Message, call: ModelCall) -> None:
+        """Tell the client of an answer with nothing in it, and of one that its limit has cut."""
+        turn, request = self._turn, call.request
+        cut = call.ending is not None and call.ending.stop == "max_tokens"
+        empty = not message.text.strip() and not message.tool_uses
+        if not (cut or empty):
+            return
+        limit = f"its limit of {request.max_output_tokens} tokens" if cut else ""
+        if empty:
+            told = f"{request.model} answered with nothing" + (f" within {limit}" if cut else "")
+            action = "ask again, or in other words"
+        else:
+            told = f"{request.model} stopped at {limit}: the answer is not whole"
+            action = "ask it to go on"
+        if cut:
+            action += f", or raise `agents.{turn.agent.name}.max_output_tokens`"
+        data = {
+            "code": "empty_answer" if empty else "answer_cut",
+            "message": told,
+            "action": action,
+        }
+        turn.emit(Event("warning", data, scope="chat"))
+
     def _spent(self, call: ModelCall) -> None:
         turn, ending = self._turn, call.ending
+        turn.stop = ending.stop if ending else None
         if call.usage is not None:
             turn.usage += call.usage
             turn.emit(Event("usage", call.usage.to_json(), scope="chat"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.core.descriptors import Selection
     from hookgate.core.errors import TurnError
     from hookgate.core.messages import Image, ToolResultPart
-    from hookgate.core.models import ModelRef
+    from hookgate.core.models import ModelRef, StopReason
     from hookgate.core.registry import Snapshot
     from hookgate.core.tools import Decision, Tool, ToolCall, ToolResult
 
@@ -342,6 +342,7 @@ class Turn:
         parent: The turn that started this one.
         depth: 0 in a turn that a person started.
         fence: The lane's epoch, which every write to the conversation carries.
+        stop: Why the model stopped that was asked last, where it did.
         ending: How it ended, once it has.
         error: What it ended with, where it failed.
         started: When, in UTC.
@@ -373,6 +374,7 @@ class Turn:
     parent: Turn | None = field(repr=False, default=None)
     depth: int = 0
     fence: int = 0
+    stop: StopReason | None = None
     ending: TurnEnding | None = None
     error: TurnError | None = None
     started: datetime = field(default_factory=lambda: datetime.now(UTC))

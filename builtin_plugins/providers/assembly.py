@@ -89,9 +89,7 @@ def missing_key(name: str, settings: ProviderSettings, secrets: Secrets) -> str:
 def models_of(settings: ProviderSettings) -> tuple[ModelInfo, ...]:
     """Return the models that the settings name, and ``*`` for any other."""
     named = {"*": ModelInfo(name="*")}
-    named |= {
-        model: ModelInfo(name=model, **it.model_dump()) for model, it in settings.models.items()
-    }
+    named |= {model: it.info(model) for model, it in settings.models.items()}
     return (*(info for model, info in named.items() if model != "*"), named["*"])
 
 
@@ -112,9 +110,7 @@ def describe_provider(name: str, settings: ProviderSettings, secrets: Secrets) -
 
 
 def _demo(name: str, settings: ProviderSettings) -> DemoProvider:
-    return DemoProvider(
-        name, [ModelInfo(name=one, **it.model_dump()) for one, it in settings.models.items()]
-    )
+    return DemoProvider(name, [it.info(one) for one, it in settings.models.items()])
 
 
 def make_provider(

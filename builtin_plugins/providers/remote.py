@@ -18,11 +18,12 @@ from hookgate.builtin_plugins.providers.failures import (
     shorten,
 )
 from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
+from hookgate.builtin_plugins.providers.tags import TagReader, read_tags
 from hookgate.core.errors import EgressError, ProviderError
 from hookgate.core.models import ModelInfo, TextDelta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire import Reader, Wire
@@ -115,13 +116,21 @@ class RemoteProvider:
         """Close the connections."""
         await self._client.aclose()
 
-    async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+    def stream(self, turn: Turn, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Ask the model once and yield what it says, as it says it.
 
         Raises:
             ProviderError: The attempt failed.
         """
         del turn  # The request holds all that the model gets.
+        events = self._ask(request)
+        models = self._settings.models
+        of_model = models.get(request.model.model) or models.get("*")
+        if of_model is None or (of_model.think_tags == "off" and not of_model.tool_call_tags):
+            return events
+        return read_tags(events, TagReader(of_model.think_tags, calls=of_model.tool_call_tags))
+
+    async def _ask(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         reader, splitter = self._wire.reader(_once(self._complain)), SSESplitter()
         response: httpx.Response | None = None
         try:
@@ -184,7 +193,9 @@ class RemoteProvider:
             EgressError: Nothing came back.
         """
         if self._missing_key:
-            raise self._error("auth", self._missing_key)
+            # It ends with what to do: where the key was looked for.
+            action = self._missing_key.partition(": ")[2]
+            raise self._error("auth", self._missing_key, action=action)
         # Not `build_request`: merging the same headers anew takes longer than all the rest.
         asking = httpx.Request(
             "POST",
@@ -266,8 +277,8 @@ class RemoteProvider:
             "sets the limit",
         )
 
-    def _error(self, kind: ProviderErrorKind, text: str) -> ProviderError:
-        return self._masked(ProviderError(kind, text, provider=self._name))
+    def _error(self, kind: ProviderErrorKind, text: str, *, action: str = "") -> ProviderError:
+        return self._masked(ProviderError(kind, text, provider=self._name, action=action))
 
     def _masked(self, error: ProviderError) -> ProviderError:
         """Return `error` short, and with every secret in its text masked."""
@@ -277,6 +288,7 @@ class RemoteProvider:
             provider=self._name,
             status=error.status,
             retry_after=error.retry_after,
+            action=self._redact(error.action),
         )
 
 

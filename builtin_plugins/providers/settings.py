@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
+from hookgate.builtin_plugins.providers.tags import ThinkTags
+from hookgate.core.models import ModelInfo
 from hookgate.core.settings import Section
 
 __all__ = ["DEFAULTS", "ModelSettings", "ProviderKind", "ProviderSettings", "ProvidersSettings"]
@@ -62,6 +64,15 @@ class ModelSettings(Section):
     """Whether it can call tools."""
     images: bool = False
     """Whether it reads images."""
+    think_tags: ThinkTags = "off"
+    """`on` reads what stands between `<think>` and `</think>` in its text as reasoning; `open`
+    is for a model whose answers begin within it, without the first tag."""
+    tool_call_tags: bool = False
+    """Whether JSON between `<tool_call>` and `</tool_call>` in its text is a tool call."""
+
+    def info(self, name: str) -> ModelInfo:
+        """Return what plugins get to know of the model called `name`."""
+        return ModelInfo(name=name, **self.model_dump(exclude={"think_tags", "tool_call_tags"}))
 
 
 class ProviderSettings(Section):

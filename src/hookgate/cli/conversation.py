@@ -64,6 +64,9 @@ class Narrator:
                 self._line(Text(f"  {short(data['content'], 200)}", style=style))
             case "queued":
                 self._line(Text(f"waiting behind {data['before']} messages", style="dim"))
+            case "warning":
+                told = f"{data['message']}: {data['action']}"
+                self._line(Text(clean(told), style="yellow"))
             case "attempt_failed":
                 told = f"{data['model']} failed: {data['error']}"
                 self._line(Text(clean(told), style="yellow"))

@@ -74,6 +74,7 @@ async def test_the_result_comes_first_then_every_chunk_and_one_done_last() -> No
         "session": session,
         "ending": "done",
         "text": "one two three",
+        "stop": "end",
         "usage": USAGE.to_json(),
     }
     assert len(socket.heard) == 1 + len(events)

@@ -93,6 +93,7 @@ async def test_a_message_gets_one_json_answer() -> None:
         "session": "main:cli:local:main",
         "ending": "done",
         "text": "it said hey",
+        "stop": "end",
         "tool_calls": [
             {
                 "id": "c1",
