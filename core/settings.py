@@ -127,6 +127,10 @@ class GatewaySettings(Section):
     """Origins that browsers may come from, beside the gateway's own. No `*`."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses whose forwarded headers are believed. Needs tokens."""
+    believe_client_flags: tuple[str, ...] = ()
+    """Principals whose word is taken on what the tools do that they bring with a message: the
+    ids are `loopback`, `token:NAME`, or `*` for all. Of others only what makes a tool stricter
+    is believed: that it does something, never that it does not."""
     on_disconnect: Literal["cancel", "finish"] = "cancel"
     """What becomes of a client's running turns when it goes away."""
     tokens: dict[str, TokenSettings] = Field(default_factory=dict)
@@ -277,6 +281,9 @@ class LogSettings(Section):
     """The least urgent lines that are written; `debug` brings those of the libraries too."""
     format: Literal["auto", "console", "json"] = "auto"
     """`auto` is console on a terminal and JSON elsewhere."""
+    requests: bool = False
+    """Whether each request is logged: method, path, status, milliseconds and principal; no
+    query, no parameters, no body."""
 
 
 class Settings(Section):

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hookgate.core.client_tools import admitted
 from hookgate.core.endings import ending_of, follow
 from hookgate.core.errors import LaneHeldError, NotAllowedError, TurnCancelledError, TurnError
 from hookgate.core.events import Event
@@ -127,6 +128,7 @@ class Turns:
         Raises:
             NotAllowedError: The principal may not chat, or not as this address.
             NoAgentError: No agent answers this address.
+            ClientToolError: A tool that the request brings has the name of another one.
             LaneFullError: Too many messages wait for the session.
             TurnError: The gateway stops, or the request cannot be a turn.
             TurnCancelledError: It was cancelled while it waited for its lane.
@@ -201,6 +203,9 @@ class Turns:
         sink: Callable[[Event], None],
     ) -> Turn:
         settings = self._host.settings
+        snapshot = self._snapshot()
+        believed = settings.gateway.believe_client_flags
+        tools = admitted(request.client_tools, snapshot.tools, principal, believed)
         events = self._host.events
         sound = True  # who listens badly ends no turn
 
@@ -228,7 +233,7 @@ class Turns:
                 parts=(Text(request.content), *request.images),
                 provenance=origin.provenance,
             ),
-            snapshot=self._snapshot(),
+            snapshot=snapshot,
             plan=TurnPlan(
                 models=agent.models,
                 failure_mode=settings.turn.failure_mode,
@@ -243,7 +248,7 @@ class Turns:
             sink=tell,
             client=client,
             options=request.options,
-            client_tools=request.client_tools,
+            client_tools=tools,
             started=self._host.clock.now(),
         )
         turn.message = replace(turn.message, turn=turn.id)
@@ -268,6 +273,16 @@ class Turns:
         before = caller.cancelling()
         try:
             await asyncio.shield(task)
+        except Exception as error:
+            # Nothing was committed: whoever asked is told, and so is the operator.
+            self._host.log.warning(
+                "turn did not begin",
+                turn=turn.id,
+                session=str(turn.session),
+                code=getattr(error, "code", type(error).__name__),
+                reason=str(error),
+            )
+            raise
         except asyncio.CancelledError:
             if not task.done() or caller.cancelling() > before:
                 # Whoever waits for this turn is cancelled: so is the turn, and it settles.
@@ -386,6 +401,7 @@ class Turns:
             "session": str(turn.session),
             "ending": turn.ending,
             "text": turn.answer,
+            "stop": turn.stop,
             "usage": turn.usage.to_json(),
         }
         # Client and bus hear the same; what the conversation keeps is for the model.
@@ -400,8 +416,7 @@ class Turns:
             task.uncancel()
         item = self._running.get(turn.id)
         turn.ending, turn.error = ending_of(turn, error, item.reason if item else "")
-        if turn.error.code == "internal":
-            self._host.log.error("turn failed", turn=turn.id, exc_info=error)
+        self._log(turn, turn.error, error)
         data = {
             "code": turn.error.code,
             "message": str(turn.error),
@@ -409,3 +424,13 @@ class Turns:
             **turn.error.data,
         }
         turn.emit(Event("error", redact_json(self._host.secrets, data), scope="chat"))
+
+    def _log(self, turn: Turn, told: TurnError, error: BaseException) -> None:
+        """Name a turn that did not end well, for whoever has to look for the reason."""
+        log, about = self._host.log, {"turn": turn.id, "session": str(turn.session)}
+        if told.code == "internal":
+            log.error("turn failed", **about, code=told.code, exc_info=error)
+        elif turn.ending == "cancelled":
+            log.info("turn cancelled", **about, code=told.code, reason=str(told))
+        else:
+            log.warning(f"turn {turn.ending}", **about, code=told.code, reason=str(told))

@@ -11,11 +11,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
 from hookgate import Gateway, Settings
+from hookgate.core.errors import ProviderErrorKind
 from hookgate.core.gateway.chat import Answer
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
@@ -28,6 +29,7 @@ from hookgate.core.settings import LimitSettings
 
 PAGE = Path(__file__).parent / "wire.md"
 LIMITS = LimitSettings()
+KINDS = ", ".join(f"`{kind}`" for kind in get_args(ProviderErrorKind))
 
 TEXT = f"""\
 # The wire
@@ -140,13 +142,30 @@ its result.
 | `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |
-| `done` | `turn`, `session`, `ending`, `text`, `usage` of the whole turn |
+| `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn |
 
 An `approval` has a `state`: `pending`, with all that is asked about, then `allowed`, `denied`,
 `expired` or `withdrawn`, with `id`, `by`, `tool` and `why`; or `granted`.
 
 `ending` is `done`, `awaiting_client` (the client has to run tools and bring their results in
-`tool_results`), `refused`, `failed` or `cancelled`. Plugins add events of their own.
+`tool_results`), `refused`, `failed` or `cancelled`. `stop` says why the model stopped that was
+asked last: `end`, `tool_use`, `max_tokens`, `stop_sequence`, `refusal`, `other`, or null where it
+did not. Plugins add events of their own.
+
+| `code` of `warning` | what happened |
+|---|---|
+| `empty_answer` | the model answered, and there is nothing in it |
+| `answer_cut` | the model stopped at the limit of its answer's length |
+| `too_many_tool_calls` | a message called more tools than `turn.max_tool_calls` |
+
+The `error` of a turn that its model has failed has `code` `provider_failed`, and `kind`:
+{KINDS}. `action` says what to do about each.
+
+**Tools of the client.** `client_tools` of `chat.send` are tools that the client runs. What they
+say of themselves in `flags` can only make policy stricter: `true` is believed, and `false` is
+unknown, as what is left out is, unless `gateway.believe_client_flags` names the principal. One
+that has the name of a tool of the gateway, or of another in the request, is refused with
+`client_tool_taken` before anything is committed.
 
 **Events of the gateway.** `events.subscribe` shows events of turns, and what happens beside them,
 as notifications `event` with `type`, `turn`, `session`, `at` and `data`. An event has a scope and

@@ -131,6 +131,21 @@ def _decide(front: Front, access: Mapping[AbstractRoute, Access]) -> Middleware:
 
     @web.middleware
     async def decide(request: web.Request, handler: Handler) -> web.StreamResponse:
+        requests = front.requests
+        if requests is None:
+            return await answer(request, handler)
+        began, status = requests.begin(), 0
+        try:
+            response = await answer(request, handler)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            requests.http(request, status, began)
+
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             declared = access.get(request.match_info.route)
             if declared is None:

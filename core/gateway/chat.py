@@ -7,12 +7,14 @@ import base64
 import binascii
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
+from hookgate.core.descriptors import Flags
 from hookgate.core.errors import NotAllowedError
 from hookgate.core.events import Event
 from hookgate.core.gateway.codes import describe
 from hookgate.core.messages import Image, Provenance, ToolResultPart
+from hookgate.core.models import StopReason
 from hookgate.core.operations import OperationModel
 from hookgate.core.tools import Tool
 from hookgate.core.turn import Address, Origin, TurnRequest
@@ -35,6 +37,11 @@ def _base64(text: str) -> str:
     return text
 
 
+def _flags(declared: dict[str, bool | None]) -> dict[str, bool | None]:
+    Flags.from_mapping(declared)
+    return declared
+
+
 class ImageParam(OperationModel):
     """A picture."""
 
@@ -53,6 +60,11 @@ class ClientToolParam(OperationModel):
     """What it does, for the model."""
     json_schema: dict[str, Any] = Field(default={"type": "object"}, alias="schema")
     """JSON Schema of its arguments, an object."""
+    flags: Annotated[dict[str, StrictBool | None], AfterValidator(_flags)] = Field(
+        default_factory=dict
+    )
+    """What it does, by the names of the five flags. `true` is believed; `false` only of a
+    principal in `gateway.believe_client_flags`, and is unknown otherwise."""
 
 
 class ToolResultParam(OperationModel):
@@ -117,6 +129,7 @@ class ChatParams(OperationModel):
                     name=item.name,
                     description=item.description,
                     schema=item.json_schema,
+                    flags=Flags.from_mapping(item.flags),
                     owner="client",
                     sandbox="client",
                     plugin="client",
@@ -148,6 +161,8 @@ class Answer(Accepted):
     """How it ended: `done`, `awaiting_client`, `refused`, `failed` or `cancelled`."""
     text: str
     """The answer."""
+    stop: StopReason | None = None
+    """Why the model stopped that was asked last: `end`, `max_tokens` and the like."""
     tool_calls: tuple[dict[str, Any], ...]
     """The tool calls: `id`, `name`, `input`, and where they have run `content` and `is_error`."""
     usage: dict[str, Any]
@@ -281,11 +296,12 @@ class Course:
             session=str(turn.session),
             ending=ending,
             text=turn.answer,
+            stop=turn.stop,
             tool_calls=tuple(self._calls.values()),
             usage=turn.usage.to_json(),
             error=self._error,
         )
         if not self._done:
-            data = answer.model_dump(include={"turn", "session", "ending", "text", "usage"})
+            data = answer.model_dump(include={"turn", "session", "ending", "text", "stop", "usage"})
             self.sink(Event("done", data, turn.id, answer.session))
         return answer

@@ -10,6 +10,7 @@ from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.proof import new_key
+from hookgate.core.gateway.request_log import RequestLog
 from hookgate.core.gateway.rpc import Methods, event_data
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.gateway.tokens import principal_id
@@ -48,6 +49,7 @@ class Front:
         clients: Who is connected.
         methods: What can be called.
         key: Proves to a client that has it from the home folder which gateway this is.
+        requests: Logs each request; None where nobody wants that.
         stopping: Whether the gateway takes nothing new.
     """
 
@@ -59,6 +61,8 @@ class Front:
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
         self.methods = Methods(self.host)
         self.key = new_key()
+        wanted = gateway.settings.log.requests
+        self.requests = RequestLog(self.host.log) if wanted else None
         self.stopping = False
         self._live = 0
         self._pending = 0

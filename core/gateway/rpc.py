@@ -30,9 +30,11 @@ __all__ = [
     "CallId",
     "Method",
     "Methods",
+    "binary_frame",
     "error_frame",
     "event_data",
     "event_frame",
+    "no_token",
     "notification",
     "read_call",
     "result_frame",
@@ -126,6 +128,22 @@ def _read_rare(value: Any) -> tuple[CallId | None, str, dict[str, Any]]:
 
 
 _NONE: Any = object()
+
+
+def no_token() -> WireError:
+    """Return the refusal of a first frame that should have brought a token."""
+    return wire_error(
+        "unauthorized",
+        "this gateway needs a token, and the first frame brought none",
+        action='send `auth` with `{"token": "..."}` first',
+    )
+
+
+def binary_frame() -> WireError:
+    """Return the refusal of a binary frame."""
+    return wire_error(
+        "invalid_request", "found a binary frame, expected text", action="send JSON in text frames"
+    )
 
 
 def _type(value: Any) -> str:

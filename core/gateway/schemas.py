@@ -13,6 +13,7 @@ __all__ = [
     "AuthResult",
     "CancelParams",
     "Cancelled",
+    "Content",
     "History",
     "HistoryParams",
     "OperationRow",
@@ -60,7 +61,7 @@ class Pong(OperationModel):
 
 
 class Status(OperationModel):
-    """How the gateway is; plugins and the runtime may say more."""
+    """How the gateway is; a later version may say more."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -76,6 +77,18 @@ class Status(OperationModel):
     """What an operator should know although nothing is wrong: part -> what."""
     turns: int
     """Turns that run or wait."""
+    durable: bool
+    """Whether conversations outlive the process."""
+    agents: tuple[str, ...]
+    """The agents by name."""
+    providers: tuple[str, ...]
+    """The providers of models by name."""
+    tools: int
+    """How many tools there are."""
+    capabilities: int
+    """How many capabilities there are."""
+    plugins: tuple[str, ...]
+    """The plugins that run."""
 
 
 class CancelParams(OperationModel):
@@ -169,10 +182,28 @@ class History(OperationModel):
     """Its messages, oldest first, each as it is stored: `role`, `parts`, `taint` and so on."""
 
 
+class Content(OperationModel):
+    """What there is after a reload."""
+
+    tools: int
+    """How many tools there are now."""
+    capabilities: int
+    """How many capabilities there are now."""
+    cards: int
+    """How many cards there are now."""
+    agents: tuple[str, ...]
+    """The agents by name."""
+
+
 class Reloaded(OperationModel):
-    """What a reload has changed."""
+    """What a reload has read again; a later version may say more."""
 
     model_config = ConfigDict(extra="allow")
+
+    changed: Content
+    """What was read again, and holds from the next turn on."""
+    restart: tuple[str, ...]
+    """Keys of the settings that have changed and wait for a restart."""
 
 
 class OperationsParams(OperationModel):

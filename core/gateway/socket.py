@@ -14,8 +14,10 @@ from hookgate.core.gateway.auth import BEARER_PROTOCOL, SUBPROTOCOL, offered_pro
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.rpc import (
     BadCall,
+    binary_frame,
     error_frame,
     event_frame,
+    no_token,
     notification,
     read_call,
     result_frame,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.events import Event
     from hookgate.core.gateway.auth import Caller
+    from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.rpc import CallId, Method
 
@@ -159,10 +162,10 @@ class Connection:
             if message.type is not WSMsgType.TEXT:
                 if message.type in _OVER:
                     return None
-                raise _auth_first()
+                raise no_token()
             call_id, name, params = read_call(message.data)
             if name != "auth" or call_id is None:
-                raise _auth_first()
+                raise no_token()
             gate = self._front.gate
             token = AuthParams.model_validate(params).token
             caller = gate.redeem(gate.address_of(self._request), token)
@@ -231,12 +234,15 @@ class Connection:
             self._front.methods.find,
         )
         receive, put, body = self._socket.receive, self._outbox.put, self._front.body
+        requests = self._front.requests
         while True:
             message = await receive()
             kind = message.type
             self._heard = True
             if kind is WSMsgType.TEXT:
                 call_id: CallId | None = None
+                name = ""
+                began = 0.0 if requests is None else requests.begin()
                 try:
                     call_id, name, params = read_call(message.data)
                     method = find(name, principal)
@@ -245,25 +251,29 @@ class Connection:
                         result = await method.handler(invocation, arguments)
                         if call_id is not None:
                             put(result_frame(call_id, body(result)))
+                        if requests is not None:
+                            requests.frame(name, "ok", began, principal.id)
                     else:
                         self._start(call_id, method, arguments)
                 except Exception as error:  # noqa: BLE001 - nothing may end the socket
-                    self._failed(call_id, error)
+                    problem = self._failed(call_id, error)
+                    if requests is not None:
+                        requests.frame(name, problem.data["code"], began, principal.id)
             elif kind is WSMsgType.PING:
                 self._outbox.pong(message.data)
             elif kind is WSMsgType.BINARY:
-                self._refuse(None, _binary())
+                self._refuse(None, binary_frame())
             elif kind is not WSMsgType.PONG:
                 return
 
-    def _failed(self, call_id: CallId | None, error: Exception) -> None:
+    def _failed(self, call_id: CallId | None, error: Exception) -> Problem:
+        # Also where nobody waits for an answer: a fault of the gateway is logged all the same.
+        problem = describe(self._front.host, error)
         if isinstance(error, BadCall):
-            self._refuse(error.call_id, error)
+            self._outbox.put(error_frame(error.call_id, problem))
         elif call_id is not None:
-            self._refuse(call_id, error)
-        else:
-            # Nobody waits for an answer; a fault of the gateway is logged all the same.
-            describe(self._front.host, error)
+            self._outbox.put(error_frame(call_id, problem))
+        return problem
 
     def _start(self, call_id: CallId | None, method: Method, arguments: BaseModel) -> None:
         if self._running is None:
@@ -389,10 +399,17 @@ class Running:
             disconnected=connection._is_closed,
             streaming=self._call_id is not None,
         )
+        requests = connection._front.requests
+        began, status = (0.0 if requests is None else requests.begin()), "cancelled"
         try:
             self.respond(await self._method.handler(invocation, self._arguments))
+            status = "ok"
         except Exception as error:  # noqa: BLE001 - a failed request must not end the socket
-            self._fail(error)
+            status = self._fail(error).data["code"]
+        finally:
+            if requests is not None:
+                name = self._method.operation.name
+                requests.frame(name, status, began, connection.caller.principal.id)
 
     def emit(self, event: Event) -> None:
         """Send an event of this request."""
@@ -411,11 +428,12 @@ class Running:
             body = self._connection._front.body(result)
             self._connection._outbox.put(result_frame(self._call_id, body))
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> Problem:
         problem = describe(self._connection._front.host, error)
         if not self._answered:
             self._answered = True
             self._connection._outbox.put(error_frame(self._call_id, problem))
+        return problem
 
     def _release(self) -> None:
         if self._others.get(self._key) is self:
@@ -429,17 +447,3 @@ class Running:
 
 
 _OVER = frozenset((WSMsgType.CLOSE, WSMsgType.CLOSING, WSMsgType.CLOSED, WSMsgType.ERROR))
-
-
-def _auth_first() -> WireError:
-    return wire_error(
-        "unauthorized",
-        "this gateway needs a token, and the first frame brought none",
-        action='send `auth` with `{"token": "..."}` first',
-    )
-
-
-def _binary() -> WireError:
-    return wire_error(
-        "invalid_request", "found a binary frame, expected text", action="send JSON in text frames"
-    )

@@ -31,6 +31,7 @@ from tests.support.stored import (
 )
 
 from hookgate.core.context import Block, ContextBuilder
+from hookgate.core.errors import ClientToolError
 from hookgate.core.messages import Message, Text
 from hookgate.core.models import (
     ModelEvent,
@@ -366,18 +367,14 @@ async def test_results_that_could_not_be_committed_may_be_brought_again() -> Non
     assert recorder.finished == [("c", "done")]
 
 
-async def test_a_client_tool_of_a_host_tools_name_runs_at_the_client_only() -> None:
-    ran: list[str] = []
-
-    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
-        ran.append("host")
-        return "host"
-
-    script = Script(call(("c", "echo", {"text": "x"})), say("ok"))
-    async with gateway(Scripted(script), Allow(), Tools(echo_tool(run=run))) as gate:
-        turn = await asking(gate, content="go", client_tools=(replace(CLIENT, name="echo"),))
-    assert turn.ending == "awaiting_client"
-    assert ran == []
+async def test_a_client_tool_of_a_host_tools_name_is_refused_before_anything_is_kept() -> None:
+    script = Script(say("ok"))
+    async with gateway(Scripted(script), Allow(), Tools(echo_tool())) as gate:
+        with pytest.raises(ClientToolError, match="'echo'"):
+            await asking(gate, content="go", client_tools=(replace(CLIENT, name="echo"),))
+        turn = await asking(gate, content="go")
+    assert turn.answer == "ok"
+    assert len(script.requests[0].messages) == 1
 
 
 # -- the context -------------------------------------------------------------
