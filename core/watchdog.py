@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 import traceback
 from typing import TYPE_CHECKING, Self
 
@@ -18,23 +19,31 @@ __all__ = ["LIMIT", "Watchdog"]
 LIMIT = 0.05
 """Seconds for which the event loop may be held before somebody is named."""
 
+SETTLING = 10.0
+"""Seconds after the start for which that is no warning: what is loaded then is loaded once."""
+
 
 class Watchdog:
     """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
+
+    While the gateway settles after its start, what it finds is told for debugging only.
 
     Attributes:
         reports: How many times the loop was held for longer than `LIMIT`.
     """
 
-    def __init__(self, host: Host, *, limit: float = LIMIT) -> None:
+    def __init__(self, host: Host, *, limit: float = LIMIT, settling: float = SETTLING) -> None:
         self._host = host
         self._limit = limit
+        self._settling = settling
+        self._settled = 0.0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.reports = 0
 
     def __enter__(self) -> Self:
         loop = asyncio.get_running_loop()
+        self._settled = time.monotonic() + self._settling
         self._thread = threading.Thread(
             target=self._watch, args=(loop, threading.get_ident()), name="watchdog", daemon=True
         )
@@ -64,7 +73,8 @@ class Watchdog:
     def _report(self, frame: FrameType | None) -> None:
         self.reports += 1
         stack = traceback.extract_stack(frame)[-3:]
-        self._host.log.warning(
+        log = self._host.log
+        (log.debug if time.monotonic() < self._settled else log.warning)(
             "the event loop is held",
             longer_than_ms=self._limit * 1000,
             by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
