@@ -102,6 +102,10 @@ def check_a_second_gateway_is_refused_in_one_line(hookgate: CommandLine, pid: in
     assert ran.code == 1
     assert str(pid) in ran.err
     assert "Traceback" not in ran.err
+    again = hookgate("serve", "--port", "0")
+    assert again.code == 1
+    assert again.err.count("is held by") == 1, "it is told once"
+    assert "another `home`)" in again.err, "and whole"
 
 
 def test_sighup_reads_the_settings_again_and_a_second_gateway_is_refused(
