@@ -39,6 +39,9 @@ MEANING = "awareness meaning"
 REVIEW = "awareness review"
 """What `status` calls the embedding of tags, and the look through all cards."""
 
+FIRST_LOOK_SECONDS = 2.0
+"""Seconds after the first cards have come at which they are looked through."""
+
 RETRY_SECONDS = 60.0
 """After so long, what went wrong in the background is tried again."""
 
@@ -124,6 +127,10 @@ class Awareness:
 
         What fails - the store, the audit, the model - is said, and tried again.
         """
+        # Whoever starts a gateway for one message need not wait for this, nor pay for it: what
+        # a turn shows is judged by itself.
+        await changed.wait()
+        await asyncio.sleep(FIRST_LOOK_SECONDS)
         wait: float | None = None
         while True:
             with suppress(TimeoutError):

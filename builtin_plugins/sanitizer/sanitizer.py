@@ -16,7 +16,6 @@ import unicodedata
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.builtin_plugins.sanitizer.floor import floor
 from hookgate.core.descriptors import Finding, Rejected
 
@@ -91,6 +90,10 @@ def judged(card: Card) -> Card | Rejected | None:
     except NestedError as error:
         nested = Finding(rule="nested-role-tags", severity="high", end=len(card.text))
         return Rejected(reason=str(error), findings=(nested,))
+    # Its hundreds of patterns take most of a second of a processor to make. They are made on the
+    # thread that judges the first text, and not by a process that ends before there is one.
+    from hookgate.builtin_plugins.sanitizer.detector import verdict
+
     findings = _found(card.text, cleaned.text)
     about = _found(f"{card.name}\n{card.description}", f"{cleaned.name}\n{cleaned.description}")
     for what, found in (("its text", findings), ("its name or description", about)):
@@ -105,6 +108,8 @@ def _found(text: str, cleaned: str) -> tuple[Finding, ...]:
     """Return what is found in a text as it came, and what cleaning has brought to light."""
     if not text.strip():
         return ()
+    from hookgate.builtin_plugins.sanitizer.detector import inspect
+
     found = inspect(text)
     known = {finding.rule for finding in found}
     # The places are those in the cleaned text: in the one that came, the phrase is in pieces.

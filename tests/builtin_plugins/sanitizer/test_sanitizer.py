@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.sanitizer import sanitizer
+from hookgate.builtin_plugins.sanitizer import detector
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, judged
 from hookgate.core.descriptors import Card, Finding, Rejected
 
@@ -155,7 +157,17 @@ def test_medium_findings_reject_a_stranger_and_not_the_operator(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = (Finding(rule="odd", severity="medium", end=3),)
-    monkeypatch.setattr(sanitizer, "inspect", lambda _: found)
+    monkeypatch.setattr(detector, "inspect", lambda _: found)
     card = Card(id="a", text="odd")
     assert judged(replace(card, trusted=True)) is None
     assert judged(card) == Rejected(reason="its text gives orders to a model (odd)", findings=found)
+
+
+def test_the_patterns_are_made_when_the_first_text_is_judged() -> None:
+    # To make them takes most of a second: who says "hi" to a gateway of one message waits for it.
+    code = (
+        "import sys; import hookgate.builtin_plugins.sanitizer.plugin; "
+        "print([name for name in sys.modules if name.endswith('.detector')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
