@@ -64,7 +64,7 @@ def options(
 ) -> None:
     """A gateway between people and language models in which every feature is a plugin.
 
-    Commands ask the gateway that runs with the same settings; where none runs, they work in
+    Commands ask the gateway that runs in the same home folder; where none runs, they work in
     this process. It needs no settings to begin with: try `hookgate chat`.
     """
 
