@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.descriptors import FLAG_NAMES, Flags
 from hookgate.core.errors import HookgateError, ToolDefinitionError
-from hookgate.core.frozen import FrozenDict, frozen_json, settled
+from hookgate.core.frozen import frozen_json, settled
 from hookgate.core.tooling import NAME, compile_schema
 from hookgate.core.tools import Tool
 
@@ -29,7 +29,7 @@ SANDBOX_RUNNER = "wasm"
 """The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
 plugin alone may say."""
 
-_FIELDS = tuple(item.name for item in fields(Tool))
+_FIELDS = tuple(item.name for item in fields(Tool) if item.init)
 _TUPLES = attrgetter("tags", "parameters", "parameter_texts", "required_secrets", "required_tools")
 
 
@@ -41,8 +41,8 @@ def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
     """
 
     def admit(source: str, tool: Tool) -> Tool:
-        if type(tool) is Tool and tool.plugin == source and type(tool.schema) is FrozenDict:
-            return tool  # It was admitted before.
+        if type(tool) is Tool and tool.admitted and tool.plugin == source:
+            return tool
         made = _copied(source, tool)
         if not NAME.fullmatch(made.name):
             raise ToolDefinitionError(
@@ -59,6 +59,7 @@ def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
                 f"found sandbox {made.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'",
             )
         compile_schema(made.schema, tool=made.name)
+        object.__setattr__(made, "admitted", True)
         return made
 
     return admit

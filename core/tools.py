@@ -89,6 +89,7 @@ class Tool:
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
+        admitted: Whether the gateway has checked this very value; `replace` makes another one.
     """
 
     name: str
@@ -104,6 +105,7 @@ class Tool:
     timeout: float = 30.0
     category: str = ""
     tags: tuple[str, ...] = ()
+    admitted: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
     def digest(self) -> str:

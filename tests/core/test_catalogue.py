@@ -81,6 +81,19 @@ async def test_what_a_sandbox_proves_its_runner_alone_may_say(
             gate.host.tools.apply("late", [echo_tool("sneaky", **claim)])
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"sandbox": "wasm"}, {"flags": PROVEN}, {"name": "no spaces"}, {"schema": {"type": "array"}}],
+)
+async def test_a_changed_copy_of_an_admitted_tool_is_checked_anew(change: dict[str, Any]) -> None:
+    tools = Tools(echo_tool("echo"))
+    async with gateway(Scripted(Script(say("ok"))), tools) as gate:
+        admitted = gate.host.tools.view()["echo"]
+        with pytest.raises(ToolDefinitionError):
+            gate.host.tools.apply(admitted.plugin, [replace(admitted, **change)])
+        assert gate.host.tools.view()["echo"] is admitted
+
+
 async def test_the_plugin_that_runs_the_sandbox_may_say_what_it_proves() -> None:
     tools = Runner(echo_tool("boxed", sandbox="wasm", flags=PROVEN))
     async with gateway(Scripted(Script(say("ok"))), tools) as gate:
