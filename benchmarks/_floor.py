@@ -51,21 +51,31 @@ def passed(stages: Stages, vectors: Vectors) -> Passed:
     relevance = Relevance(small_talk())
     index = stages.index
 
-    def above(query: Query) -> tuple[Sequence[int], int]:
-        """Return the first places, and how many of all are above the floor."""
+    def above(query: Query) -> tuple[Sequence[int], Sequence[bool]]:
+        """Return the places, best first, and which of them are looked at.
+
+        Those are above the floor, or one of their tags is in the message.
+        """
         ranking = index.search(query)
         found = relevance.judge(index, query, ranking)
-        return ranking.places[:FIRST].tolist(), int((found >= floor).sum())
+        words, content = query.parts[0].words, relevance.content(query)
+        places = ranking.places.tolist()
+        passed = [
+            sure >= floor or bool(sure and relevance.tag_in(index.rows[place], words, content))
+            for place, sure in zip(places, found.tolist(), strict=True)
+        ]
+        return places, passed
 
-    chatter = [above(query)[1] > 0 for query in queries_of(messages(), vectors)]
+    chatter = [any(above(query)[1]) for query in queries_of(messages(), vectors)]
     answered, lost, before, after = 0, 0, 0.0, 0.0
     for question, query in zip(stages.tools.questions, stages.queries, strict=True):
-        places, count = above(query)
-        hits = [index.rows[place].id in question.gold for place in places]
+        places, there = above(query)
+        hits = [index.rows[place].id in question.gold for place in places[:FIRST]]
+        kept = [hit and good for hit, good in zip(hits, there, strict=False)]
         answered += any(hits)
-        lost += any(hits[count:])
+        lost += sum(kept) < sum(hits)
         before += sum(hits) / len(question.gold)
-        after += sum(hits[:count]) / len(question.gold)
+        after += sum(kept) / len(question.gold)
     asked = len(stages.queries)
     return Passed(
         floor=floor,

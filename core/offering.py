@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.ports import TokenCounter
     from hookgate.core.tools import Tool
-    from hookgate.core.turn import Turn
+    from hookgate.core.turn import Turn, TurnPlan
 
-__all__ = ["choose_tools", "schema_tokens"]
+__all__ = ["choose_tools", "is_chosen", "schema_tokens"]
 
 
 def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
@@ -47,15 +47,14 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     turn.withheld = frozenset(withheld)
     failed = await _select(host, turn)
     usable = [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
-    if _is_chosen(host, turn, usable):
+    if is_chosen(host, turn.plan, usable):
         usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
     usable.sort(key=lambda tool: tool.name)
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
 
 
-def _is_chosen(host: Host, turn: Turn, usable: Sequence[Tool]) -> bool:
-    """Whether the turn offers what was discovered, and not everything."""
-    plan = turn.plan
+def is_chosen(host: Host, plan: TurnPlan, usable: Sequence[Tool]) -> bool:
+    """Whether a turn offers what was discovered of its `usable` tools, and not all of them."""
     if not plan.discovery or plan.tool_selection == "all":
         return False
     if plan.tool_selection == "discovered":

@@ -71,8 +71,12 @@ def may_use(turn: Turn, tool: Tool) -> bool:
     """Whether the turn's agent may call `tool`, by its globs and by what was withheld."""
     if f"tool:{tool.name}" in turn.withheld:
         return False
-    globs = turn.agent.tools
-    return globs is None or any(fnmatchcase(tool.name, glob) for glob in globs)
+    return matches(tool.name, turn.agent.tools)
+
+
+def matches(name: str, globs: Sequence[str] | None) -> bool:
+    """Whether a tool of this name is among those that an agent may call; None is all."""
+    return globs is None or any(fnmatchcase(name, glob) for glob in globs)
 
 
 class ToolCalls:

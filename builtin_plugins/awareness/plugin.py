@@ -141,7 +141,8 @@ class Plugin:
         if not state.on:
             return None
         started = time.perf_counter()
-        found = await awareness.tags(turn.message.text, turn.snapshot.cards)
+        cards = turn.snapshot.cards
+        found = await awareness.tags(turn.message.text, cards, patient=False)
         state.seconds += time.perf_counter() - started
         return frozenset(found)
 

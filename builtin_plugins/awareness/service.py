@@ -221,12 +221,23 @@ class Awareness:
         self._made = (made, *self._made[: SETS - 1])
         return made
 
-    async def tags(self, text: str, cards: Mapping[str, Card]) -> dict[str, str]:
-        """Return the router tags of a message, and by what it has each."""
+    async def tags(
+        self, text: str, cards: Mapping[str, Card], *, patient: bool = True
+    ) -> dict[str, str]:
+        """Return the router tags of a message, and by what it has each.
+
+        Args:
+            text: The message.
+            cards: The cards whose tags count.
+            patient: Whether to wait for a model that is not loaded yet. A turn does not.
+        """
         router = self.made(cards).router
         found = dict.fromkeys(sorted(router.words(text)), "words")
         embedder = self.embedder()
         if embedder is None or not router.ready(embedder) or not text.strip():
+            return found
+        # An embedder of somebody else's may not know whether it is loaded.
+        if not patient and not getattr(embedder, "loaded", True):
             return found
         try:
             meant = await router.meaning(text, embedder)

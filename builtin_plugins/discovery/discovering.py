@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from hookgate.builtin_plugins.discovery.engine import Engine
-    from hookgate.builtin_plugins.discovery.learned import Learned
+    from hookgate.builtin_plugins.discovery.lessons import Lessons
     from hookgate.core.descriptors import Capabilities, Capability, Whose
     from hookgate.core.messages import Taint
     from hookgate.core.ports import TokenCounter
+
+    Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
 
 __all__ = ["Discoverer", "Filter", "taint_of"]
 
@@ -148,9 +150,11 @@ class Discoverer:
         allowed: Filter | None = None,
         limit: int | None = None,
         config: Mapping[str, Any] | None = None,
-        learned: Learned | None = None,
-        offered: Collection[str] = (),
+        learned: Lessons | None = None,
+        offered: Offered = (),
         tiers: bool = True,
+        patient: bool = True,
+        by_tag: bool = True,
     ) -> Discovery:
         """Return what fits `text`, and what a model is shown of it.
 
@@ -164,8 +168,12 @@ class Discoverer:
             limit: So many found ones at most.
             config: Settings of ``[plugin.discovery]`` that differ for this search.
             learned: Earlier queries, and what they were answered with.
-            offered: Names of tools whose schemas go to the model anyway.
+            offered: Names of tools whose schemas go to the model anyway, or what returns them
+                for what was found.
             tiers: Whether the texts are made, too.
+            patient: Whether it waits for a model that is not loaded yet; else words alone
+                count. A turn does not wait.
+            by_tag: Whether what has a tag that stands in `text` is found below the floor.
 
         Raises:
             ValueError: `config` holds a key or a value that the settings do not know.
@@ -184,23 +192,18 @@ class Discoverer:
             limit=settings.selected if limit is None else limit,
             floor=settings.floor,
             learned=learned,
+            patient=patient,
+            by_tag=by_tag,
         )
         begun = perf_counter()
-        graph = await self._graph(capabilities, settings.presets)
-        found = graph.rerank(
-            finding.found,
-            factor=settings.graph_boost_factor,
-            boosts=settings.boost,
-            pulls=settings.pull,
-            admit=allowed.admits,
-            places=settings.pulled,
-        )
+        found = await self._related(finding.found, capabilities, allowed, settings)
         times = {**finding.milliseconds, "graph": (perf_counter() - begun) * 1000}
         begun = perf_counter()
         made = (Tier(), Tier(), Tier())
         if tiers:
+            names = offered(found) if callable(offered) else offered
             made = await self.show(
-                found, capabilities, exclude=allowed.exclude, offered=offered, settings=settings
+                found, capabilities, exclude=allowed.exclude, offered=names, settings=settings
             )
         times["tiers"] = (perf_counter() - begun) * 1000
         return Discovery(
@@ -222,6 +225,24 @@ class Discoverer:
         if not config:
             return self._settings
         return DiscoverySettings.model_validate({**self._settings.model_dump(), **config})
+
+    async def _related(
+        self,
+        found: Sequence[Found],
+        capabilities: Capabilities,
+        allowed: Filter,
+        settings: DiscoverySettings,
+    ) -> Sequence[Found]:
+        """Return what was found in its order among related ones, with what it needs."""
+        graph = await self._graph(capabilities, settings.presets)
+        return graph.rerank(
+            found,
+            factor=settings.graph_boost_factor,
+            boosts=settings.boost,
+            pulls=settings.pull,
+            admit=allowed.admits,
+            places=settings.pulled,
+        )
 
     # -- relating ------------------------------------------------------------
 

@@ -13,10 +13,15 @@ import numpy as np
 
 from hookgate.builtin_plugins.discovery.building import NOBODY, Material
 from hookgate.builtin_plugins.discovery.index import CANDIDATES, Query
+from hookgate.builtin_plugins.discovery.passing import no_tag, passed, tag_of
 from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
-from hookgate.builtin_plugins.discovery.results import Found
 from hookgate.builtin_plugins.discovery.saved import Saved, SavedError
-from hookgate.builtin_plugins.discovery.surroundings import Finding, Surroundings
+from hookgate.builtin_plugins.discovery.surroundings import (
+    Finding,
+    Surroundings,
+    is_loaded,
+    words_alone,
+)
 from hookgate.builtin_plugins.discovery.vectors import VectorsError
 from hookgate.core.errors import EmbeddingError
 from hookgate.core.shielding import finish
@@ -28,13 +33,17 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.discovery.building import Draft
     from hookgate.builtin_plugins.discovery.index import Index, Ranking
-    from hookgate.builtin_plugins.discovery.learned import Boost, Learned
+    from hookgate.builtin_plugins.discovery.learned import Boost
+    from hookgate.builtin_plugins.discovery.lessons import Lessons
+    from hookgate.builtin_plugins.discovery.results import Found
     from hookgate.core.descriptors import Capabilities, Capability
     from hookgate.core.ports import Embedder
 
     Floats = npt.NDArray[np.float32]
 
 __all__ = ["Engine", "Finding", "Surroundings"]
+
+PART = "discovery: vectors"
 
 INLINE_VECTORS = 4000
 """Up to so many rows a search takes less time than the way to a thread and back is worth."""
@@ -86,6 +95,7 @@ class Engine:
         self._written: tuple[bytes, ...] = ()
         self._saved_at = -SAVE_SECONDS
         self._failed_at = -RETRY_SECONDS
+        self._told = ""
         self.problem = ""
         """Why vectors do not take part, or ""."""
 
@@ -99,7 +109,9 @@ class Engine:
         shown: Callable[[Capability], bool] = lambda _: True,
         limit: int,
         floor: float = 0.0,
-        learned: Learned | None = None,
+        learned: Lessons | None = None,
+        patient: bool = True,
+        by_tag: bool = True,
     ) -> Finding:
         """Return what fits `text` best.
 
@@ -110,11 +122,14 @@ class Engine:
             limit: So many at most.
             floor: The least relevance, 0 to 1.
             learned: Earlier queries, and what they were answered with.
+            patient: Whether the search waits for a model that is not loaded yet; else it
+                goes by words alone.
+            by_tag: Whether what has a tag that stands in the message is found below the floor.
         """
         begun = perf_counter()
         index = await self.index_of(capabilities)
         indexed = perf_counter()
-        query = await self._query(text, index)
+        query = await self._query(text, index, patient=patient)
         embedded = perf_counter()
         boost = None if learned is None else learned.of(query, index)
 
@@ -122,7 +137,10 @@ class Engine:
             count = max(CANDIDATES, 2 * limit)
             while True:
                 ranking, relevance = self._ranked(index, query, count, boost)
-                found = self._found(index, query, ranking, relevance, shown, limit, floor)
+                evident = tag_of(self._relevance, query) if by_tag else no_tag
+                found = passed(
+                    index, query, ranking, relevance, shown, limit=limit, floor=floor, tag=evident
+                )
                 done = ranking.complete or len(ranking.places) >= len(index)
                 # Below the last candidate there is nothing that could pass the floor.
                 last = float(relevance[-1]) if len(relevance) else 0.0
@@ -165,46 +183,19 @@ class Engine:
                         del self._rankings[next(iter(self._rankings))]
         return known
 
-    @staticmethod
-    def _found(
-        index: Index,
-        query: Query,
-        ranking: Ranking,
-        relevance: Floats,
-        shown: Callable[[Capability], bool],
-        limit: int,
-        floor: float,
-    ) -> tuple[Found, ...]:
-        found: list[Found] = []
-        for at, place in enumerate(ranking.places.tolist()):
-            sure = float(relevance[at])
-            if sure < floor or sure <= 0 or len(found) >= limit:
-                break
-            row = index.rows[place]
-            if shown(row):
-                found.append(
-                    Found(
-                        row=row,
-                        relevance=sure,
-                        dense=float(ranking.cosines[at]),
-                        lexical=float(ranking.shares[at]),
-                        words=index.lexical.held(query.parts[0].words, place),
-                    )
-                )
-        return tuple(found)
-
-    async def _query(self, text: str, index: Index) -> Query:
+    async def _query(self, text: str, index: Index, *, patient: bool) -> Query:
         """Return `text` as it is searched for in `index`."""
         if len(text) > QUERY_CHARS:
             text = f"{text[: QUERY_CHARS // 2]}\n{text[-QUERY_CHARS // 2 :]}"
         made_with, query = self._queries.get(text) or ("", Query.of(text))
         if index.dense is not None:
             wanted, embedder = index.dense.fingerprint, self._around.embedder()
-            if query.matrix is None or made_with != wanted:
+            if made_with != wanted:
                 # Vectors of two embedders do not compare: words alone are left.
                 query = query.without_vectors()
-                if embedder is not None and embedder.fingerprint == wanted:
-                    query = await self._with_vectors(text, query, embedder)
+            if embedder and embedder.fingerprint == wanted and (patient or is_loaded(embedder)):
+                # The embedder keeps the vectors of the latest queries, and counts them.
+                query = await self._with_vectors(text, query, embedder)
             made_with = wanted
         self._queries[text] = (made_with, query)
         self._queries.move_to_end(text)
@@ -215,6 +206,8 @@ class Engine:
     async def _with_vectors(self, text: str, query: Query, embedder: Embedder) -> Query:
         try:
             vectors = [await embedder.embed_query(text)]
+            if query.matrix is not None and vectors[0] is query.parts[0].vector:
+                return query
             if len(query.parts) > 1:
                 vectors += list(await embedder.embed([part.text for part in query.parts[1:]]))
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
@@ -240,7 +233,17 @@ class Engine:
         elif len(self._indexes) > 1:
             self._indexes.move_to_end(capabilities.version)
         self._fill_later()
+        self._tell()
         return index
+
+    def _tell(self) -> None:
+        """Say in `status` that searches go by words alone, and why; or that they do not."""
+        newest = self._indexes[max(self._indexes)]
+        # What has failed is said as what does not work.
+        what = "" if self.problem else words_alone(self._around.embedder(), newest)
+        if what != self._told:
+            self._told = what
+            self._around.notice(PART, what)
 
     async def _build(self, capabilities: Capabilities) -> Index:
         async with self._building:
@@ -331,6 +334,7 @@ class Engine:
                 return
             if whole:
                 self._recover()
+                self._tell()
                 await self.save()
                 if max(self._drafts) == version:
                     return
@@ -375,7 +379,7 @@ class Engine:
     def _recover(self) -> None:
         if self.problem:
             self.problem = ""
-            self._around.recover("discovery: vectors")
+            self._around.recover(PART)
 
     def _lose(self, error: VectorsError) -> None:
         """Go on by words alone, until the vectors of the newest version are looked up anew."""
@@ -393,7 +397,8 @@ class Engine:
         self._failed_at = self._around.clock()
         if why != self.problem:
             self.problem = why
-            self._around.degrade("discovery: vectors", f"{why}; search goes by words alone")
+            self._around.degrade(PART, f"{why}; search goes by words alone")
+        self._tell()
 
     # -- kept on disk --------------------------------------------------------
 

@@ -140,9 +140,13 @@ class Examples:
 
     def scope_of(self, turn: Turn) -> str:
         """Return the scope whose examples `turn` may see and add to."""
+        return self.scope_for(turn.principal.id, turn.agent.name)
+
+    def scope_for(self, principal: str, agent: str) -> str:
+        """Return the scope of the turns of a principal with an agent, by their names."""
         if self._width == "principal":
-            return f"principal:{turn.principal.id}"
-        return f"agent:{turn.agent.name}" if self._width == "agent" else "gateway"
+            return f"principal:{principal}"
+        return f"agent:{agent}" if self._width == "agent" else "gateway"
 
     def matching(
         self, *, scope: str | None = None, capability: str | None = None, text: str = ""

@@ -201,6 +201,8 @@ class Ranking:
         cosines: The best cosine of a part of the query with each.
         shares: The best share of the reachable BM25 score.
         complete: Whether every row that fits at all is among them.
+        known: How like an earlier query the message is by its words, 0 to 1, where words
+            alone count.
     """
 
     places: Places
@@ -208,6 +210,7 @@ class Ranking:
     cosines: Floats
     shares: Floats
     complete: bool
+    known: float = 0.0
 
 
 class Index:
@@ -267,8 +270,8 @@ class Index:
             query: What is looked for, with vectors where meaning counts.
             count: Candidates by words and by meaning, for each part.
             mode: ``fused``, or ``lexical`` or ``dense`` to leave out the other.
-            learned: Rows that an earlier query like this one was answered with, and the
-                cosines of these queries: an array (parts, rows).
+            learned: Rows that an earlier query like this one was answered with, and how
+                like: the cosines, or the shares of words. An array (parts, rows).
         """
         matrix = query.matrix if self.dense is not None and mode != "lexical" else None
         lexical = np.zeros((len(query.parts), len(self.rows)), np.float32)
@@ -284,8 +287,10 @@ class Index:
         shares = by_words / most[:, None]
         words = (by_words / np.maximum(best, 1e-6)[:, None]) ** WORDS_POWER
         cosines = np.zeros_like(words)
+        known = 0.0
         if matrix is None or self.dense is None:
-            parts = words
+            parts = words if learned is None else _with_learned(words, places, learned)
+            known = 0.0 if learned is None else float(learned[1].max(initial=0.0))
         else:
             cosines = self.dense.cosines(matrix, places)
             if learned is not None:
@@ -309,6 +314,7 @@ class Index:
             cosines=cosines.max(axis=0, initial=-1.0)[order],
             shares=shares.max(axis=0, initial=0.0)[order],
             complete=complete,
+            known=known,
         )
 
     def _candidates(

@@ -4,22 +4,68 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from hookgate.builtin_plugins.discovery.discovering import Filter
+from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
+from hookgate.core.offering import is_chosen
 from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.tool_call import matches
+from hookgate.core.turn import TurnPlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.builtin_plugins.discovery.discovering import Discoverer
+    from hookgate.builtin_plugins.discovery.lessons import Lessons
     from hookgate.builtin_plugins.discovery.results import Discovery, Found
+    from hookgate.core.host import Host
+    from hookgate.core.turn import Principal
 
-__all__ = ["discovery_operations"]
+__all__ = ["View", "discovery_operations"]
 
 VECTORS_SECONDS = 20.0
 """How long a search from outside waits for vectors that are being made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """With what a turn of somebody would look, as far as that is known without one.
+
+    What plugins withhold from a turn is not known: they are asked with the turn itself.
+
+    Attributes:
+        host: The gateway.
+        globs: Globs of the tools that the turn's agent may call; None for all.
+        learned: The examples of the turn's scope.
+        selected: So many capabilities are chosen for a turn at most.
+    """
+
+    host: Host
+    globs: Sequence[str] | None
+    learned: Lessons | None
+    selected: int
+
+    def hidden(self) -> frozenset[str]:
+        """Return the ids of the tools that the turn's agent may not call."""
+        names = self.host.tools.view()
+        return frozenset(f"tool:{name}" for name in names if not matches(name, self.globs))
+
+    def offered(self, found: Sequence[Found]) -> frozenset[str]:
+        """Return the names of the tools whose schemas go to the model anyway."""
+        turn = self.host.settings.turn
+        plan = TurnPlan(
+            tool_selection=turn.tool_selection, whole_tool_tokens=turn.whole_tool_tokens
+        )
+        tools = self.host.tools.view().values()
+        usable = [tool for tool in tools if matches(tool.name, self.globs)]
+        if is_chosen(self.host, plan, usable):
+            chosen = {one.row.name for one in found if one.row.kind == "tool"}
+            usable = [tool for tool in usable if tool.always_on or tool.name in chosen]
+        return frozenset(tool.name for tool in usable)
 
 
 class DiscoverParams(OperationModel):
@@ -31,10 +77,11 @@ class DiscoverParams(OperationModel):
     """One kind only."""
     category: str = Field(default="", max_length=80)
     """One category only."""
-    available: bool = False
-    """Leave out what lacks something that it requires."""
-    limit: int = Field(default=8, ge=1, le=100)
-    """So many found ones at most; what they bring along comes besides."""
+    available: bool = True
+    """Leave out what lacks something that it requires, as a turn does."""
+    limit: int | None = Field(default=None, ge=1, le=100)
+    """So many found ones at most, `selected` of the settings by default; what they bring along
+    comes besides."""
     floor: float | None = Field(default=None, ge=0, le=1)
     """The least relevance; the one of the settings by default."""
 
@@ -54,6 +101,8 @@ class FoundRow(OperationModel):
     """What related capabilities added to the relevance."""
     words: list[str]
     """The words of the message that it holds, as stems."""
+    tag: str
+    """The tag of its own in the message for which it was found although it is below the floor."""
     pulled_by: str
     """The id of the capability that brought it along."""
     edge: str
@@ -119,23 +168,12 @@ class Stats(OperationModel):
 
 def discovery_operations(
     discoverer: Callable[[], Discoverer],
+    view: Callable[[Principal], View],
 ) -> Sequence[Operation[Any, Any]]:
-    """Return the operations; `discoverer` is asked for at each call."""
+    """Return the operations; `discoverer` and `view` are asked for at each call."""
 
     async def discover(invocation: Invocation, params: DiscoverParams) -> Discovered:
-        del invocation
-        # Whoever asks from the command line would rather wait for the vectors than miss them.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(VECTORS_SECONDS):
-                await discoverer().initialize()
-        found = await discoverer().discover(
-            params.query,
-            kind=params.kind,
-            category=params.category,
-            only_available=params.available,
-            limit=params.limit,
-            config=None if params.floor is None else {"floor": params.floor},
-        )
+        found = await _search(discoverer(), view(invocation.principal), params)
         return _discovered(found)
 
     async def stats(invocation: Invocation, params: Empty) -> Stats:
@@ -173,6 +211,29 @@ def discovery_operations(
     ]
 
 
+async def _search(discoverer: Discoverer, seen: View, params: DiscoverParams) -> Discovery:
+    # Whoever asks from the command line would rather wait for the vectors than miss them.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VECTORS_SECONDS):
+            await discoverer.initialize()
+    return await discoverer.discover(
+        params.query,
+        allowed=Filter(
+            kinds=None if params.kind is None else frozenset({params.kind}),
+            category=params.category,
+            only_available=params.available,
+            exclude=seen.hidden(),
+            usable=lambda row: row.name != META_TOOL,
+        ),
+        limit=params.limit or seen.selected,
+        config=None if params.floor is None else {"floor": params.floor},
+        learned=seen.learned,
+        offered=seen.offered,
+        # A floor that was asked for holds.
+        by_tag=params.floor is None,
+    )
+
+
 def _discovered(discovery: Discovery) -> Discovered:
     return Discovered(
         query=discovery.query,
@@ -202,6 +263,7 @@ def _found(found: Found) -> FoundRow:
         lexical=round(found.lexical, 4),
         graph=round(found.graph, 4),
         words=list(found.words),
+        tag=found.tag,
         pulled_by=found.pulled_by,
         edge=found.edge or "",
         available=found.row.available,

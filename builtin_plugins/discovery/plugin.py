@@ -17,7 +17,8 @@ from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
 from hookgate.builtin_plugins.discovery.examples import Examples
 from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
 from hookgate.builtin_plugins.discovery.learned import LearnedCache
-from hookgate.builtin_plugins.discovery.operations import discovery_operations
+from hookgate.builtin_plugins.discovery.lessons import Lessons, LessonsCache
+from hookgate.builtin_plugins.discovery.operations import View, discovery_operations
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources import Sources
 from hookgate.core.catalogue import capability_rows, capability_version
@@ -37,7 +38,6 @@ from hookgate.hookspecs import hookimpl
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.learned import Learned
     from hookgate.builtin_plugins.discovery.results import Discovery, Found
     from hookgate.core.context import ContextBuilder
     from hookgate.core.descriptors import Capabilities, Capability
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hookgate.core.operations import Operation
     from hookgate.core.ports import Embedder
     from hookgate.core.tools import Tool
-    from hookgate.core.turn import Outcome, Turn
+    from hookgate.core.turn import Outcome, Principal, Turn
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""
@@ -85,7 +85,7 @@ class Plugin:
         )
         self._examples = Examples(**settings.learning.model_dump())
         self._elsewhere = Elsewhere()
-        self._learned: LearnedCache | None = None
+        self._learned: LessonsCache | None = None
         self._made: tuple[Host, Discoverer] | None = None
         self._newest: CapabilityIndex | None = None
 
@@ -134,6 +134,8 @@ class Plugin:
                 embedder=lambda: _embedder(host),
                 degrade=host.degrade,
                 recover=host.recover,
+                announce=host.announce,
+                withdraw=host.withdraw,
                 path=folder / f"{self._settings.collection_name}.npz",
                 clock=host.clock.monotonic,
                 elsewhere=self._elsewhere.of,
@@ -146,9 +148,10 @@ class Plugin:
                 sanitize=host.sanitize,
             )
             self._made = (host, discoverer)
-            self._learned = LearnedCache(
+            vectors = LearnedCache(
                 lambda: _embedder(host), lambda work, name: host.spawn(work, name=name)
             )
+            self._learned = LessonsCache(vectors)
         return self._made[1]
 
     def _open(self) -> Discoverer:
@@ -194,7 +197,9 @@ class Plugin:
         return [
             *self._sources.operations(),
             *self._examples.operations(),
-            *discovery_operations(lambda: self._discoverer(host)),
+            *discovery_operations(
+                lambda: self._discoverer(host), lambda principal: self._view(host, principal)
+            ),
         ]
 
     # -- a turn --------------------------------------------------------------
@@ -247,17 +252,29 @@ class Plugin:
             turn.message.text,
             capabilities=turn.snapshot.capabilities,
             allowed=allowed,
-            learned=self._lessons(turn),
+            learned=self._lessons(self._examples.scope_of(turn)),
             tiers=False,
+            patient=False,
         )
         turn[DISCOVERED] = discovery
         return discovery
 
-    def _lessons(self, turn: Turn) -> Learned | None:
+    def _lessons(self, scope: str) -> Lessons | None:
         if self._learned is None:
             return None
-        scope = self._examples.scope_of(turn)
         return self._learned.of(scope, self._examples.of_scope(scope))
+
+    def _view(self, host: Host, principal: Principal) -> View:
+        """Return what a turn of `principal` with the default agent would see with."""
+        settings = host.settings
+        name = settings.default_agent or next(iter(settings.agents), "demo")
+        agent = settings.agents.get(name)
+        return View(
+            host=host,
+            globs=None if agent is None else agent.tools,
+            learned=self._lessons(self._examples.scope_for(principal.id, name)),
+            selected=self._settings.selected,
+        )
 
     # -- the meta-tool -------------------------------------------------------
 
@@ -289,8 +306,9 @@ class Plugin:
             allowed=allowed,
             limit=self._settings.results,
             config={"floor": min(SEARCH_FLOOR, self._settings.floor)},
-            learned=self._lessons(turn),
+            learned=self._lessons(self._examples.scope_of(turn)),
             tiers=False,
+            patient=False,
         )
         entries = await discoverer.entries(discovery.found, self._settings.results, details=0)
         found = [
@@ -335,6 +353,8 @@ def _reason(found: Found) -> str:
         verb = "needed by" if found.edge == "DEPENDS_ON" else "used with"
         return f"{verb} {found.pulled_by}"
     words = f", holds {', '.join(found.words)}" if found.words else ""
+    if found.tag:
+        words += f", tag {found.tag}"
     return f"cosine {found.dense:.2f}, words {found.lexical:.2f}{words}"
 
 

@@ -9,6 +9,7 @@ has to fit.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,11 +18,12 @@ import numpy as np
 from hookgate.builtin_plugins.discovery.words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index import Index, Query, Ranking
+    from hookgate.core.descriptors import Capability
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -49,6 +51,10 @@ WORDS_ALONE, CHANCE = 0.75, 0.2
 uses."""
 
 
+TAGS = 40
+"""Tags of a capability that are looked at; the others of a longer list are passed over."""
+
+
 def small_talk() -> tuple[str, ...]:
     """Return messages that need no capability, in several languages; reads a file."""
     text = Path(__file__).with_name("small_talk.txt").read_text("utf-8")
@@ -68,11 +74,33 @@ class Relevance:
         if not len(ranking.places):
             return np.zeros(0, np.float32)
         words = query.parts[0].words
-        content = [word for word in words if len(word) > 1 and word not in self._chatter]
+        content = self.content(query)
         first = ranking.places[:ROWS].tolist()
         count = max(len(index.lexical.held(content, place)) for place in first)
         held = index.lexical.held(words, first[0])
         return self.of(ranking, query, index.background, held, count=count)
+
+    def content(self, query: Query) -> list[str]:
+        """Return the words of a message that say something: no letters, and no small talk."""
+        words = query.parts[0].words
+        return [word for word in words if len(word) > 1 and word not in self._chatter]
+
+    def tag_in(self, row: Capability, words: Collection[str], content: Collection[str]) -> str:
+        """Return a tag of `row` that a message holds, or "".
+
+        Somebody named it as what the row is found by, so that it is evidence enough for the
+        row to be looked at, however well other rows fit.
+
+        Args:
+            row: The capability.
+            words: All words of the message.
+            content: What `content` returned of them; a tag of small talk alone says nothing.
+        """
+        for tag in row.tags[:TAGS]:
+            stems = _stems(tag)
+            if not stems.isdisjoint(content) and stems.issubset(words):
+                return tag
+        return ""
 
     def of(
         self,
@@ -107,6 +135,9 @@ class Relevance:
     ) -> float:
         """Return how sure it is, 0 to 1, that the best row is what was asked for."""
         if query.matrix is None or background is None:
+            if ranking.known:
+                # Somebody has asked much the same before, and was answered with it.
+                return WORDS_ALONE
             words = query.parts[0].words if held is None else held
             if not ranking.shares.max(initial=0.0):
                 return 0.0
@@ -115,3 +146,8 @@ class Relevance:
         chatter = float((background @ query.matrix[0]).max(initial=0.0))
         sure = COSINE * cosine + SMALL_TALK * chatter + HELD * min(count, WORDS) + BIAS
         return float(1 / (1 + np.exp(-sure)))
+
+
+@lru_cache(maxsize=65_536)
+def _stems(tag: str) -> frozenset[str]:
+    return frozenset(words_of(tag))

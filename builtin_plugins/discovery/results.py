@@ -31,6 +31,8 @@ class Found:
         lexical: The share of the reachable BM25 score, 0 to 1.
         graph: What related capabilities added to `relevance`.
         words: The words of the query that it holds, as they were compared.
+        tag: The tag of its own that the query holds, where that is why it was found although
+            it is below the floor.
         pulled_by: The id of the capability that pulled it in; "" where it was found itself.
         edge: The edge over which it was pulled in.
     """
@@ -41,6 +43,7 @@ class Found:
     lexical: float = 0.0
     graph: float = 0.0
     words: tuple[str, ...] = ()
+    tag: str = ""
     pulled_by: str = ""
     edge: EdgeType | None = None
 

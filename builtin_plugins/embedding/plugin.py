@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.embedding.operations import embedding_operations
@@ -88,6 +89,7 @@ class Plugin:
             return await self._remote(host)
 
         def failed(why: str) -> None:
+            host.withdraw(PART)
             host.degrade(PART, f"{why}; {INSTEAD}")
 
         try:
@@ -95,7 +97,9 @@ class Plugin:
         except EmbeddingError as error:
             self._missing(host, str(error))
             return NoEngine(str(error))
-        return ThreadEngine(model, failed=failed, bulk_waits=True)
+        host.announce(PART, f"the model is not loaded yet; until it is, {INSTEAD}")
+        ready = partial(host.withdraw, PART)
+        return ThreadEngine(model, failed=failed, ready=ready, bulk_waits=True)
 
     def _find(self) -> LocalModel:
         """Look for the model's files. Runs on a thread.

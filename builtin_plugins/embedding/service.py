@@ -103,6 +103,11 @@ class CachedEmbedder:
         """Names the model, its version and how it reads a text."""
         return self.engine.fingerprint
 
+    @property
+    def loaded(self) -> bool:
+        """Whether it answers without loading a model first."""
+        return self.engine.loaded
+
     def cached(self, text: str) -> npt.NDArray[np.float32] | None:
         """Return the vector of a query where the cache has it; the model is not asked."""
         return self.cache.get(key_of(text))

@@ -79,15 +79,21 @@ class ThreadEngine:
     Args:
         model: The model. It is loaded by the first call, or by `load`.
         failed: Called on the event loop, once, when the model cannot be loaded.
+        ready: Called on the event loop, once, when it is loaded.
         bulk_waits: Leave the loading to `load` and to queries. What is embedded in bulk is
             seldom needed at once; a process that ends soon then never loads the model.
     """
 
     def __init__(
-        self, model: LocalModel, *, failed: Callable[[str], None], bulk_waits: bool = False
+        self,
+        model: LocalModel,
+        *,
+        failed: Callable[[str], None],
+        ready: Callable[[], None] = lambda: None,
+        bulk_waits: bool = False,
     ) -> None:
         self._model = model
-        self._failed = failed
+        self._failed, self._ready = failed, ready
         self._wanted = asyncio.Event()
         if not bulk_waits:
             self._wanted.set()
@@ -185,9 +191,12 @@ class ThreadEngine:
                 f"{type(error).__name__}: {error}"
             ) from error
         finally:
-            if self._problem and not self._told and not self._closed:
+            if (self._problem or self._loaded) and not self._told and not self._closed:
                 self._told = True
-                self._failed(self._problem)
+                if self._problem:
+                    self._failed(self._problem)
+                else:
+                    self._ready()
 
     # -- on the thread -----------------------------------------------------
 

@@ -241,3 +241,63 @@ async def test_without_an_embedder_words_alone_find(home: Path) -> None:
         found = await ask(gate, "discovery.discover", query="weather forecast")
     assert not found.vectors
     assert offered(script.requests[0]) == ["discover_capabilities", "weather"]
+
+
+QUESTION = "Do I need my umbrella for the walk, or is it dry? Rain in Oslo?"
+ANSWER = "It will be sunny in Oslo tomorrow, with a light wind from the west, and warm."
+
+
+def by_words(home: Path, script: Script, **more: Any) -> Gateway:
+    config = settings(home, turn={"tool_selection": "discovered"}, **more)
+    plugins = [Scripted(script), Tools(*tools()), Allow()]
+    return Gateway(config, builtin=("storage", "discovery"), plugins=plugins)
+
+
+async def as_seen_by(principal: Principal, gate: Gateway, query: str) -> Any:
+    operation = gate.host.operations["discovery.discover"]
+    invocation = Invocation(host=gate.host, principal=principal)
+    return await operation.handler(invocation, operation.params(query=query))
+
+
+async def test_the_first_turn_after_a_restart_knows_what_was_learned(tmp_path: Path) -> None:
+    script = Script(
+        call(("c1", "discover_capabilities", {"query": "rain and wind forecast"})),
+        call(("c2", "weather", {"city": "Oslo"})),
+        say(ANSWER),
+    )
+    asked = "Should I take my parasol along?"
+    async with by_words(tmp_path, script) as gate:
+        await gate.chat(asked)
+        await settled(gate)
+        assert "weather" not in offered(script.requests[0])
+    script = Script(say(ANSWER))
+    async with by_words(tmp_path, script) as gate:
+        turn = await gate.chat(asked)
+        found = await as_seen_by(turn.principal, gate, asked)
+        others = await as_seen_by(Principal.owner("somebody"), gate, asked)
+    assert "weather" in offered(script.requests[0])
+    # The command shows what that turn saw.
+    assert [one.id for one in found.found] == ["tool:weather"]
+    # What one principal's turns have taught helps no other's.
+    assert others.found == []
+
+
+async def test_discover_shows_what_a_turn_would_see(tmp_path: Path) -> None:
+    script = Script(say("ok"))
+    agents = {"main": {"model": "script/x", "tools": ["weather", "discover_*"]}}
+    question = "Send an e-mail about the weather forecast of the city"
+    async with by_words(tmp_path, script, agents=agents) as gate:
+        turn = await gate.chat(question)
+        found = await as_seen_by(turn.principal, gate, question)
+    shown = [one.id for one in found.found]
+    assert shown == list(turn.selections)
+    assert "tool:weather" in shown
+    assert "tool:send_mail" not in shown
+    for tier in found.tiers:
+        assert tier.text in context(script.requests[0])
+
+
+async def test_status_says_that_words_alone_count_without_an_embedder(tmp_path: Path) -> None:
+    async with by_words(tmp_path, Script(say("ok"))) as gate:
+        await gate.chat("What is the weather forecast for Oslo?")
+        assert any("by words alone" in said for said in gate.host.notices.values())

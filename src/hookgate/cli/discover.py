@@ -28,8 +28,11 @@ def discover(
     ] = None,
     category: Annotated[str | None, typer.Option(help="One category only.")] = None,
     available: Annotated[
-        bool, typer.Option("--available", help="Leave out what lacks something it requires.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--available/--all", help="Leave out what lacks something it requires, as a turn does."
+        ),
+    ] = True,
     limit: Annotated[int | None, typer.Option(help="So many found ones at most.")] = None,
     floor: Annotated[
         float | None, typer.Option(help="The least relevance, 0 to 1, instead of the settings'.")
@@ -40,7 +43,7 @@ def discover(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which capabilities a message finds.
+    """Show which capabilities a message of yours finds, with the default agent.
 
     Example:
         hookgate discover "convert 5 miles to km" --explain
@@ -98,4 +101,6 @@ def _why(row: Mapping[str, Any]) -> str:
     if row["pulled_by"]:
         verb = "needed by" if row["edge"] == "DEPENDS_ON" else "used with"
         return f"{verb} {row['pulled_by']}"
+    if row["tag"]:
+        return f"tag {row['tag']}"
     return f"holds {', '.join(row['words'])}" if row["words"] else "by meaning"

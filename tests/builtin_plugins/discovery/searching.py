@@ -63,6 +63,8 @@ class FakeEmbedder:
         self.most = 1_000_000
         """After so many texts it answers no more."""
         self.hung = asyncio.Event()
+        self.loaded = True
+        self._cache: dict[str, Floats] = {}
 
     async def embed(self, texts: Sequence[str]) -> Floats:
         self.texts += texts
@@ -79,7 +81,9 @@ class FakeEmbedder:
         await asyncio.sleep(0)
         if self.failing is not None:
             raise self.failing
-        return vector(text, self.fingerprint, self.dimension)
+        if text not in self._cache:
+            self._cache[text] = vector(text, self.fingerprint, self.dimension)
+        return self._cache[text]
 
 
 def broken(why: str = "the model is gone") -> EmbeddingError:

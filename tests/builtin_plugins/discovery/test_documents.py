@@ -67,6 +67,48 @@ def test_text_holds_what_a_person_would_say() -> None:
     )
 
 
+def test_a_long_description_drives_nothing_else_out_of_the_text() -> None:
+    long = replace(secretive(), description="Say much and more of it. " * 100)
+    made = text_of(long)
+    # 300 tokens of four characters each are the most.
+    assert 1150 < len(made) <= 1200
+    assert made.endswith(
+        "Category: developer tools. Use cases: tracker, bugs. "
+        "Parameters: repo Name, title. Requires: cli executor"
+    )
+    many = replace(long, tags=tuple(f"use case {number}" for number in range(500)))
+    assert 1100 < len(text_of(many)) <= 1200
+    assert "Say much" in text_of(many)
+    assert text_of(many).endswith("Parameters: repo Name, title. Requires: cli executor")
+
+
+@pytest.mark.parametrize("length", [80, 400, 1000])
+def test_text_says_all_there_is_where_that_is_no_more_than_its_bound(length: int) -> None:
+    said = ("word " * length)[:length].strip()
+    assert said in text_of(replace(secretive(), description=said))
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("A name of the IANA database, such as ``Europe/Oslo``, or ``UTC``.", "oslo utc europ"),
+        ("A city (e.g. Paris or New York) to look at", "pari york"),
+        ("The place; for example 10115 or Berlin. Not a country", "10115 berlin"),
+        ("When. Examples: 2024-05-01, May", "2024 05 01 may"),
+    ],
+)
+def test_values_that_a_schema_gives_as_examples_are_not_searched(said: str, left: str) -> None:
+    words = weights_of(row("look", "", parameters=("what",), parameter_texts=(said,)))
+    assert not set(left.split()) & set(words)
+
+
+def test_common_words_among_examples_say_what_is_meant() -> None:
+    said = "Evidence (e.g., blood, fibers), such as DNA, of Oslo. In Bergen, too"
+    words = weights_of(row("look", "", parameters=("what",), parameter_texts=(said,)))
+    assert {"evid", "blood", "fiber", "bergen"} <= set(words)
+    assert "oslo" not in words
+
+
 def test_names_of_secrets_places_and_content_are_not_searched() -> None:
     said = " ".join([text_of(secretive()), *sentences_of(secretive()), *weights_of(secretive())])
     for hidden in ("token", "home", "ada", "yaml"):
@@ -103,7 +145,7 @@ def test_huge_rows_have_bounded_texts() -> None:
         tags=("t" * 50,) * 500,
         parameters=tuple(f"parameter_{number}" for number in range(2000)),
     )
-    assert len(text_of(huge)) == 1200
+    assert 1000 < len(text_of(huge)) <= 1200
     assert [len(sentence) <= 1200 for sentence in sentences_of(huge)] == [True] * 6
 
 

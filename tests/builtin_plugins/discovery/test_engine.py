@@ -53,11 +53,14 @@ class World:
         self.clock = TurnedClock()
         self.degraded: dict[str, str] = {}
         self.said: list[str] = []
+        self.notices: dict[str, str] = {}
         self.engine = Engine(
             Surroundings(
                 embedder=lambda: self.embedder,
                 degrade=self.degrade,
                 recover=self.recover,
+                announce=self.notices.__setitem__,
+                withdraw=lambda part: self.notices.pop(part, None) and None,
                 path=path,
                 clock=self.clock.monotonic,
             )
@@ -178,7 +181,8 @@ async def test_message_is_embedded_once() -> None:
         await made.engine.ready(rows)
         for _ in range(3):
             await made.find(rows, "send a mail now. then read a page")
-        assert made.model.queries == ["send a mail now. then read a page"]
+        # The embedder has a cache for queries, and counts what it saves.
+        assert made.model.queries == ["send a mail now. then read a page"] * 3
         clauses = [text for text in made.embedded() if text.startswith(("send a mail now", "then"))]
         assert len(clauses) == 2
 
@@ -191,6 +195,53 @@ async def test_learned_examples_bring_up_what_nothing_else_speaks_for() -> None:
         taught = await made.find(rows, "is it late", learned=learned)
         assert ids(taught)[0] == "tool:clock"
         assert taught.found[0].dense == pytest.approx(1, abs=1e-3)
+
+
+async def test_a_tag_in_the_message_is_enough_to_be_looked_at() -> None:
+    rows = snapshot(
+        [
+            row("clock", "Tell what time it is today and tomorrow in a city like Oslo."),
+            row("outside", "Look ahead for a place.", tags=("rain", "ice cream")),
+            row("greeter", "Greet.", tags=("thanks", "you")),
+        ]
+    )
+    async with world() as made:
+        made.embedder = None
+        asked = await made.find(rows, "will it rain in Oslo tomorrow", floor=0.45)
+        assert ids(asked) == ["tool:clock", "tool:outside"]
+        assert [one.tag for one in asked.found] == ["", "rain"]
+        assert asked.found[1].relevance < 0.45
+        # All words of a tag have to be there, and small talk is no evidence.
+        assert ids(await made.find(rows, "ice on the road tomorrow", floor=0.45)) == ["tool:clock"]
+        assert ids(await made.find(rows, "thanks, how are you", floor=0.45)) == []
+
+
+async def test_status_says_while_words_alone_count() -> None:
+    async with world() as made:
+        rows = snapshot(ROWS)
+        made.model.gate.clear()
+        assert not (await made.find(rows, "mail")).dense
+        (said,) = made.notices.values()
+        assert "being made" in said
+        assert "by words alone" in said
+        made.model.gate.set()
+        await made.engine.ready(rows)
+        assert made.notices == {}
+        made.embedder = None
+        await made.find(rows, "mail")
+        assert "there is no embedder: search goes by words alone" in made.notices.values()
+
+
+async def test_a_turn_does_not_wait_for_a_model_that_is_not_loaded() -> None:
+    async with world() as made:
+        rows = snapshot(ROWS)
+        await made.engine.ready(rows)
+        made.model.loaded = False
+        made.model.gate.clear()
+        assert ids(await made.find(rows, "mail", patient=False)) == ["tool:send_mail"]
+        assert made.model.queries == []
+        made.model.loaded = True
+        assert (await made.find(rows, "mail", patient=False)).dense
 
 
 # -- versions -------------------------------------------------------------------

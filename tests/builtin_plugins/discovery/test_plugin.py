@@ -55,7 +55,11 @@ def plugin_of(sanitize: Any = keep, **settings: Any) -> tuple[Plugin, Tool]:
     unused: Any = None
     host.attach(
         doors=Doors(
-            sanitize=sanitize, call_model=unused, nested_turn=unused, reload=unused, plugins=unused
+            sanitize=sanitize,
+            call_model=unused,
+            nested_turn=unused,
+            reload=unused,
+            plugins=lambda: (),
         )
     )
     plugin = Plugin(DiscoverySettings(watch=False, **settings))

@@ -84,6 +84,17 @@ async def test_the_model_is_loaded_beside_the_turns(tmp_path: Path) -> None:
         assert embedder(gate).engine.loaded
 
 
+async def test_status_says_that_words_alone_count_until_the_model_is_loaded(
+    tmp_path: Path,
+) -> None:
+    async with gateway(tmp_path, load_after_seconds=3600.0) as gate:
+        assert "by words alone" in gate.host.notices["embedder"]
+        assert not embedder(gate).loaded
+        await embedder(gate).embed_query("hello")
+        assert "embedder" not in gate.host.notices
+        assert embedder(gate).loaded
+
+
 async def test_status_tells_the_model_and_its_cache(tmp_path: Path) -> None:
     async with gateway(tmp_path, load_after_seconds=3600.0) as gate:
         before = await asked(gate, "embedding.status")
