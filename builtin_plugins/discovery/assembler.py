@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.core.descriptors import Capability
     from hookgate.core.ports import TokenCounter
 
-__all__ = ["Assembler", "Budgets", "render"]
+__all__ = ["Assembler", "Budgets", "details", "render"]
 
 HEAD = "Relevant capabilities:"
 
@@ -147,11 +147,8 @@ class Assembler:
         """
         found = [entry for entry in _once(entries) if not entry.found.pulled_by]
         found = found[: self._budgets.top_details]
-        parts = [
-            _details(entry, with_schema=not _is_offered(entry.found.row, offered))
-            for entry in found
-        ]
-        texts = self._shared_out(parts)
+        parts = [details(entry, offered) for entry in found]
+        texts = self._shared_out(parts, [entry.found.row.id for entry in found])
         shown = [(entry.found.row.id, text) for entry, text in zip(found, texts, strict=True)]
         return self._tier(
             "\n\n".join(text for _, text in shown if text),
@@ -196,7 +193,7 @@ class Assembler:
 
     # -- tier 2 ----------------------------------------------------------------------
 
-    def _shared_out(self, parts: Sequence[tuple[str, str]]) -> list[str]:
+    def _shared_out(self, parts: Sequence[tuple[str, str]], ids: Sequence[str]) -> list[str]:
         """Return each text with its foot, cut so that all of them fit together."""
         texts = [text + foot for text, foot in parts]
         limit = self._budgets.tier2
@@ -207,8 +204,8 @@ class Assembler:
             sizes = [self._counter.count(text + foot) for text, foot in parts]
             shares = _fair_shares(sizes, limit - gaps)
             texts = [
-                cut_text(text, foot, share, self._counter)
-                for (text, foot), share in zip(parts, shares, strict=True)
+                cut_text(text, foot, share, self._counter, id=id_)
+                for (text, foot), share, id_ in zip(parts, shares, ids, strict=True)
             ]
             # Parts that fit one by one may be too much together, as a counter sees it.
             limit = min(limit - 1, 2 * limit - self._total(texts), limit * 9 // 10)
@@ -251,9 +248,15 @@ def _is_offered(row: Capability, offered: Collection[str]) -> bool:
     return row.kind == "tool" and row.name in offered
 
 
-def _details(entry: Entry, *, with_schema: bool) -> tuple[str, str]:
-    """Return a capability's details, and what stands at their foot."""
+def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
+    """Return a capability's details, and what stands at their foot.
+
+    Args:
+        entry: The capability, with schema and content.
+        offered: Names of tools whose schemas the model has anyway.
+    """
     row = entry.found.row
+    with_schema = not _is_offered(row, offered)
     segments = row.name.replace("_", "-").split("-")
     title = row.display_name or " ".join(part[:1].upper() + part[1:] for part in segments)
     facts = [f"Kind: {row.kind}"]

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
     from hookgate.core.ports import TokenCounter
 
-__all__ = ["clip", "cut_line", "cut_text", "largest", "one_line"]
+__all__ = ["READ_TOOL", "clip", "cut_line", "cut_text", "largest", "one_line"]
 
-CUT_NOTE = "[cut: {tokens:,} more tokens; ask discover_capabilities]"
+CUT_NOTE = '[cut: {tokens:,} more tokens; {tool} {{"id": "{id}", "offset": {offset}}}]'
+
+
+READ_TOOL = "read_capability"
+"""The tool that reads on where a text was cut."""
 
 
 def one_line(text: str) -> str:
@@ -65,8 +69,13 @@ def _at_word(text: str) -> str:
     return (head if space and len(head) * 2 >= len(text) else text).rstrip(" .,;:")
 
 
-def cut_text(text: str, foot: str, budget: int, counter: TokenCounter) -> str:
-    """Return `text` and `foot`, within a budget: whole, or cut with a note of how much is gone.
+def cut_text(
+    text: str, foot: str, budget: int, counter: TokenCounter, *, id: str, offset: int = 0
+) -> str:
+    """Return `text` and `foot`, within a budget: whole, or cut with a note that reads on.
+
+    The note says how much is gone, and with which arguments `READ_TOOL` goes on: the id of
+    the capability, and the characters of `text` that were shown before and here.
 
     The cut is at a paragraph where that keeps half of what would fit; else at a line, else
     at a word. The foot stays whole where it takes at most a quarter of the budget.
@@ -82,7 +91,8 @@ def cut_text(text: str, foot: str, budget: int, counter: TokenCounter) -> str:
     size = counter.count(whole)
 
     def noted(kept: str) -> str:
-        note = CUT_NOTE.format(tokens=max(1, size - counter.count(kept + foot)))
+        more = max(1, size - counter.count(kept + foot))
+        note = CUT_NOTE.format(tokens=more, tool=READ_TOOL, id=id, offset=offset + len(kept))
         return f"{kept}\n\n{note}{foot}"
 
     def fits(length: int) -> bool:

@@ -99,7 +99,7 @@ class Discoverer:
         self.engine = engine
         self._settings = settings or DiscoverySettings()
         self._capabilities = capabilities
-        self._counter = counter
+        self.counter = counter
         self._sanitize = sanitize
         self._graphs: OrderedDict[int, Graph] = OrderedDict()
         self._assemblers: dict[Budgets, Assembler] = {}
@@ -291,7 +291,7 @@ class Discoverer:
             # Names of categories and capabilities are third-party text, too.
             text = await self._passed("discovery:map", zero.text, "", zero.whose)
             if text != zero.text:
-                zero = replace(zero, text=text or "", tokens=self._counter.count(text or ""))
+                zero = replace(zero, text=text or "", tokens=self.counter.count(text or ""))
         entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
         one, two = assembler.tier1(entries), assembler.tier2(entries, offered=offered)
         taint = taint_of(entry.found.row for entry in entries)
@@ -309,7 +309,7 @@ class Discoverer:
         if assembler is None:
             if len(self._assemblers) > 8:
                 self._assemblers.clear()
-            assembler = self._assemblers[budgets] = Assembler(budgets, self._counter)
+            assembler = self._assemblers[budgets] = Assembler(budgets, self.counter)
         return assembler
 
     async def entries(self, found: Sequence[Found], summaries: int, *, details: int) -> list[Entry]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from hookgate.builtin_plugins.discovery.cutting import READ_TOOL
 from hookgate.core.messages import Provenance
 from hookgate.core.strict_json import well_formed
 
@@ -82,6 +83,7 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
             (capability in turn.selections or tool.name in revealed)
             and tool.owner == "host"
             and not tool.always_on
+            and tool.name != READ_TOOL
             and done.call.id in clean
         ):
             used[capability] = None

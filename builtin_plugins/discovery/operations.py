@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from hookgate.builtin_plugins.discovery.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.discovering import Filter
 from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
 from hookgate.core.offering import is_chosen
@@ -223,7 +224,7 @@ async def _search(discoverer: Discoverer, seen: View, params: DiscoverParams) ->
             category=params.category,
             only_available=params.available,
             exclude=seen.hidden(),
-            usable=lambda row: row.name != META_TOOL,
+            usable=lambda row: row.name not in (META_TOOL, READ_TOOL),
         ),
         limit=params.limit or seen.selected,
         config=None if params.floor is None else {"floor": params.floor},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from hookgate.builtin_plugins.discovery.assembler import render
+from hookgate.builtin_plugins.discovery.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
 from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
@@ -19,6 +20,7 @@ from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
 from hookgate.builtin_plugins.discovery.learned import LearnedCache
 from hookgate.builtin_plugins.discovery.lessons import Lessons, LessonsCache
 from hookgate.builtin_plugins.discovery.operations import View, discovery_operations
+from hookgate.builtin_plugins.discovery.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources import Sources
 from hookgate.core.catalogue import capability_rows, capability_version
@@ -65,6 +67,17 @@ SCHEMA: Mapping[str, Any] = {
     "additionalProperties": False,
 }
 """What the meta-tool takes. It goes with every request, so that it says no word too many."""
+
+PAGE_TOKENS = 1500
+"""The longest page of `read_capability`."""
+
+READ_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "offset": {"type": "integer", "minimum": 0}},
+    "required": ["id"],
+    "additionalProperties": False,
+}
+"""What it takes. It is offered where something was cut; it says no word too many all the same."""
 
 DISCOVERED: TurnKey[Discovery] = TurnKey("discovery.discovered")
 
@@ -180,7 +193,7 @@ class Plugin:
 
     @hookimpl
     def list_tools(self, host: Host) -> Sequence[Tool]:
-        """Bring the meta-tool, which is offered on every turn."""
+        """Bring the search, offered on every turn, and what reads on where a text was cut."""
         del host
         made = tool(
             self.discover_capabilities,
@@ -189,7 +202,13 @@ class Plugin:
             category="discovery",
             tags=("search", "tools", "skills"),
         )
-        return [replace(made, schema=SCHEMA)]
+        reader = tool(
+            self.read_capability,
+            flags=Flags.none(),
+            category="discovery",
+            tags=("skills", "details"),
+        )
+        return [replace(made, schema=SCHEMA), replace(reader, schema=READ_SCHEMA)]
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
@@ -211,16 +230,27 @@ class Plugin:
         """Choose what fits the message, within the plan's kinds, category and availability."""
         del capabilities  # What is withheld is excluded below; the index holds all.
         discovery = await self._discovered(turn)
-        return [
+        chosen = [
             Selection(id=found.row.id, score=found.relevance, reason=_reason(found))
             for found in discovery.found
         ]
+        if chosen and self._shows_tiers(turn) and await self._is_cut(discovery.found):
+            why = "the details of what fits are cut"
+            chosen.append(Selection(id=f"tool:{READ_TOOL}", score=chosen[-1].score, reason=why))
+        return chosen
+
+    async def _is_cut(self, found: Sequence[Found]) -> bool:
+        discoverer = self._open()
+        return await is_cut(discoverer, found, self._settings, discoverer.counter)
+
+    def _shows_tiers(self, turn: Turn) -> bool:
+        plan = turn.plan
+        return self._settings.prompt_context and plan.prompt_context and plan.discovery
 
     @hookimpl
     async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
         """Show the map of categories, summaries of what fits, and the first ones in full."""
-        plan = turn.plan
-        if not (self._settings.prompt_context and plan.prompt_context and plan.discovery):
+        if not self._shows_tiers(turn):
             return
         discovery = await self._discovered(turn)
         capabilities = turn.snapshot.capabilities
@@ -240,14 +270,7 @@ class Plugin:
         """Return what fits the turn's message; it is looked for once a turn."""
         if DISCOVERED in turn:
             return turn[DISCOVERED]
-        plan = turn.plan
-        allowed = Filter(
-            kinds=None if plan.kinds is None else frozenset(plan.kinds),
-            category=plan.category,
-            only_available=plan.only_available,
-            exclude=turn.withheld,
-            usable=lambda row: _usable(turn, row),
-        )
+        allowed = _planned(turn)
         discovery = await self._open().discover(
             turn.message.text,
             capabilities=turn.snapshot.capabilities,
@@ -327,6 +350,49 @@ class Plugin:
             ),
         )
 
+    async def read_capability(
+        self, turn: Turn, id: str, offset: Annotated[int, Field(ge=0)] = 0
+    ) -> ToolResult:
+        """Read on where the details of a capability were cut.
+
+        Args:
+            turn: The turn; not part of the arguments.
+            id: The id of the capability.
+            offset: The characters that were read before.
+        """
+        row = turn.snapshot.capabilities.get(id)
+        if row is None or row.kind == "card" or not _planned(turn).admits(row):
+            known = "`discover_capabilities` finds what there is"
+            missing = f"There is no capability {id[:100]!r} here: {known}."
+            return ToolResult(content=missing, is_error=True)
+        discoverer = self._open()
+        text = await read_on(
+            discoverer,
+            row,
+            offset,
+            budget=PAGE_TOKENS,
+            counter=discoverer.counter,
+            offered=turn.offered,
+        )
+        if text is None:
+            return ToolResult(content="A sanitizer rejects what it says.", is_error=True)
+        return ToolResult(
+            content=text or "Nothing more: this is behind its end.",
+            taint=taint_of([row]),
+        )
+
+
+def _planned(turn: Turn) -> Filter:
+    """Return what the turn's plan lets be found for its message."""
+    plan = turn.plan
+    return Filter(
+        kinds=None if plan.kinds is None else frozenset(plan.kinds),
+        category=plan.category,
+        only_available=plan.only_available,
+        exclude=turn.withheld,
+        usable=lambda row: _usable(turn, row),
+    )
+
 
 def _embedder(host: Host) -> Embedder | None:
     """Return the embedder, if it has a model: what it lacks, it says itself."""
@@ -368,7 +434,7 @@ def _hidden(turn: Turn) -> frozenset[str]:
 
 def _usable(turn: Turn, row: Capability) -> bool:
     """Whether the turn may know of `row`: no tool that its agent lacks, not the search itself."""
-    if row.id in turn.withheld or row.name == META_TOOL:
+    if row.id in turn.withheld or row.name in (META_TOOL, READ_TOOL):
         return False
     made = turn.snapshot.tools.get(row.name) if row.kind == "tool" else None
     return made is None or may_use(turn, made)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import shutil
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -301,3 +303,57 @@ async def test_status_says_that_words_alone_count_without_an_embedder(tmp_path: 
     async with by_words(tmp_path, Script(say("ok"))) as gate:
         await gate.chat("What is the weather forecast for Oslo?")
         assert any("by words alone" in said for said in gate.host.notices.values())
+
+
+def long_skill(sections: int) -> str:
+    said = "Knead the dough of bowl {} with care. " * 12
+    parts = [f"## Step {n}\n\n" + said.replace("{}", str(n)) for n in range(sections)]
+    return SOURDOUGH + "\n" + "\n\n".join(parts) + "\nThe last word is crumb.\n"
+
+
+async def test_a_skill_that_was_cut_is_read_on_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "skills" / "sourdough"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(long_skill(40))
+    marker = re.compile(r"\[cut: [\d,]+ more tokens; read_capability (\{.*?\})\]")
+    pages: list[str] = []
+
+    def read_on(request: ModelRequest) -> Any:
+        said = context(request) if not pages else request.messages[-1].tool_results[0].content
+        pages.append(said)
+        found = marker.search(said)
+        if found is None:
+            return say("All read.")
+        return call((f"c{len(pages)}", "read_capability", json.loads(found[1])))
+
+    script = Script(read_on)
+    discovery = {"dirs": [str(tmp_path / "skills")], "watch": False}
+    async with by_words(tmp_path, script, plugin={"discovery": discovery}) as gate:
+        turn = await gate.chat("How do I bake sourdough bread?")
+    assert turn.answer == "All read."
+    assert "read_capability" in offered(script.requests[0])
+    whole = "\n".join(pages)
+    assert all(f"## Step {n}\n" in whole for n in range(40))
+    assert pages[-1].rstrip().endswith("The last word is crumb.")
+    assert 3 <= len(pages) <= 8
+    # Nothing is read twice.
+    assert sum(page.count("## Step 20\n") for page in pages) == 1
+    # What it reads is the operator's own, and taints nothing.
+    assert turn.taint == frozenset()
+
+
+async def test_what_is_whole_needs_no_reader_and_what_is_withheld_has_none(tmp_path: Path) -> None:
+    folder = tmp_path / "skills" / "sourdough"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SOURDOUGH)
+    script = Script(
+        call(("c1", "discover_capabilities", {"query": "bread"})),
+        call(("c2", "read_capability", {"id": "skill:sourdough"})),
+        say("ok"),
+    )
+    discovery = {"dirs": [str(tmp_path / "skills")], "watch": False}
+    async with by_words(tmp_path, script, plugin={"discovery": discovery}) as gate:
+        await gate.chat("How do I bake sourdough bread?")
+        assert "read_capability" not in offered(script.requests[0])
+        made = gate.host.tools.view()["read_capability"]
+        assert made.flags == Flags.none()

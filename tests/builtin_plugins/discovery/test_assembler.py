@@ -416,7 +416,7 @@ def test_what_is_too_long_is_cut_at_a_paragraph_and_says_how_much_is_gone() -> N
     text = assembler().tier2([one]).text
 
     match = re.search(
-        r"end\.\n\n\[cut: (\d,\d{3}) more tokens; ask discover_capabilities\]\n\n"
+        r"end\.\n\n\[cut: (\d,\d{3}) more tokens; read_capability {[^}]+}\]\n\n"
         r"Required secrets: SERPER_API_KEY$",
         text,
     )
@@ -571,5 +571,5 @@ def test_details_are_whole_or_cut_with_a_note(
     if whole.tokens <= budget:
         assert shown == whole
     else:
-        cut = len(re.findall(r"\[cut: [\d,]+ more tokens; ask discover_capabilities\]", shown.text))
+        cut = len(re.findall(r"\[cut: [\d,]+ more tokens; read_capability {[^}]+}\]", shown.text))
         assert cut or shown.left_out

@@ -65,7 +65,7 @@ def plugin_of(sanitize: Any = keep, **settings: Any) -> tuple[Plugin, Tool]:
     plugin = Plugin(DiscoverySettings(watch=False, **settings))
     # Without an embedder, so that words alone count here.
     plugin._discoverer(host)
-    (made,) = plugin.list_tools(host)
+    made, _ = plugin.list_tools(host)
     return plugin, made
 
 
@@ -189,6 +189,26 @@ async def test_plan_narrows_the_selection(plan: dict[str, Any], ids: set[str]) -
 async def test_selection_keeps_to_its_floor_and_number() -> None:
     assert len(await chosen(plugin_of(floor=0, selected=1)[0], turn_of("mail"))) == 1
     assert await chosen(plugin_of(floor=1)[0], turn_of("mail")) == []
+
+
+async def test_what_a_turn_may_not_know_is_not_read_on() -> None:
+    plugin, _ = plugin_of()
+    turn = turn_of(withheld=frozenset({"skill:mailman"}), allowed=("read_*",))
+    for id_ in ("skill:mailman", "tool:old_mail", "tool:send_mail", "card:mail", "skill:none"):
+        result = await plugin.read_capability(turn, id_)
+        assert result.is_error
+        assert "There is no capability" in result.content
+    assert "Read the mail" in (await plugin.read_capability(turn, "tool:read_mail")).content
+    behind = await plugin.read_capability(turn, "tool:read_mail", offset=1_000_000)
+    assert behind.content == "Nothing more: this is behind its end."
+
+
+async def test_what_a_stranger_wrote_taints_who_reads_on() -> None:
+    plugin, _ = plugin_of()
+    foreign = row("lists", "How lists run.", kind="skill", whose="foreign")
+    turn = make_turn("lists", tools=[], capabilities=[*ROWS, foreign])
+    assert (await plugin.read_capability(turn, "skill:lists")).taint
+    assert not (await plugin.read_capability(turn, "skill:mailman")).taint
 
 
 async def test_withheld_capability_is_not_selected() -> None:
