@@ -62,6 +62,11 @@ def problems_with(
         specs: The argument names of every hook.
     """
     marked = implemented_hooks(manager, plugin)
+    if not marked and not any(_is_unmarked_hook(plugin, name) for name in specs):
+        return [
+            "it implements no hook, so it would never be called: put @hookimpl of "
+            "hookgate.hookspecs above a method that has a hook's name"
+        ]
     problems = [
         f"it has a function `{name}` which is named as a hook and lacks the marker: "
         "put @hookimpl above it, or give it another name"
@@ -71,6 +76,12 @@ def problems_with(
     for name, hook in marked.items():
         options: Mapping[str, Any] = manager.parse_hookimpl_opts(plugin, name) or {}
         function = getattr(plugin, name)
+        static = inspect.getattr_static(plugin, name)
+        if inspect.isfunction(static) and not inspect.ismodule(plugin):
+            first = next(iter(inspect.signature(static).parameters), None)
+            if first is None or first in specs.get(hook, ()):
+                problems.append(_without_self(name, hook, static, specs))
+                continue
         where = f"hook {hook}: `{_signature(name, function)}`"
         problems += [f"{where} {what}" for what in _wrong(hook, function, options, specs)]
     return problems
@@ -82,6 +93,18 @@ def _is_unmarked_hook(plugin: object, name: str) -> bool:
     if not inspect.isfunction(value) or hasattr(value, "__contract__"):
         return False
     return not inspect.ismodule(plugin) or value.__module__ == plugin.__name__
+
+
+def _without_self(
+    name: str, hook: str, static: Callable[..., Any], specs: Mapping[str, tuple[str, ...]]
+) -> str:
+    arguments = ", ".join(("self", *inspect.signature(static).parameters))
+    prefix = "async def" if _is_async(static) else "def"
+    return (
+        f"hook {hook}: `{_signature(name, static)}` has no `self`, which takes the place of its "
+        f"first argument: write `{prefix} {name}({arguments})`; the hook takes "
+        f"({', '.join(specs.get(hook, ()))})"
+    )
 
 
 def _signature(name: str, function: Callable[..., Any]) -> str:

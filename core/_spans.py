@@ -6,7 +6,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core._dispatch import Failed
-from hookgate.core.events import HookSpan
+from hookgate.core.events import CUT_SHORT, HookSpan
+from hookgate.core.watchdog import LIMIT
 
 if TYPE_CHECKING:
     from hookgate.core._contracts import Chain
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Span"]
 
 WORDS_CHARS = 80
+
+HELD = "held the event loop"
 
 _CUT_SHORT: Any = object()
 
@@ -34,20 +37,32 @@ class Span:
         self._turn = "" if chain.turn is None else str(getattr(args[chain.turn], "id", ""))
         self._at = perf_counter()
         self._value: Any = _CUT_SHORT
+        self._waited = True
 
-    def end(self, value: Any) -> None:
-        """Take note of what the call came to: a result, None or `Failed`."""
+    def end(self, value: Any, *, waited: bool) -> None:
+        """Take note of what the call came to: a result, None or `Failed`.
+
+        Args:
+            value: That.
+            waited: Whether it could let others run meanwhile.
+        """
         self._value = value
+        self._waited = waited
 
     def closed(self) -> HookSpan:
         """Return the span, which ends now."""
         outcome, failed = _in_words(self._value)
+        seconds = perf_counter() - self._at
+        held = not self._waited and seconds > LIMIT
+        if held:
+            outcome += f"; {HELD} for {seconds * 1000:.0f} ms"
         return HookSpan(
             hook=self.hook,
             plugin=self._plugin,
-            seconds=perf_counter() - self._at,
+            seconds=seconds,
             outcome=outcome,
             failed=failed,
+            held=held,
             turn=self._turn,
             at=self._at,
         )
@@ -56,7 +71,7 @@ class Span:
 def _in_words(value: Any) -> tuple[str, bool]:
     """Return in a few words what a call came to, and whether it failed."""
     if value is _CUT_SHORT:
-        return "cancelled from outside", True
+        return CUT_SHORT, True
     if type(value) is Failed:
         return value.failure.message, True
     if value is None:

@@ -58,6 +58,10 @@ class Event:
         return not (self.turn or self.session) or principal.sees(self.session)
 
 
+CUT_SHORT = "cancelled from outside"
+"""The outcome of a span whose caller was cancelled: no fault of the plugin's."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSpan:
     """One implementation of one hook ran. Made only while somebody subscribes to spans.
@@ -68,6 +72,8 @@ class HookSpan:
         seconds: How long it took, waiting included.
         outcome: What it returned or how it failed, in a few words.
         failed: Whether it failed.
+        held: Whether it held the event loop for too long: a plain function that took its time
+            and is not `blocking`. The outcome says so, too.
         turn: The turn's id, where the hook has one.
         at: `time.perf_counter()` when it began.
     """
@@ -77,6 +83,7 @@ class HookSpan:
     seconds: float
     outcome: str
     failed: bool = False
+    held: bool = False
     turn: str = ""
     at: float = 0.0
 

@@ -363,7 +363,8 @@ class Hooks:
         span = Span(chain, implementation, args)
         try:
             value = await implementation.call(watch, args)
-            span.end(value)
+            # Whoever suspends has himself noted as the one who is waited for.
+            span.end(value, waited=getattr(watch, "implementation", None) is implementation)
             return value
         finally:
             self._trace(span)

@@ -20,7 +20,7 @@ from hookgate.core.events import Event
 from hookgate.core.shielding import apart, finish, raise_if_cancelled, told
 from hookgate.core.soundness import bytes_of, wrong_in_result, wrong_in_verdict
 from hookgate.core.strict_json import canonical, well_formed
-from hookgate.core.tools import Ask, Decision, Effect, ToolCall, ToolResult
+from hookgate.core.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
 from hookgate.core.turn import FinishedCall
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.host import Host
     from hookgate.core.messages import ToolUse
-    from hookgate.core.tools import Tool, Verdict
+    from hookgate.core.tools import Verdict
     from hookgate.core.turn import Turn
 
 __all__ = ["Judged", "ToolCalls", "may_use"]
@@ -65,6 +65,16 @@ class Judged:
     def allowed(self) -> bool:
         """Whether the call runs."""
         return self.decision is not None and self.decision.allowed
+
+
+def _never_judged(turn: Turn, use: ToolUse) -> ToolCall:
+    """Return a call as the model wrote it, of a tool that may not be there."""
+    tool = turn.offered.get(use.name)
+    if tool is None:
+        tool = Tool(name=use.name, description="", schema={"type": "object"})
+    arguments = {} if isinstance(use.input, str) else use.input
+    index = len(turn.calls)
+    return ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
 
 
 def may_use(turn: Turn, tool: Tool) -> bool:
@@ -278,6 +288,8 @@ class ToolCalls:
         if judged.call is None:
             result = self._masked(ToolResult.error(self._cut(judged.problem)))
             self._tell(turn, judged.use.id, result)
+            call = _never_judged(turn, judged.use)
+            turn.calls.append(FinishedCall(call, Decision.deny(judged.problem), result))
             return result
         judged = self.still(turn, judged)
         call, decision = judged.call, judged.decision

@@ -9,6 +9,8 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Self
 
+from hookgate.core._dispatch import Implementation
+
 if TYPE_CHECKING:
     from types import FrameType
 
@@ -21,6 +23,9 @@ LIMIT = 0.05
 
 SETTLING = 10.0
 """Seconds after the start for which that is no warning: what is loaded then is loaded once."""
+
+_CALLERS = ("hookgate.core.hooks", "hookgate.core._dispatch", "hookgate.core._waiting")
+"""Modules that call implementations."""
 
 
 class Watchdog:
@@ -66,16 +71,41 @@ class Watchdog:
             if alive.wait(self._limit) or self._stop.is_set():
                 continue
             frame = sys._current_frames().get(thread)
-            self._report(frame)
+            holder = _implementation(frame)
+            self._report(frame, holder)
+            if holder is not None and time.monotonic() >= self._settled:
+                loop.call_soon_threadsafe(self._announce, holder)
             while not alive.wait(0.5) and not self._stop.is_set():
                 pass
 
-    def _report(self, frame: FrameType | None) -> None:
+    def _announce(self, holder: Implementation) -> None:
+        self._host.announce(
+            f"plugin {holder.plugin}",
+            f"its hook {holder.hook} has held the event loop for more than "
+            f"{self._limit * 1000:g} ms, in which nobody else was served: await what takes its "
+            "time, or mark a plain function @blocking",
+        )
+
+    def _report(self, frame: FrameType | None, holder: Implementation | None) -> None:
         self.reports += 1
         stack = traceback.extract_stack(frame)[-3:]
+        whose = {} if holder is None else {"plugin": holder.plugin, "hook": holder.hook}
         log = self._host.log
         (log.debug if time.monotonic() < self._settled else log.warning)(
             "the event loop is held",
+            **whose,
             longer_than_ms=self._limit * 1000,
             by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
         )
+
+
+def _implementation(frame: FrameType | None) -> Implementation | None:
+    """Return whose hook runs in `frame`; the innermost one where hooks call hooks."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _CALLERS:
+            for name in ("implementation", "self"):
+                found = frame.f_locals.get(name)
+                if isinstance(found, Implementation):
+                    return found
+        frame = frame.f_back
+    return None

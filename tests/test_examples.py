@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,18 @@ def test_an_example_passes_mypy(example: Path) -> None:
     done = run(sys.executable, "-m", "mypy", *config, *example.glob("hookgate_*"), cwd=ROOT)
 
     assert done.returncode == 0, done.stdout
+
+
+@each_example
+def test_the_tools_of_an_example_are_installed_by_the_pip_that_python_brings(
+    example: Path,
+) -> None:
+    # Dependency groups need pip 25.1; Python 3.11 brings 23.2.
+    declared = tomllib.loads((example / "pyproject.toml").read_text(encoding="utf-8"))
+
+    assert "pytest" in declared["project"]["optional-dependencies"]["dev"]
+    assert "dependency-groups" not in declared
+    assert "--group" not in WRITING
 
 
 def test_the_guide_shows_the_example_as_it_is() -> None:

@@ -151,7 +151,15 @@ class CardRegistry:
             first = cards.setdefault(reading.card.id, reading.card)
             if first is not reading.card:
                 problems.append(_left_out(reading.card, first))
-        self._cards = tuple(cards.values())
+        # Shipped cards tell of builtins: one that does not run takes its card along.
+        off = {
+            info.name
+            for info in host.doors.plugins()
+            if info.origin == "builtin" and info.state != "running"
+        }
+        self._cards = tuple(
+            card for card in cards.values() if card.origin != "repo" or card.id not in off
+        )
         self._say(host, tuple(problems))
 
     def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:

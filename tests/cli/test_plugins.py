@@ -136,3 +136,36 @@ def test_the_name_of_the_sandboxs_runner_is_given_by_the_operator(
     hookgate.config('[plugins]\nreplace = { wasm = "wasm" }\n')
     (tool,) = run("tools", "list", "mine", "--json").json["tools"]
     assert (tool["plugin"], tool["sandbox"]) == ("wasm", "wasm")
+
+
+AILING = """
+import time
+from hookgate.hookspecs import hookimpl
+
+
+class Plugin:
+    @hookimpl
+    def before_turn(self, turn):
+        time.sleep(0.12)
+
+    @hookimpl
+    def tag_turn(self, turn):
+        raise OSError("no route to host")
+"""
+
+
+def test_the_doctor_calls_a_plugin_that_raises_broken_and_names_a_hook_that_holds_the_loop(
+    installed: Callable[[str], Installed],
+) -> None:
+    run = installed(AILING)
+    ran = run("plugins", "doctor", "--json")
+    assert ran.code == 1
+    told = {
+        (one["level"], one["text"]) for one in ran.json["findings"] if one["about"] == "plugin acme"
+    }
+    assert ("problem", "broken: its hook tag_turn fails: OSError: no route to host") in told
+    (slow,) = [text for level, text in told if level == "note"]
+    assert "slow: its hook before_turn" in slow
+    assert "held the event loop for" in slow
+    shown = run("turn", "hi", "--explain").out
+    assert "held the event loop for" in shown

@@ -16,6 +16,7 @@ from hookgate.core._plugin_settings import section_of
 from hookgate.core.config_file import load_settings
 from hookgate.core.runtime import Gateway
 from hookgate.core.settings import HomePath, PathText, Section, Settings
+from hookgate.hookspecs import hookimpl
 
 
 class Inner(Section):
@@ -175,6 +176,11 @@ def test_without_a_file_paths_begin_at_the_home_folder(
 
 class Live:
     name = "wide"
+
+    @hookimpl
+    def after_turn(self, turn: Any) -> None:
+        return None
+
     Settings = Wide
 
     def __init__(self, settings: Wide) -> None:
@@ -209,7 +215,7 @@ def test_a_model_with_a_type_that_json_schema_does_not_know_is_taken_all_the_sam
         lock: type[int] | Live | None = None
         file: Path = Path("x")
 
-    class Plugin:
+    class Plugin(Live):
         name = "odd"
         Settings = Odd
 

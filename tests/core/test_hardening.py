@@ -133,7 +133,8 @@ async def test_deeply_nested_arguments_are_an_error_result() -> None:
     async with gateway(Scripted(script), Allow(), Tools(echo_tool())) as gate:
         gate.host.provide(CONVERSATIONS, Strict())
         turn = await gate.chat("go")
-    assert (turn.ending, turn.calls) == ("done", [])
+    (done,) = turn.calls
+    assert (turn.ending, done.decision.allowed, done.result.status) == ("done", False, "failed")
 
 
 async def test_half_a_surrogate_pair_in_an_answer_is_stored_as_a_replacement() -> None:

@@ -159,15 +159,21 @@ def test_a_constructor_that_raises_is_named() -> None:
 # -- names -------------------------------------------------------------------------------
 
 
-class Named:
+def module_called(name: str) -> ModuleType:
+    module = ModuleType(name)
+    module.before_turn = hookimpl(lambda turn: None)  # type: ignore[attr-defined]
+    return module
+
+
+class Named(Bare):
     name = "acme"
 
 
-class MoonPhasePlugin:
+class MoonPhasePlugin(Bare):
     pass
 
 
-class HTTPServer:
+class HTTPServer(Bare):
     pass
 
 
@@ -179,8 +185,8 @@ class HTTPServer:
         (MoonPhasePlugin, "moon_phase"),
         (MoonPhasePlugin(), "moon_phase"),
         (HTTPServer, "httpserver"),
-        (ModuleType("somewhere.tides"), "tides"),
-        (ModuleType("somewhere.tides.plugin"), "tides"),
+        (module_called("somewhere.tides"), "tides"),
+        (module_called("somewhere.tides.plugin"), "tides"),
     ],
 )
 def test_a_programs_plugin_is_called_by_its_name_class_or_module(plugin: Any, name: str) -> None:
@@ -188,7 +194,7 @@ def test_a_programs_plugin_is_called_by_its_name_class_or_module(plugin: Any, na
 
 
 def test_a_class_called_plugin_has_the_name_of_its_module() -> None:
-    cls = type("Plugin", (), {"__module__": "acme.tides.plugin"})
+    cls = type("Plugin", (Bare,), {"__module__": "acme.tides.plugin"})
     assert [info.name for info in load(cls).infos()] == ["tides"]
 
 
@@ -206,7 +212,7 @@ def test_a_plugins_properties_are_not_evaluated() -> None:
 
 
 def test_two_plugins_that_are_equal_are_refused() -> None:
-    class Same:
+    class Same(Bare):
         def __init__(self, name: str) -> None:
             self.name = name
 
@@ -287,11 +293,11 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A package with three builtin plugins: alpha, beta that requires it, and a broken one."""
     name = f"builtins_{tmp_path.name.replace('-', '_')}"
     sources = {
-        "alpha": "class Plugin:\n    provides = (ONE,)\n",
-        "beta": "class Plugin:\n    requires = (ONE,)\n",
+        "alpha": "class Plugin(Bare):\n    provides = (ONE,)\n",
+        "beta": "class Plugin(Bare):\n    requires = (ONE,)\n",
         "broken": "raise ImportError('no wheel for this machine')\n",
     }
-    head = f"from {name}.keys import ONE\n"
+    head = f"from {name}.keys import ONE\nfrom {__name__} import Bare\n"
     folder = tmp_path / name
     folder.mkdir()
     (folder / "__init__.py").write_text("")
@@ -335,7 +341,7 @@ def test_a_broken_builtin_that_is_disabled_is_never_imported(package: str) -> No
 
 
 def test_a_programs_plugin_replaces_a_builtin_only_by_the_operators_line(package: str) -> None:
-    class Alpha:
+    class Alpha(Bare):
         name = "alpha"
 
     with pytest.raises(PluginError, match="installing never replaces a builtin"):

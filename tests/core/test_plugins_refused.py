@@ -154,6 +154,7 @@ def test_a_function_named_as_a_hook_without_the_marker_is_refused() -> None:
 def test_a_module_may_import_a_hooks_specification() -> None:
     module = ModuleType("curious")
     module.before_turn = hookspecs.before_turn  # type: ignore[attr-defined]
+    module.after_turn = hookimpl(lambda turn: None)  # type: ignore[attr-defined]
     assert load(module).infos()[0].state == "running"
 
 
@@ -173,3 +174,28 @@ def test_requires_and_provides_must_be_tuples_of_keys() -> None:
 
     with pytest.raises(PluginError, match=r"`requires` is .*expected a tuple of"):
         load(Odd)
+
+
+def test_a_class_without_a_hook_is_refused() -> None:
+    class Idle:
+        name = "idle"
+
+        def take(self) -> None: ...
+
+    with pytest.raises(PluginError, match="'idle': it implements no hook"):
+        load(Idle)
+
+
+@pytest.mark.parametrize("arguments", ["", "turn", "turn, call"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_method_without_self_is_refused_and_a_static_one_is_not(
+    kind: str, arguments: str
+) -> None:
+    names: dict[str, Any] = {}
+    exec(f"{kind} before_tool_call({arguments}): ...", names)
+    function = names["before_tool_call"]
+    told = refused(before_tool_call=hookimpl(function))
+    right = f"{kind} before_tool_call({', '.join(filter(None, ('self', arguments)))})"
+    assert f"has no `self`, which takes the place of its first argument: write `{right}`" in told
+    plugin = type("Static", (), {"before_tool_call": staticmethod(hookimpl(function))})
+    assert load(plugin).infos()[0].hooks == ("before_tool_call",)

@@ -8,13 +8,22 @@ from tests.support.script import Script, Scripted, gateway, say
 from hookgate.core.errors import ConfigError
 from hookgate.core.runtime import Gateway
 from hookgate.core.settings import Section, Settings
+from hookgate.hookspecs import hookimpl
 
 
 class Level(Section):
     level: int = 1
 
 
-class Live:
+class Heard:
+    """Does nothing, and so counts as a plugin."""
+
+    @hookimpl
+    def after_turn(self, turn: Any) -> None:
+        return None
+
+
+class Live(Heard):
     """Takes over a changed section while it runs."""
 
     name = "live"
@@ -28,7 +37,7 @@ class Live:
         return ["level"] if settings.level > 8 else []
 
 
-class Fixed:
+class Fixed(Heard):
     """Reads its section once."""
 
     name = "fixed"

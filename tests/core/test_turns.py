@@ -118,6 +118,10 @@ async def test_what_a_model_gets_wrong_is_an_error_result_for_it(
     assert part.is_error
     assert wanted in part.content
     assert turn.ending == "done"
+    (done,) = turn.calls
+    assert (done.call.id, done.call.name, done.result.status) == ("c", use[1], "failed")
+    assert not done.decision.allowed
+    assert wanted in done.decision.reason
 
 
 async def test_parallel_calls_run_side_by_side_and_answer_in_the_order_of_the_message() -> None:

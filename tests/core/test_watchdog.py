@@ -5,11 +5,13 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate.core.host import Host
 from hookgate.core.secrets import SecretStore
 from hookgate.core.settings import Settings
 from hookgate.core.watchdog import Watchdog
+from hookgate.hookspecs import hookimpl
 
 
 class Lines:
@@ -36,3 +38,40 @@ async def test_whoever_holds_the_loop_is_a_warning_once_the_gateway_has_settled(
             time.sleep(0.1)  # noqa: ASYNC251 - this is what it is to notice
             await asyncio.sleep(0)
     assert set(lines.kept) == {(level, "the event loop is held")}
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: str) -> None:
+    def hold() -> None:
+        deadline = time.monotonic() + 30
+        while gate._watchdog.reports == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    class Plain:
+        name = "acme"
+
+        @hookimpl
+        def before_turn(self, turn: Any) -> None:
+            hold()
+
+    class Async:
+        name = "acme"
+
+        @hookimpl
+        async def before_turn(self, turn: Any) -> None:
+            await asyncio.sleep(0)
+            hold()
+
+    plugin = Plain() if kind == "plain" else Async()
+    async with gateway(Scripted(Script(say("ok"))), plugin) as gate:
+        # A start holds the loop too, now and then; that is not what is looked at.
+        gate._watchdog._settled = gate._watchdog.reports = 0
+        gate.host.notices.clear()
+        await gate.chat("hi")
+        async with asyncio.timeout(20):
+            while "plugin acme" not in gate.host.notices:  # noqa: ASYNC110 - a thread says it
+                await asyncio.sleep(0.01)
+        told = gate.host.notices["plugin acme"]
+    assert "its hook before_turn has held the event loop for more than 50 ms" in told
+    assert "@blocking" in told

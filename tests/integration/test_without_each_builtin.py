@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.script import Events
 
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.settings import Settings
+from hookgate.core.settings import PluginsSettings, Settings
 from hookgate.embedding import Gateway
+from hookgate.hookspecs import hookimpl
 
 QUESTION = "what is 17*23, and what time is it?"
 
@@ -34,9 +36,11 @@ async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
     async with Gateway(settings(tmp_path), disabled=[name]) as gate:
         turn = await gate.chat(QUESTION)
         status = gate.status()
+        cards = gate.host.cards.view()
     assert turn.ending == "done"
     assert turn.answer
     assert name not in status["plugins"]
+    assert name not in cards
     if name == "storage":
         assert not status["durable"]
     if name == "policy":
@@ -44,6 +48,23 @@ async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
     if name == "tools":
         assert turn.calls == []
     assert ("sanitizing" in status["notices"]) == (name == "sanitizer")
+
+
+async def test_a_replaced_builtin_takes_its_card_with_it(tmp_path: Path) -> None:
+    class Other:
+        name = "acme_memory"
+
+        @hookimpl
+        def after_turn(self, turn: Any) -> None:
+            return None
+
+    async with Gateway(settings(tmp_path)) as gate:
+        assert "memory" in gate.host.cards.view()
+    replaced = PluginsSettings(entry_points=False, replace={"memory": "acme_memory"})
+    other = settings(tmp_path).model_copy(update={"plugins": replaced})
+    async with Gateway(other, plugins=[Other]) as gate:
+        assert "memory" not in gate.host.cards.view()
+        assert "policy" in gate.host.cards.view()
 
 
 async def test_without_providers_a_turn_says_what_is_missing(tmp_path: Path) -> None:

@@ -9,17 +9,28 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.cli.tracing import isolated
 from hookgate.core.errors import ConfigError, HookgateError
+from hookgate.core.events import CUT_SHORT
 
 if TYPE_CHECKING:
     from hookgate.cli.state import State
+    from hookgate.core.events import HookSpan
+    from hookgate.core.settings import Settings
 
 __all__ = ["examine"]
+
+DEMO = "demo"
+DOCTOR = "hookgate-doctor"
+QUESTION = "what is 17*23?"
 
 _LIBRARIES = ("pluggy", "pydantic", "aiohttp", "uvloop", "httpx", "sqlalchemy")
 
 
 async def examine(state: State) -> list[dict[str, Any]]:
-    """Load everything and start it once; return findings: ``level``, ``about``, ``text``."""
+    """Load everything, start it, and run one turn of the demo model.
+
+    Returns:
+        Findings: ``level``, ``about``, ``text``.
+    """
     findings = [_finding("ok", "python", f"{platform.python_version()} on {platform.platform()}")]
     findings.append(_finding("ok", "libraries", ", ".join(filter(None, map(_library, _LIBRARIES)))))
     try:
@@ -32,10 +43,14 @@ async def examine(state: State) -> list[dict[str, Any]]:
         findings.append(_finding("problem", "plugins", str(error)))
         return [*findings, *_sound(state)]
     findings.append(_finding("ok", "settings", state.source.file))
+    heard = _Heard()
     with tempfile.TemporaryDirectory(prefix="hookgate-doctor-") as home:
         try:
-            async with state.gateway(isolated(settings, home)) as gateway:
+            async with state.gateway(_with_doctor(settings, home), spans=heard.note) as gateway:
                 findings += [_of_plugin(info) for info in gateway.plugins.infos()]
+                if DEMO in gateway.host.providers:
+                    await gateway.chat(QUESTION, agent=DOCTOR)
+                    await gateway.drain()
                 findings += [
                     _finding("note", f"degraded: {part}", why)
                     for part, why in gateway.host.degraded.items()
@@ -44,7 +59,41 @@ async def examine(state: State) -> list[dict[str, Any]]:
                 findings.append(_finding("ok", "start", said))
         except HookgateError as error:
             findings.append(_finding("problem", "start", str(error)))
-    return findings
+    # What a plugin does counts for more than that it could be loaded.
+    ailing = heard.findings()
+    told = {one["about"] for one in ailing}
+    return [*(one for one in findings if one["about"] not in told), *ailing]
+
+
+def _with_doctor(settings: Settings, home: str) -> Settings:
+    """Return the settings with an agent beside the user's, which asks no model outside."""
+    from hookgate.core.settings import AgentSettings
+
+    alone = isolated(settings, home)
+    default = alone.default_agent or next(iter(alone.agents), DOCTOR)
+    agents = {**alone.agents, DOCTOR: AgentSettings(model=f"{DEMO}/{DEMO}")}
+    return alone.model_copy(update={"agents": agents, "default_agent": default})
+
+
+class _Heard:
+    """What the hooks of plugins came to."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, dict[str, str]] = {}
+
+    def note(self, span: HookSpan) -> None:
+        if span.outcome != CUT_SHORT and (span.failed or span.held):
+            level = "problem" if span.failed else "note"
+            fault = "broken: its hook" if span.failed else "slow: its hook"
+            told = f"{fault} {span.hook} {'fails: ' if span.failed else ''}{span.outcome}"
+            self._said.setdefault(f"plugin {span.plugin}", {}).setdefault(told, level)
+
+    def findings(self) -> list[dict[str, Any]]:
+        return [
+            _finding(level, about, told)
+            for about, said in self._said.items()
+            for told, level in said.items()
+        ]
 
 
 def _sound(state: State) -> list[dict[str, Any]]:

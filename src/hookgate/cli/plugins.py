@@ -157,9 +157,9 @@ def bench(
 
 @app.command()
 def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Load and start everything once, and say what ails which plugin; exit code 1 if any does.
+    """Start everything, run a turn, and say what ails which plugin; exit code 1 if any does.
 
-    It runs in this process, with an empty home folder that is thrown away.
+    It runs in this process, with the demo model and an empty home folder that is thrown away.
     """
     from hookgate.cli.doctor import examine
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hookgate.cli.loop import LoopThread
     from hookgate.core.config_file import Source
     from hookgate.core.errors import ConfigProblem, StoreHeldError
+    from hookgate.core.events import HookSpan
     from hookgate.core.plugins import Plugins
     from hookgate.core.settings import Settings
     from hookgate.embedding import Gateway
@@ -273,11 +274,17 @@ class State:
         return SecretStore(self.settings, self.environ).get("hookgate_token")
 
     @asynccontextmanager
-    async def gateway(self, settings: Settings | None = None) -> AsyncIterator[Gateway]:
+    async def gateway(
+        self,
+        settings: Settings | None = None,
+        *,
+        spans: Callable[[HookSpan], None] | None = None,
+    ) -> AsyncIterator[Gateway]:
         """Run a gateway in this process.
 
         Args:
             settings: Others than those of this run.
+            spans: Hears of every hook that runs, from the start on.
 
         Raises:
             ConfigError: A plugin's section is wrong.
@@ -289,6 +296,7 @@ class State:
             log = self.settings.log.model_copy(update=quiet)
             settings = self.settings.model_copy(update={"log": log})
         gateway = self.make_gateway(settings)
+        gateway.plugins.hooks.spans = spans
         with gateway.log.as_default(), gateway.log.captured():
             async with AsyncExitStack() as stack:
                 with self.placed(), gateway.log.held():
