@@ -30,7 +30,11 @@ SANDBOX_RUNNER = "wasm"
 plugin alone may say."""
 
 _FIELDS = tuple(item.name for item in fields(Tool) if item.init)
-_TUPLES = attrgetter("tags", "parameters", "parameter_texts", "required_secrets", "required_tools")
+_PARTS = attrgetter(
+    *("tags", "parameters", "parameter_texts", "required_secrets", "required_tools"),
+    *("flags", "flags.proven"),
+)
+_SOUND = {tuple, Flags, frozenset}
 
 
 def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
@@ -82,11 +86,14 @@ def admit_capability(source: str, row: Capability) -> Capability:
     Raises:
         HookgateError: It says of itself what a sandbox alone can prove.
     """
+    # There may be very many, and nearly all of them are as they should be.
+    sound = set(map(type, _PARTS(row))) == _SOUND
+    if sound and not row.flags.proven:
+        return row
     flags = _plain(row.flags)
     if wrong := _claims(source, flags):
         raise HookgateError(f"capability {row.id!r}: {wrong}")
-    # There may be very many, and nearly all of them are as they should be.
-    if flags is row.flags and all(type(part) is tuple for part in _TUPLES(row)):
+    if sound:
         return row
     return replace(settled(row), flags=flags)
 

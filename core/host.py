@@ -95,8 +95,6 @@ class Host:
         self.settings = settings
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
-        self._ranks: dict[str, int] = {}
-        self._builtin: frozenset[str] = frozenset()
         self.tools = self._registry("tool", lambda one: one.name, tool_admission(settings.turn))
         self.capabilities = self._registry("capability", lambda one: one.id, admit_capability)
         self.descriptions = self._registry("description", lambda one: one.id, admit_capability)
@@ -180,10 +178,6 @@ class Host:
         """Hand over what is made after the host. Only the gateway calls this."""
         self._hooks = hooks or self._hooks
         self._doors = doors or self._doors
-        if doors is not None:
-            running = [info for info in doors.plugins() if info.state == "running"]
-            self._ranks = {info.name: place for place, info in enumerate(running)}
-            self._builtin = frozenset(info.name for info in running if info.origin == "builtin")
 
     async def sanitize(self, card: Card) -> Card | Rejected:
         """Return `card` as a model may see it; cached by digest and set of plugins."""
@@ -219,7 +213,16 @@ class Host:
 
         Of two that bring a thing of one name, the lower rank counts.
         """
-        return -1 if source == "core" else self._ranks.get(source, len(self._ranks))
+        if source == "core":
+            return -1
+        names = [info.name for info in self._running]
+        return names.index(source) if source in names else len(names)
+
+    @property
+    def _running(self) -> list[PluginInfo]:
+        # Asked for where two things have one name, which is rare.
+        infos = () if self._doors is None else self._doors.plugins()
+        return [info for info in infos if info.state == "running"]
 
     def clash(self, what: str, source: str, name: str, owner: str) -> None:
         """Say that what `source` brings is left out, since `owner` brings one of its name."""
@@ -229,7 +232,8 @@ class Host:
         elif what not in ("capability", "card", "description"):
             why = f"left out, since {owner} brings a {what} of this name: rename one of the two"
             why += ", or disable one of the two plugins"
-            if owner in self._builtin and source not in self._builtin:
+            builtin = {info.name for info in self._running if info.origin == "builtin"}
+            if owner in builtin and source not in builtin:
                 why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '
                 why += f"the place of {owner} as a whole"
         self.degrade(f"{what} {name} of {source}", why)

@@ -90,7 +90,8 @@ class Registry(Generic[T]):
                 clashes[source, name] = owner
                 continue
             fresh.add(name)
-            clashes.pop((source, name), None)
+            if clashes:
+                clashes.pop((source, name), None)
             items[name], sources[name] = self.admit(source, item), source
             if owner != source:
                 clashes[owner, name] = source

@@ -288,8 +288,8 @@ class ToolCalls:
         if judged.call is None:
             result = self._masked(ToolResult.error(self._cut(judged.problem)))
             self._tell(turn, judged.use.id, result)
-            call = _never_judged(turn, judged.use)
-            turn.calls.append(FinishedCall(call, Decision.deny(judged.problem), result))
+            as_written = _never_judged(turn, judged.use)
+            turn.calls.append(FinishedCall(as_written, Decision.deny(judged.problem), result))
             return result
         judged = self.still(turn, judged)
         call, decision = judged.call, judged.decision

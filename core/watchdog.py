@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from hookgate.core._dispatch import Implementation
@@ -74,7 +75,8 @@ class Watchdog:
             holder = _implementation(frame)
             self._report(frame, holder)
             if holder is not None and time.monotonic() >= self._settled:
-                loop.call_soon_threadsafe(self._announce, holder)
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._announce, holder)
             while not alive.wait(0.5) and not self._stop.is_set():
                 pass
 
