@@ -161,6 +161,9 @@ class Conversations(Protocol):
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
 
+    async def delete(self, session: SessionKey) -> int:
+        """Forget all that was said in a session; return how many messages that were."""
+
 
 class Store(Protocol):
     """One SQL database for all plugins. Each owns its tables and their migrations.

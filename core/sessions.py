@@ -287,6 +287,12 @@ class InProcessConversations:
         rows.sort(key=lambda row: str(row["updated"]), reverse=True)
         return rows[:limit]
 
+    async def delete(self, session: SessionKey) -> int:
+        """Forget all that was said in a session; return how many messages that were."""
+        gone = self._sessions.pop(session, ())
+        self._count -= len(gone)
+        return len(gone)
+
 
 class InProcessSignals:
     """Signals within this process."""

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
@@ -160,6 +160,17 @@ class SqlConversations:
             }
             for row in rows
         ]
+
+    async def delete(self, session: SessionKey) -> int:
+        """Forget all that was said in a session; return how many messages that were."""
+
+        def work(connection: Connection) -> int:
+            key = str(session)
+            gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session == key)).rowcount
+            connection.execute(delete(SESSIONS).where(SESSIONS.c.session == key))
+            return gone
+
+        return await self._store.write(work)
 
 
 def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Exception | None]:

@@ -61,7 +61,7 @@ CODES = (
     Code(-32005, "refused", 403, "A plugin refused; 429 where `data.retry_after` is given."),
     Code(-32006, "not_found", 404, "What the parameters name is not there."),
     Code(-32007, "too_many_turns", 429, "This client has too many turns running."),
-    Code(-32008, "lane_held", 409, "An ancestor of the turn holds its lane, or it nests too deep."),
+    Code(-32008, "lane_held", 409, "A turn holds the session's lane, or nests too deep."),
     Code(-32009, "cancelled", 409, "It was cancelled before anything was committed."),
     Code(-32010, "too_many_attempts", 429, "Too many failed authentications from this address."),
     Code(-32011, "stopping", 503, "The gateway stops, or has not started yet."),

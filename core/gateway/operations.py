@@ -15,6 +15,10 @@ from hookgate.core.gateway.front import PROTOCOL
 from hookgate.core.gateway.schemas import (
     Cancelled,
     CancelParams,
+    Deleted,
+    DeleteParams,
+    ExportedMessages,
+    ExportParams,
     History,
     HistoryParams,
     OperationRow,
@@ -37,12 +41,13 @@ from hookgate.core.gateway.schemas import (
 from hookgate.core.gateway.tokens import REVOKED, token_book
 from hookgate.core.host import redact_json
 from hookgate.core.operations import Empty, Invocation, Operation, OperationModel, describe
-from hookgate.core.ports import CONVERSATIONS, SIGNALS
+from hookgate.core.ports import AUDIT, CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hookgate.core.errors import WireError
     from hookgate.core.gateway.port import GatewayPort
     from hookgate.core.messages import Message
     from hookgate.core.turn import Scope
@@ -95,6 +100,10 @@ def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
              SessionRows, "read", rest=("GET", "/v1/sessions")),
         make("session.history", "Show the last turns of a session.", core.history, HistoryParams,
              History, "read", rest=("GET", "/v1/sessions/history")),
+        make("session.export", "Give all messages of a session, page by page.", core.export,
+             ExportParams, ExportedMessages, "read", rest=("GET", "/v1/sessions/export")),
+        make("session.delete", "Delete what was said in a session.", core.delete, DeleteParams,
+             Deleted, "operate", rest=("POST", "/v1/sessions/delete")),
         make("operation.list", "List what this client may call, with schemas.", core.operations,
              OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
         make("reload", "Read content again: cards, manifests, souls, rules.", core.reload, Empty,
@@ -109,6 +118,9 @@ def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
              RevokeParams, Revoked, "operate", command="token revoke"),
     ]  # fmt: skip
 
+
+ALL_TURNS = 2**31 - 1
+"""More turns than a session has."""
 
 _PONG = Pong()
 _CANCELLED = Cancelled()
@@ -176,22 +188,56 @@ class Core:
 
     async def history(self, invocation: Invocation, params: HistoryParams) -> History:
         """Show a session that the caller may speak in; an operator sees any."""
+        key = self._session(invocation, params.session)
+        messages: Sequence[Message] = ()
+        if key is not None:
+            messages = await self._host[CONVERSATIONS].history(key, turns=params.turns)
+        if key is None or not messages:
+            raise _no_session(params.session)
+        return History(session=str(key), messages=tuple(item.to_json() for item in messages))
+
+    async def export(self, invocation: Invocation, params: ExportParams) -> ExportedMessages:
+        """Give messages of a session that the caller may speak in; an operator gets any."""
+        key = self._session(invocation, params.session)
+        messages: Sequence[Message] = ()
+        if key is not None:
+            messages = await self._host[CONVERSATIONS].history(key, turns=ALL_TURNS)
+        if key is None or not messages:
+            raise _no_session(params.session)
+        end = params.after + params.limit
+        return ExportedMessages(
+            session=str(key),
+            messages=tuple(item.to_json() for item in messages[params.after : end]),
+            next=end if end < len(messages) else 0,
+        )
+
+    async def delete(self, invocation: Invocation, params: DeleteParams) -> Deleted:
+        """Delete what was said in a session in which nothing runs, and record who did."""
+        host, key = self._host, self._session(invocation, params.session)
+        if key is not None and host[LANES].ahead(key):
+            raise wire_error(
+                "lane_held",
+                f"a turn of session {str(key)[:200]!r} runs or waits",
+                action="cancel it, or wait until it is over",
+            )
+        gone = 0 if key is None else await host[CONVERSATIONS].delete(key)
+        if key is None or not gone:
+            raise _no_session(params.session)
+        if (audit := host.get(AUDIT)) is not None:
+            record = {"session": str(key), "messages": gone, "by": invocation.principal.id}
+            await audit.append("session_deleted", record)
+        return Deleted(session=str(key), messages=gone)
+
+    @staticmethod
+    def _session(invocation: Invocation, text: str) -> SessionKey | None:
+        """Return the key of a session that the caller may see; None where it may not."""
         try:
-            key = SessionKey.parse(params.session)
+            key = SessionKey.parse(text)
         except ValueError as error:
             raise wire_error(
                 "invalid_params", str(error), action="`session.list` names the sessions"
             ) from None
-        messages: Sequence[Message] = ()
-        if invocation.principal.sees(params.session):
-            messages = await self._host[CONVERSATIONS].history(key, turns=params.turns)
-        if not messages:
-            raise wire_error(
-                "not_found",
-                f"there is no session {params.session[:200]!r} that this principal may see",
-                action="`session.list` names the sessions",
-            )
-        return History(session=str(key), messages=tuple(item.to_json() for item in messages))
+        return key if invocation.principal.sees(text) else None
 
     # -- the gateway itself ------------------------------------------------------
 
@@ -294,6 +340,14 @@ class Core:
             revocation = {"name": token.name, "digest": token.digest.hex()}
             await self._host[SIGNALS].send(REVOKED, revocation)
         return Revoked(name=token.name)
+
+
+def _no_session(session: str) -> WireError:
+    return wire_error(
+        "not_found",
+        f"there is no session {session[:200]!r} that this principal may see",
+        action="`session.list` names the sessions",
+    )
 
 
 class Wanted:

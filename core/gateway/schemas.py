@@ -14,6 +14,10 @@ __all__ = [
     "CancelParams",
     "Cancelled",
     "Content",
+    "DeleteParams",
+    "Deleted",
+    "ExportParams",
+    "ExportedMessages",
     "History",
     "HistoryParams",
     "OperationRow",
@@ -171,6 +175,44 @@ class HistoryParams(OperationModel):
     """The session's key."""
     turns: int = Field(default=20, ge=1, le=1000)
     """How many turns at most."""
+
+
+class ExportParams(OperationModel):
+    """Which messages of a session to give."""
+
+    session: str = Field(max_length=2048)
+    """The session's key."""
+    after: int = Field(default=0, ge=0)
+    """So many messages are passed over: the `next` of a former answer."""
+    limit: int = Field(default=500, ge=1, le=1000)
+    """How many messages at most."""
+
+
+class ExportedMessages(OperationModel):
+    """Messages of a session, in order."""
+
+    session: str
+    """Its key."""
+    messages: tuple[dict[str, Any], ...]
+    """Oldest first, each as it is stored, secrets masked."""
+    next: int
+    """What to give as `after` for those behind these; 0 where there are none."""
+
+
+class DeleteParams(OperationModel):
+    """Which session to delete."""
+
+    session: str = Field(max_length=2048)
+    """The session's key."""
+
+
+class Deleted(OperationModel):
+    """What was deleted."""
+
+    session: str
+    """The session's key."""
+    messages: int
+    """How many messages it held."""
 
 
 class History(OperationModel):

@@ -78,6 +78,7 @@ OPERATIONS: dict[str, Called] = {
     "plugin.why": Called({"name": "policy"}),
     "policy.table": EVERYBODYS,
     "route.explain": Called({"peer": "somebody"}),
+    "session.export": Called({"session": "{session}"}, shows=True),
     "session.history": Called({"session": "{session}"}, shows=True),
     "session.list": EVERYBODYS,
     "status": EVERYBODYS,

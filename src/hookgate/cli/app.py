@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hookgate.cli import audit, capabilities, cards, config, gateway, plugins, policy, tokens, tools
+from hookgate.cli.backup import backup, delete_session, export_session, restore
 from hookgate.cli.chat import chat
 from hookgate.cli.discover import discover
 from hookgate.cli.group import RootGroup
@@ -78,6 +79,8 @@ app.command(rich_help_panel=RUN)(gateway.reload)
 app.add_typer(config.app, name="config", rich_help_panel=RUN)
 app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
 app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
+app.command(rich_help_panel=RUN)(backup)
+app.command(rich_help_panel=RUN)(restore)
 app.command(rich_help_panel=LOOK)(discover)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
 app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
@@ -85,6 +88,8 @@ app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)
 app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
 app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
 app.add_typer(policy.app, name="policy", rich_help_panel=LOOK)
+gateway.sessions.command("export")(export_session)
+gateway.sessions.command("delete")(delete_session)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)

@@ -7,19 +7,21 @@ import aiohttp
 import pytest
 from aiohttp import web
 from tests.core.gateway.test_chat import Gate
-from tests.support.script import Script, Scripted, gateway, say
+from tests.support.script import Script, Scripted, gateway, say, until
 from tests.support.wire import bearer, serving, tokens
 
 from hookgate import __version__
 from hookgate.core.events import Event
 from hookgate.core.gateway.app import build_app
 from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.ports import LANES
+from hookgate.core.turn import SessionKey
 from hookgate.hookspecs import hookimpl
 
 CORE = {
     *("ping", "status", "chat.send", "chat.cancel", "plugin.list", "session.list"),
     *("session.history", "operation.list", "reload", "events.subscribe", "events.unsubscribe"),
-    *("token.list", "token.revoke"),
+    *("token.list", "token.revoke", "session.export", "session.delete"),
 }
 
 
@@ -138,6 +140,56 @@ async def test_sessions_and_their_history_are_shown_to_whom_they_belong() -> Non
         for wrong, code in ((other, -32006), ("main:cli:local:none", -32006), ("x", -32602)):
             answer = await ann.call("session.history", session=wrong)
             assert answer["error"]["code"] == code
+
+
+async def test_a_session_is_exported_to_whom_it_belongs_and_deleted_by_an_operator() -> None:
+    section, made = tokens(
+        ann={"scopes": ["chat", "read"], "peers": ["ann"]},
+        bob={"scopes": ["chat", "read"], "peers": ["bob"]},
+        ops={"scopes": ["chat", "read", "operate"]},
+    )
+    async with (
+        serving(wire=section) as served,
+        served.socket(**bearer(made["ann"])) as ann,
+        served.socket(**bearer(made["bob"])) as bob,
+        served.socket(**bearer(made["ops"])) as ops,
+    ):
+        for text in ("one", "two"):
+            await ann.send("chat.send", content=text, peer="ann")
+            session = (await ann.until("done"))["session"]
+        pages, after = [], 0
+        while True:
+            page = await ann.result("session.export", session=session, after=after, limit=3)
+            pages.append([message["role"] for message in page["messages"]])
+            after = page["next"]
+            if not after:
+                break
+        assert pages == [["user", "assistant", "user"], ["assistant"]]
+        assert (await bob.call("session.export", session=session))["error"]["code"] == -32006
+        for socket in (ann, bob):
+            refused = await socket.call("session.delete", session=session)
+            assert refused["error"]["code"] == -32002
+        gone = await ops.result("session.delete", session=session)
+        assert gone == {"session": session, "messages": 4}
+        assert (await ann.result("session.list"))["sessions"] == []
+        for method in ("session.export", "session.delete", "session.history"):
+            answer = await ops.call(method, session=session)
+            assert answer["error"]["code"] == -32006, method
+        assert (await ops.call("session.delete", session="x"))["error"]["code"] == -32602
+
+
+async def test_a_session_in_which_a_turn_runs_is_not_deleted() -> None:
+    gate = Gate()
+    async with serving(Scripted(Script(gate.stops()))) as served, served.socket() as socket:
+        sent = await socket.send("chat.send", content="hi")
+        session = (await socket.answer(sent))["result"]["session"]
+        async with served.socket() as other:
+            answer = await other.call("session.delete", session=session)
+            assert answer["error"]["data"]["code"] == "lane_held"
+            gate.open.set()
+            await socket.until("done")
+            await until(lambda: not served.gate.host[LANES].ahead(SessionKey.parse(session)))
+            assert (await other.result("session.delete", session=session))["messages"] == 2
 
 
 # -- events ----------------------------------------------------------------------------------

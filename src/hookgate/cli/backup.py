@@ -1,0 +1,183 @@
+"""``hookgate backup`` and ``hookgate restore``; deleting and exporting a session."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hookgate.cli.state import JsonOption, State, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hookgate.builtin_plugins.storage.backup import Kept
+
+__all__ = ["backup", "delete_session", "export_session", "restore"]
+
+
+def backup(
+    ctx: typer.Context,
+    target: Annotated[
+        Path, typer.Argument(help="A file, or a folder, in which it is named by the time.")
+    ],
+    with_keys: Annotated[
+        bool, typer.Option("--with-keys", help="Copy the key files of providers as well.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the store, the key and head of the audit, and the settings, into one file.
+
+    The gateway may run meanwhile. The file holds all that was said, and the key of the audit:
+    it is readable by its owner alone, and belongs where nobody else reads.
+
+    Example:
+        hookgate backup ~/backups --with-keys
+    """
+    from datetime import UTC, datetime
+
+    from hookgate.builtin_plugins.storage.backup import back_up
+
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    kept = _kept(state, keys=with_keys)
+    place, names = back_up(kept, target.expanduser(), now=datetime.now(UTC), force=force)
+    data = {"file": str(place), "holds": names}
+
+    def render(console: object) -> None:
+        state.out.print(f"wrote {place}: {', '.join(names)}", markup=False, soft_wrap=True)
+        if not with_keys:
+            state.out.print(
+                "key files of providers are not in it (`--with-keys`)", style="dim", soft_wrap=True
+            )
+
+    state.show(data, render)
+
+
+def restore(
+    ctx: typer.Context,
+    source: Annotated[Path, typer.Argument(help="What `hookgate backup` wrote.")],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace what is there; it stays, as NAME.replaced."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a copy back into `home`. No gateway may hold it.
+
+    Example:
+        hookgate restore ~/backups/hookgate-20260102T030405Z.tar
+    """
+    from hookgate.builtin_plugins.storage.backup import put_back
+
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    places = put_back(_kept(state, keys=True), source.expanduser(), force=force)
+
+    def render(console: object) -> None:
+        for place in places:
+            state.out.print(f"put back {place}", markup=False, soft_wrap=True)
+        state.out.print("look whether all is well: hookgate audit verify", style="dim")
+
+    state.show({"files": [str(place) for place in places]}, render)
+
+
+def _kept(state: State, *, keys: bool) -> Kept:
+    """Return what belongs to the gateway of these settings, and where.
+
+    Raises:
+        BackupError: The store is no file.
+    """
+    from hookgate.builtin_plugins.audit.settings import AuditSettings
+    from hookgate.builtin_plugins.storage.backup import BackupError, Kept
+    from hookgate.builtin_plugins.storage.settings import StorageSettings
+
+    settings = state.settings
+    home = settings.home.expanduser()
+    storage = StorageSettings.model_validate(settings.plugin.get("storage", {}))
+    if storage.url is not None:
+        raise BackupError(
+            "the store is a PostgreSQL database, which has tools of its own: `pg_dump "
+            "--format=custom --file=hookgate.dump DATABASE` copies it while gateways run, and "
+            f"`pg_restore --dbname=DATABASE hookgate.dump` puts it back; copy {home} (with "
+            "`audit.key`, `audit.head` and `keys`) beside it"
+        )
+    audit = AuditSettings.model_validate(settings.plugin.get("audit", {}))
+    return Kept(
+        store=storage.database(home),
+        files={
+            "audit.key": (audit.key_file or home / "audit.key").expanduser(),
+            "audit.head": home / "audit.head",
+            "revoked-tokens.json": home / "revoked-tokens.json",
+            "config.toml": state.source.path or home / "config.toml",
+        },
+        keys=home / "keys" if keys else None,
+    )
+
+
+# -- one session -------------------------------------------------------------------
+
+
+def delete_session(
+    ctx: typer.Context,
+    session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Delete what was said in a session. The audit and the notes of `memory` are kept.
+
+    Example:
+        hookgate sessions delete main:web:shop:ada
+    """
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    data = state.ask("session.delete", {"session": session})
+    state.show(
+        data,
+        lambda console: console.print(
+            f"deleted {data['messages']:,} messages of {data['session']}",
+            markup=False,
+            soft_wrap=True,
+        ),
+    )
+
+
+def export_session(
+    ctx: typer.Context,
+    session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
+    out: Annotated[
+        Path | None, typer.Option(help="The file; without it, it goes to standard output.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write all messages of a session, one JSON object a line, secrets masked.
+
+    Example:
+        hookgate sessions export main:web:shop:ada --out ada.jsonl
+    """
+    from hookgate.core.content.writing import write_whole
+
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    lines = _messages(state, session)
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    written = [f"{line}\n" for line in lines]
+    write_whole(out.expanduser(), "".join(written).encode(), durable=True)
+    data = {"file": str(out), "messages": len(written)}
+    state.show(data, lambda console: console.print(f"wrote {len(written):,} messages to {out}"))
+
+
+def _messages(state: State, session: str) -> Iterator[str]:
+    after = 0
+    while True:
+        page = state.ask("session.export", {"session": session, "after": after})
+        for message in page["messages"]:
+            yield json.dumps(message, ensure_ascii=False)
+        after = page["next"]
+        if not after:
+            return
