@@ -33,6 +33,7 @@ def test_why_a_plugin_runs_or_does_not_is_said(hookgate: CommandLine) -> None:
 
 def test_a_healthy_gateway_has_no_findings_but_good_ones(hookgate: CommandLine) -> None:
     ran = hookgate("plugins", "doctor")
+    assert "settings: no settings file, all defaults" in ran.out
     assert ran.code == 0, ran.out
     assert "problem" not in ran.out
     assert "plugin storage" in ran.out

@@ -96,7 +96,7 @@ def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
     findings = check_settings(state)
     if findings.problems and not state.json:
         raise ConfigError(list(findings.problems.values()))
-    where = str(state.source.path) if state.source.path else "no settings file, all defaults"
+    where = state.settings_name
 
     def render(console: Any) -> None:
         from rich.text import Text

@@ -42,7 +42,7 @@ async def examine(state: State) -> list[dict[str, Any]]:
     except HookgateError as error:
         findings.append(_finding("problem", "plugins", str(error)))
         return [*findings, *_sound(state)]
-    findings.append(_finding("ok", "settings", state.source.file))
+    findings.append(_finding("ok", "settings", state.settings_name))
     heard = _Heard()
     with tempfile.TemporaryDirectory(prefix="hookgate-doctor-") as home:
         try:

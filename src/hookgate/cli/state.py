@@ -111,6 +111,11 @@ class State:
 
         return read_source(self.config, environ=self.environ, overrides=self.overrides)
 
+    @property
+    def settings_name(self) -> str:
+        """The settings file, for people; that there is none, where there is none."""
+        return str(self.source.path) if self.source.path else "no settings file, all defaults"
+
     @cached_property
     def settings(self) -> Settings:
         """The settings.
