@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hookgate.core.counting import counted
 from hookgate.core.errors import LaneFullError, LaneHeldError, NoAgentError, StaleFenceError
 from hookgate.core.shielding import contained
 from hookgate.core.turn import SessionKey
@@ -175,7 +176,7 @@ class InProcessLanes:
             self._refuse_ancestors(lane.holder, session, turn)
             if len(lane.waiting) >= self._queue:
                 raise LaneFullError(
-                    f"{len(lane.waiting)} messages wait for session {session} already",
+                    f"{counted(len(lane.waiting), 'message')} of session {session} waited already",
                     action="wait for an answer, or raise `turn.lane_queue`",
                     data={"waiting": len(lane.waiting)},
                 )

@@ -21,6 +21,7 @@ from hookgate.builtin_plugins.awareness.operations_models import (
     StatusResult,
     SwitchRow,
 )
+from hookgate.builtin_plugins.awareness.pins import pin_digest
 from hookgate.builtin_plugins.awareness.pointer import pointer
 from hookgate.builtin_plugins.awareness.report import figures, seen
 from hookgate.core.errors import NotAllowedError, TurnError
@@ -147,11 +148,11 @@ class AwarenessOperations:
     async def approve(self, invocation: Invocation, params: ApproveParams) -> Approved:
         """Approve cards as they are now."""
         host = invocation.host
-        if bool(params.id) == params.all:
+        if bool(params.id) == params.all or (params.all and params.digest):
             raise TurnError(
                 "found neither a card nor `all`, or both",
                 code="invalid_params",
-                action="say `--id ID` for one card, or `--all`",
+                action="say `--id ID` for one card, with its `--digest` if you like, or `--all`",
             )
         cards = list(host.cards.view().values())
         if params.id:
@@ -161,6 +162,12 @@ class AwarenessOperations:
                     f"found no card {params.id!r}",
                     code="not_found",
                     action="`hookgate cards list` shows all",
+                )
+            if params.digest and any(pin_digest(card) != params.digest for card in cards):
+                raise TurnError(
+                    f"the card {params.id!r} is another one than was shown",
+                    code="invalid_params",
+                    action="look at it again; `hookgate cards list` shows its digest",
                 )
         return Approved(cards=await self._awareness.approve(cards, by=invocation.principal.id))
 

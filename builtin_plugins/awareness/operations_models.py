@@ -133,6 +133,8 @@ class CardRow(OperationModel):
 
     id: str
     """Its id."""
+    digest: str
+    """SHA-256 of what it says: say it when you approve, and nothing else is approved."""
     whose: str
     """repo, configured, workspace, user or plugin."""
     priority: int
@@ -193,6 +195,8 @@ class ApproveParams(OperationModel):
     """One card's id."""
     all: bool = False
     """All that have changed."""
+    digest: str = Field(default="", max_length=64)
+    """With `id`: its digest as `cards.list` showed it; refused where it is another by now."""
 
 
 class Approved(OperationModel):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.awareness import runtime_file
 from hookgate.builtin_plugins.awareness.control import Control
 from hookgate.builtin_plugins.awareness.injector import Rules
-from hookgate.builtin_plugins.awareness.pins import Pins, ProcessPins
+from hookgate.builtin_plugins.awareness.pins import Pins, ProcessPins, pin_digest
 from hookgate.builtin_plugins.awareness.registry import CardRegistry
 from hookgate.builtin_plugins.awareness.router import SentenceVectors, TagRouter
 from hookgate.builtin_plugins.awareness.selector import CardMatcher
@@ -263,6 +263,7 @@ class Awareness:
             state, why = "warned", review.warned[card.id]
         return {
             "id": card.id,
+            "digest": pin_digest(card),
             "whose": card.origin,
             "priority": card.priority,
             "router_tags": card.triggers.router_tags,

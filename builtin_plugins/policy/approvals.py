@@ -99,6 +99,7 @@ class Question:
             "title": self.ask.title,
             "description": self.ask.description,
             "severity": self.ask.severity,
+            "approvers": [list(names) for names in self.ask.approvers],
             "choices": list(self.choices),
             "scopes": list(self.scopes),
             "asked": self.asked.isoformat(),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.policy.bench import WORDS, Found, imagined
 from hookgate.builtin_plugins.policy.facts import LONGEST, Facts, Happened, History, facts_of
 from hookgate.builtin_plugins.policy.reading import (
+    NO_LONGER_AGO,
     PROVENANCES,
     SANDBOXES,
     SUFFIXES,
@@ -19,6 +20,7 @@ from hookgate.builtin_plugins.policy.reading import (
     entries,
     files_of,
     opened,
+    seconds_at,
 )
 from hookgate.core.content.fields import Fields
 from hookgate.core.content.problems import ContentError, Problem, shortened
@@ -393,7 +395,7 @@ def _happened(
         circumstances = replace(circumstances, turn=f"turn {number}")
     if not same_session:
         circumstances = replace(circumstances, session=f"another:{number}:x:x")
-    ago = fields.number("seconds_ago", 0, LONGEST)
+    ago = seconds_at(fields, "seconds_ago", LONGEST, NO_LONGER_AGO, least=0)
     facts = _called(fields, circumstances, tools)
     # Without a time, the calls of a list lie a second apart.
     at = NOW - (float(count - number) if ago is None else ago)

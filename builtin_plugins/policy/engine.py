@@ -87,6 +87,16 @@ class Judgement:
         """What follows; None where no rule has a say."""
         return self.decisive.effect if self.decisive else None
 
+    @property
+    def approvers(self) -> tuple[tuple[str, ...], ...]:
+        """The lists of all rules that ask, not of the decisive one alone: all of them count."""
+        asking = (
+            one.rule
+            for one in self.outcomes
+            if one.effect == "ask" and one.rule.mode == "enforce" and one.rule.approvers
+        )
+        return tuple(dict.fromkeys(rule.approvers for rule in asking))
+
 
 _NOTHING = Judgement()
 

@@ -109,9 +109,10 @@ class Judge:
             if STRICTNESS[key] < strict:
                 break  # a rule is stricter than what is still to come
             if glob := globs.match(call.name):
-                return self._overridden(turn, call, listed, f"{key}:{glob}")
+                verdict = self._overridden(turn, call, listed, f"{key}:{glob}")
+                return _narrowed(verdict, ruled)
         if said is not None and said.effect:
-            return self._ruled(turn, call, said, ruled.arguments)
+            return _narrowed(self._ruled(turn, call, said, ruled.arguments), ruled)
         rule = self._profiled(call.flags, turn.origin.provenance, bool(taint))
         if rule is None:
             return self._allowed
@@ -196,6 +197,16 @@ class Judge:
                 else ("allow-once", "allow-always", "deny")
             ),
         )
+
+
+def _narrowed(verdict: Verdict, ruled: Judgement) -> Verdict:
+    """Return a verdict that asks with the approvers of all rules that ask."""
+    if verdict.ask_for is None or not (lists := ruled.approvers):
+        return verdict
+    told = "; ".join(", ".join(names) for names in lists)
+    description = f"{verdict.ask_for.description}\nWho may answer: {told}."
+    ask = replace(verdict.ask_for, approvers=lists, description=description)
+    return replace(verdict, ask_for=ask)
 
 
 def _word(value: bool | None) -> str:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.policy.conditions import Condition, ConditionError
 from hookgate.builtin_plugins.policy.rules import EFFECTS, After, Match, MoreThan, Rewrite, Rule
+from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER
 from hookgate.core.content.fields import Fields
 from hookgate.core.content.problems import ContentError, Problem, shortened
 from hookgate.core.content.reading import MANIFEST_BYTES, read_text
 from hookgate.core.content.yaml_reader import read_yaml
 from hookgate.core.descriptors import FLAG_NAMES
+from hookgate.core.durations import FORMS, seconds_of, told
 from hookgate.core.messages import Provenance
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ __all__ = [
     "opened",
     "read_rules",
     "read_text_of_rules",
+    "seconds_at",
 ]
 
 SUFFIXES = (".yaml", ".yml")
@@ -43,6 +46,7 @@ ARGUMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 MAX_RULES = 2000
 REASON_CHARS = 500
 LONGEST = 86_400.0
+NO_LONGER_AGO = "earlier calls are kept in memory, and no longer"
 
 RULE_KEYS = (
     "name",
@@ -57,6 +61,7 @@ RULE_KEYS = (
     "reason",
     "severity",
     "timeout",
+    "approvers",
     "rewrite",
 )
 MATCH_KEYS = (
@@ -219,7 +224,8 @@ def _rule(document: Document, number: int) -> tuple[Rule | None, list[Problem]]:
         more_than=_more_than(fields.inner("more_than")),
         unknown=fields.choice("unknown", ("ask", "deny")) or "ask",  # type: ignore[arg-type]
         severity=fields.choice("severity", SEVERITIES) or "warning",  # type: ignore[arg-type]
-        timeout=fields.number("timeout", 1, 600),
+        timeout=seconds_at(fields, "timeout", LONGEST_QUESTION, WHY_NO_LONGER, least=1),
+        approvers=_globs(fields, "approvers"),
         rewrite=_rewrite(fields.inner("rewrite")),
         file=document.file,
         line=line.line if line else 0,
@@ -247,6 +253,9 @@ def _check(fields: Fields, rule: Rule) -> None:
         fields.problem("unknown", rule.unknown, expected)
     if rule.timeout is not None and rule.effect != "ask":
         fields.problem("timeout", "a timeout", "one where the effect is ask")
+    if "approvers" in fields and (rule.effect not in ("ask", "deny") or not rule.approvers):
+        expected = "names of groups or globs of principals, where the effect is ask or deny"
+        fields.problem("approvers", shortened(fields.value("approvers")), expected)
 
 
 def _match(fields: Fields | None) -> Match:
@@ -277,7 +286,7 @@ def _after(fields: Fields | None) -> After | None:
     if fields is None:
         return None
     fields.only((*MATCH_KEYS, "within", "scope"), strict=True)
-    within = _seconds(fields, "within")
+    within = seconds_at(fields, "within", LONGEST, NO_LONGER_AGO)
     scope = fields.choice("scope", SCOPES) or ("turn" if within is None else "session")
     _scoped(fields, within, scope)
     return After(match=_inner_match(fields), within=within, scope=scope)  # type: ignore[arg-type]
@@ -288,7 +297,7 @@ def _more_than(fields: Fields | None) -> MoreThan | None:
         return None
     fields.only((*MATCH_KEYS, "calls", "within", "scope"), strict=True)
     fields.required("calls")
-    within = _seconds(fields, "within")
+    within = seconds_at(fields, "within", LONGEST, NO_LONGER_AGO)
     scope = fields.choice("scope", SCOPES) or ("turn" if within is None else "session")
     _scoped(fields, within, scope)
     match = _inner_match(fields)
@@ -349,7 +358,12 @@ def _condition(fields: Fields, key: str, *, boolean: bool = True) -> Condition |
     try:
         condition = Condition(value)
     except ConditionError as error:
-        fields.problem(key, f"no condition ({error})", "CEL, such as `args.to.endsWith('@us.com')`")
+        expected = "CEL, such as `args.to.endsWith('@us.com')`"
+        if "escape" in str(error) or "\\" in value:
+            expected += (
+                "; in a pattern write [.] for a dot, or r'\\.' (docs/policy-rules.md, Traps)"
+            )
+        fields.problem(key, f"no condition ({error})", expected)
         return None
     if boolean and not condition.is_boolean:
         fields.problem(key, "a condition that is never true or false", "one that is")
@@ -372,19 +386,25 @@ def _several(fields: Fields, key: str, known: Sequence[str]) -> tuple[str, ...]:
     return fields.choices(key, known)
 
 
-def _seconds(fields: Fields, key: str) -> float | None:
-    """Return seconds: a number, or a text such as ``10m``."""
+def seconds_at(
+    fields: Fields, key: str, most: float, why: str, *, least: float = 0.001
+) -> float | None:
+    """Return seconds: a number of them, or a text such as ``10m``."""
     value = fields.value(key)
-    if isinstance(value, str) and (found := _DURATION.fullmatch(value)):
-        seconds = float(found[1]) * _UNITS[found[2]]
-        if 0 < seconds <= LONGEST:
-            return seconds
-        fields.problem(key, shortened(value), "at most 24h")
-        return None
     if value is None:
         return None
-    return fields.number(key, 0.001, LONGEST)
-
-
-_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)(s|m|h)")
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+    seconds = value
+    if isinstance(value, str):
+        try:
+            seconds = seconds_of(value)
+        except ValueError:
+            seconds = None
+    if type(seconds) not in (int, float):
+        fields.problem(key, shortened(value), f"{FORMS}, or a number of seconds")
+    elif seconds > most:
+        fields.problem(key, shortened(value), f"at most {told(most)}: {why}")
+    elif seconds < least:
+        fields.problem(key, shortened(value), f"at least {told(least)}")
+    else:
+        return float(seconds)
+    return None

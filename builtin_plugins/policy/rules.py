@@ -194,6 +194,7 @@ class Rule:
         unknown: What follows where it cannot be said whether it holds.
         severity: How an ask is shown.
         timeout: Seconds that an ask waits; None for the setting's.
+        approvers: Names of groups, or globs of principals, who may answer; empty for the setting's.
         rewrite: Changes of arguments, for the effect ``rewrite``.
         file: Where it stands.
         line: The line on which it begins.
@@ -211,6 +212,7 @@ class Rule:
     unknown: Literal["ask", "deny"] = "ask"
     severity: Severity = "warning"
     timeout: float | None = None
+    approvers: tuple[str, ...] = ()
     rewrite: Rewrite | None = None
     file: str = ""
     line: int = 0

@@ -38,6 +38,7 @@ def said(rule: Rule) -> dict[str, Any]:
         "after": _after(rule.after),
         "more_than": _after(rule.more_than),
         "unknown": rule.unknown,
+        "approvers": list(rule.approvers),
         "set": {name: one.text for name, one in rule.rewrite.set.items()} if rule.rewrite else {},
         "remove": list(rule.rewrite.remove) if rule.rewrite else [],
     }

@@ -5,11 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from hookgate.core.durations import Days, Seconds, told
 from hookgate.core.settings import Section
 
-__all__ = ["ApprovalSettings", "PolicySettings", "ProfileName"]
+__all__ = [
+    "LONGEST_QUESTION",
+    "WHY_NO_LONGER",
+    "ApprovalSettings",
+    "PolicySettings",
+    "ProfileName",
+]
+
+LONGEST_QUESTION = 600.0
+"""Seconds that a question waits at most."""
+
+WHY_NO_LONGER = "a question is kept in memory, and its call and its session wait for it"
 
 ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
 
@@ -17,8 +29,8 @@ ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
 class ApprovalSettings(Section):
     """``[plugin.policy.approvals]``: how people are asked."""
 
-    timeout_seconds: float = Field(default=120.0, gt=0, le=600)
-    """After so long nobody's answer means deny."""
+    timeout_seconds: Seconds = Field(default=120.0, gt=0)
+    """After so long nobody's answer means deny: seconds, or a text such as `5m`; at most `10m`."""
     unattended: Literal["deny", "wait"] = "deny"
     """What to do where nobody who may approve is connected: deny at once, or wait all the
     same for somebody who comes and looks."""
@@ -32,8 +44,15 @@ class ApprovalSettings(Section):
     always: Literal["off", "arguments", "tool"] = "arguments"
     """How far an answer may reach beyond the one call: not at all, to the same arguments in the
     same session, or to any arguments of the same tool in the same session."""
-    always_days: float = Field(default=30.0, gt=0, le=3650)
-    """After so many days, what was allowed always is asked about again."""
+    always_days: Days = Field(default=30.0, gt=0, le=3650)
+    """After so many days, or a text such as `12h`, what was allowed always is asked about again."""
+
+    @field_validator("timeout_seconds")
+    @classmethod
+    def _not_too_long(cls, seconds: float) -> float:
+        if seconds > LONGEST_QUESTION:
+            raise ValueError(f"expected at most {told(LONGEST_QUESTION)}: {WHY_NO_LONGER}")
+        return seconds
 
 
 class PolicySettings(Section):

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate.core.content.problems import SHOWN_CHARS, shortened
+from hookgate.core.counting import counted
 from hookgate.core.descriptors import Flags
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class Fields:
             return ""
         text = " ".join(value.split())
         if not text or len(text) > limit:
-            found = f"{len(text)} characters" if text else "an empty text"
+            found = counted(len(text), "character") if text else "an empty text"
             self.problem(key, found, f"1 to {limit} characters")
             return ""
         if not text.isprintable():

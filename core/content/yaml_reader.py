@@ -152,7 +152,11 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
             what = error.problem or error.context or "something else"
-            self._refuse(self._at(mark), f"no YAML ({shortened(what)[1:-1]})", "YAML")
+            expected = "YAML"
+            if "escape character" in what:
+                expected += ": between double quotes a backslash is written twice, between single "
+                expected += "quotes and without any it stands for itself"
+            self._refuse(self._at(mark), f"no YAML ({shortened(what)[1:-1]})", expected)
         except yaml.YAMLError as error:
             position = getattr(error, "position", 0)
             line = text.count("\n", 0, position) + 1 + self._offset

@@ -292,3 +292,39 @@ def test_the_folder_that_one_stands_in_does_not_choose_the_policy(
         told.append(hookgate("policy", "explain", "calculate", "--json").json)
     assert told[0]["decided"]["effect"] == "deny"
     assert told[0] == told[1] == told[2]
+
+
+def test_counts_read_as_english(hookgate: CommandLine, here: Path) -> None:
+    written(here / "bad" / "a.yaml", {"effect": "block"})
+    assert hookgate("policy", "check", "bad").out.splitlines()[-1] == "1 rule is wrong"
+    written(here / "bad" / "a.yaml", {"effect": "block", "when": "("}, {"effect": "no"})
+    assert hookgate("policy", "check", "bad").out.splitlines()[-1] == "2 rules are wrong"
+    (here / "bad" / "b.yaml").write_text("rules: 3")
+    last = hookgate("policy", "check", "bad").out.splitlines()[-1]
+    assert last == "2 rules are wrong, 1 problem"
+
+
+def test_explain_knows_what_was_read_and_what_was_called_before(
+    hookgate: CommandLine, here: Path
+) -> None:
+    rules = written(
+        here / "earlier.yaml",
+        {"match": {"tool": "send", "taint": "tool:http_*"}, "effect": "deny"},
+        {"match": {"tool": "post"}, "after": {"tool": "read", "within": "1h"}, "effect": "deny"},
+        {"match": {"tool": "put"}, "after": {"tool": "read"}, "effect": "deny"},
+    )
+
+    def decided(tool: str, *more: str) -> str:
+        command = ("policy", "explain", tool, "--offline", "--json", "--rules", str(rules))
+        return str(hookgate(*command, *more).json["decided"]["rule"])
+
+    assert decided("send", "--taint", "tool:http_get") == "rule:r0"
+    assert decided("send", "--taint", "card:x") != "rule:r0"
+    assert decided("post", "--before", "read@10m") == "rule:r1"
+    assert decided("post", "--before", "read@2h") != "rule:r1"
+    assert decided("put", "--before", "list", "--before", "read") == "rule:r2"
+    assert decided("put", "--before", "read@10m") != "rule:r2"
+    assert (
+        "expected 90s, 10m, 2h or 7d"
+        in hookgate("policy", "explain", "put", "--offline", "--before", "read@soon").err
+    )

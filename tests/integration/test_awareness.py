@@ -30,6 +30,7 @@ from tests.support.script import (
 
 from hookgate.builtin_plugins.awareness.runtime_file import place_of
 from hookgate.core.descriptors import Card, Flags, Rejected, Selection
+from hookgate.core.errors import TurnError
 from hookgate.core.models import ModelRequest, Refusal
 from hookgate.core.operations import Invocation
 from hookgate.core.runtime import Gateway
@@ -531,7 +532,11 @@ async def test_strict_pinning_lets_a_changed_card_wait(tmp_path: Path) -> None:
         await until(lambda: "cards changed" in gate.status()["notices"])
         await gate.chat(QUESTION)
         assert "knitting" not in system(script.requests[0])
-        await ask(gate, "cards.approve", id="knitting")
+        with pytest.raises(TurnError, match="another one than was shown"):
+            await ask(gate, "cards.approve", id="knitting", digest="0" * 64)
+        (row,) = [row for row in (await ask(gate, "cards.list")).cards if row.id == "knitting"]
+        assert row.state == "waiting"
+        await ask(gate, "cards.approve", id="knitting", digest=row.digest)
         await gate.chat(QUESTION)
         assert "by heart" in system(script.requests[1])
 

@@ -13,6 +13,7 @@ import typer
 
 from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, State, state_of
+from hookgate.core.counting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -72,13 +73,13 @@ def verify(
 
 
 def _said(found: Mapping[str, Any]) -> str:
-    said = [f"{found['rows']:,} rows"]
+    said = [counted(found["rows"], "row")]
     if found["bad"]:
         said = [f"row {found['bad']}: {found['why']}"]
     for name, count in found["foreign"].items():
-        said.append(f"{count:,} rows were sealed with another key ({name})")
+        said.append(f"{counted(count, 'row')} sealed with another key ({name})")
     if found["unsealed"]:
-        said.append(f"{found['unsealed']:,} rows are from before there were seals")
+        said.append(f"{counted(found['unsealed'], 'row')} from before there were seals")
     return "; ".join(said)
 
 
@@ -113,7 +114,7 @@ def export(
     finally:
         fresh.unlink(missing_ok=True)
     data = {"file": str(out), "rows": count - 1}
-    state.show(data, lambda console: console.print(f"wrote {count - 1:,} rows to {out}"))
+    state.show(data, lambda console: console.print(f"wrote {counted(count - 1, 'row')} to {out}"))
 
 
 def _lines(state: State) -> Iterator[str]:

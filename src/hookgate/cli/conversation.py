@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hookgate.cli.render import clean, short
+from hookgate.core.counting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,9 @@ class Narrator:
                 style = "red" if data["is_error"] else "dim"
                 self._line(Text(f"  {short(data['content'], 200)}", style=style))
             case "queued":
-                self._line(Text(f"waiting behind {data['before']} messages", style="dim"))
+                self._line(
+                    Text(f"waiting behind {counted(data['before'], 'message')}", style="dim")
+                )
             case "warning":
                 told = f"{data['message']}: {data['action']}"
                 self._line(Text(clean(told), style="yellow"))

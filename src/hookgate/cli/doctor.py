@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from hookgate.cli.tracing import isolated
+from hookgate.core.counting import counted
 from hookgate.core.errors import ConfigError, HookgateError
 from hookgate.core.events import CUT_SHORT
 
@@ -55,7 +56,12 @@ async def examine(state: State) -> list[dict[str, Any]]:
                     _finding("note", f"degraded: {part}", why)
                     for part, why in gateway.host.degraded.items()
                 ]
-                said = f"{len(gateway.host.tools)} tools, {len(gateway.host.operations)} operations"
+                said = ", ".join(
+                    (
+                        counted(len(gateway.host.tools), "tool"),
+                        counted(len(gateway.host.operations), "operation"),
+                    )
+                )
                 findings.append(_finding("ok", "start", said))
         except HookgateError as error:
             findings.append(_finding("problem", "start", str(error)))

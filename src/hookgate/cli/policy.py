@@ -15,7 +15,6 @@ from hookgate.cli.group import CommandGroup
 from hookgate.cli.policy_explain import explain
 from hookgate.cli.policy_files import (
     cases,
-    counted,
     found_row,
     paths_of,
     rules,
@@ -24,6 +23,7 @@ from hookgate.cli.policy_files import (
 )
 from hookgate.cli.policy_record import coverage, diff, replay
 from hookgate.cli.state import JsonOption, state_of
+from hookgate.core.counting import counted
 from hookgate.core.errors import HookgateError
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench import Found
     from hookgate.builtin_plugins.policy.cases import Tried
+    from hookgate.core.content.problems import Problem
 
 __all__ = ["app"]
 
@@ -111,12 +112,29 @@ def check(
             console.print(problem_line(one), soft_wrap=True)
         if skipped:
             console.print(skipped, style="yellow", markup=False, soft_wrap=True)
-        word, style = ("wrong ", "bold red") if reading.failed else ("ok ", "bold green")
-        console.print(Text.assemble((word, style), counted(len(reading.rules), "rule")))
+        if reading.failed:
+            console.print(Text(_wrong(reading.problems), style="bold red"))
+        else:
+            console.print(Text.assemble(("ok ", "bold green"), counted(len(reading.rules), "rule")))
 
     state.show(data, render)
     if reading.failed or (strict and problems):
         raise typer.Exit(1)
+
+
+def _wrong(problems: Sequence[Problem]) -> str:
+    """Return ``2 rules are wrong``; problems of a file as a whole are counted as they are."""
+    errors = [one for one in problems if one.severity == "error"]
+    # What is wrong with a rule is found "in rule NAME: ...".
+    named = {(one.file, one.found.partition(": ")[0]) for one in errors if _of_rule(one)}
+    others = sum(not _of_rule(one) for one in errors)
+    said = [f"{counted(len(named), 'rule')} {'is' if len(named) == 1 else 'are'} wrong"]
+    said = (said if named else []) + ([counted(others, "problem")] if others else [])
+    return ", ".join(said)
+
+
+def _of_rule(problem: Problem) -> bool:
+    return problem.found.startswith("in rule ")
 
 
 # -- test ------------------------------------------------------------------------------

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench import Bench
-    from hookgate.builtin_plugins.policy.facts import Facts
+    from hookgate.builtin_plugins.policy.facts import Facts, History
     from hookgate.builtin_plugins.policy.linting import KnownTool
 
 __all__ = ["explain"]
+
+NOW = 1e9
+"""The time of the call, in seconds of a clock of its own."""
 
 
 def explain(
@@ -40,6 +43,19 @@ def explain(
     tainted: Annotated[
         bool, typer.Option("--tainted", help="The turn has read what somebody else wrote.")
     ] = False,
+    taint: Annotated[
+        list[str] | None,
+        typer.Option("--taint", metavar="SOURCE", help="What it has read, such as tool:http_get."),
+    ] = None,
+    before: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--before",
+            metavar="TOOL[@AGO]",
+            help="A call that was allowed before in this turn, the oldest first; with @10m, so "
+            "long ago in an earlier turn of the session.",
+        ),
+    ] = None,
     agent: Annotated[str, typer.Option(help="Who calls it.")] = "main",
     channel: Annotated[str, typer.Option(help="Where the message came from.")] = "cli",
     profile: Annotated[
@@ -57,10 +73,10 @@ def explain(
     """Say what every rule says of a call, which one decides, and why.
 
     What the tool declares is asked of the gateway, or of one in this process; --flag stands
-    above that. Nothing is called. No call came before: rules about earlier calls fail.
+    above that. Nothing is called. What came before is said with --before.
 
     Example:
-        hookgate policy explain http_get --arg url=https://example.org --tainted
+        hookgate policy explain http_get --arg url=https://example.org --taint tool:read_file
     """
     from hookgate.builtin_plugins.policy.bench import Bench
 
@@ -71,14 +87,47 @@ def explain(
     facts = _facts(tool, known, flag or ())
     facts.arguments = _arguments(arguments, arg or ())
     facts.provenance = _provenance(provenance)
-    facts.taint = frozenset({"somebody else"}) if tainted else frozenset()
+    facts.taint = frozenset(taint or (["somebody else"] if tainted else []))
     facts.agent, facts.channel, facts.session = agent, channel, f"{agent}:{channel}:local:main"
-    data = _explained(bench, facts, note)
+    facts.turn = "turn"
+    history = _history(state, facts, before or (), offline=offline)
+    facts.index = sum(one.turn == facts.turn for one in history.since(float("-inf")))
+    data = _explained(bench, facts, history, note)
     state.show(data, lambda console: _print_explained(console, data))
 
 
-def _explained(bench: Bench, facts: Facts, note: str) -> dict[str, Any]:
-    found = bench.decide(facts, every=True)
+def _history(state: State, facts: Facts, given: Sequence[str], *, offline: bool) -> History:
+    """Return the calls before, each with what its tool declares."""
+    from dataclasses import replace
+
+    from hookgate.builtin_plugins.policy.cases import recorded
+    from hookgate.builtin_plugins.policy.facts import History
+    from hookgate.core.durations import seconds_of
+
+    history, happened = History(), []
+    for number, item in enumerate(given):
+        name, mark, text = item.partition("@")
+        try:
+            ago = seconds_of(text) if mark else 0.0
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--before") from None
+        known = None if offline else _known(state, name)[0]
+        earlier = replace(
+            _facts(name, known, ()),
+            agent=facts.agent,
+            channel=facts.channel,
+            session=facts.session,
+            provenance=facts.provenance,
+            turn=f"turn {number}" if mark else facts.turn,
+        )
+        happened.append((NOW - ago, recorded(earlier)))
+    for at, earlier in sorted(happened, key=lambda one: one[0]):
+        history.add(at, earlier)
+    return history
+
+
+def _explained(bench: Bench, facts: Facts, history: History, note: str) -> dict[str, Any]:
+    found = bench.decide(facts, history, NOW, every=True)
     return {
         "tool": facts.tool,
         "flags": facts.flags.to_json(),

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Profile",
     "cases",
-    "counted",
     "found_row",
     "paths_of",
     "rules",
@@ -125,11 +124,6 @@ def _schema(state: State, name: str) -> dict[str, Any] | None:
         return None
     schema: dict[str, Any] | None = shown["input_schema"]
     return schema
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """Return ``3 rules``."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
 
 
 def found_row(found: Found) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.policy_files import Profile, cases, counted, paths_of, rules, settings_of
+from hookgate.cli.policy_files import Profile, cases, paths_of, rules, settings_of
 from hookgate.cli.state import JsonOption, State, state_of
+from hookgate.core.counting import counted
+from hookgate.core.durations import FORMS, seconds_of
 from hookgate.core.errors import StartError
 
 if TYPE_CHECKING:
@@ -45,7 +47,8 @@ def replay(
         Profile | None, typer.Option(help="Another profile than the settings'.")
     ] = None,
     since: Annotated[
-        str, typer.Option(help="Only from then on: 2024-02-29T12:00, or the last 90m, 24h, 7d.")
+        str,
+        typer.Option(help="Only from then on: 2024-02-29T12:00, or the last 90s, 10m, 24h, 7d."),
     ] = "",
     limit: Annotated[
         int | None, typer.Option(min=1, help="So many decisions at most, the newest ones.")
@@ -127,15 +130,13 @@ def _asked(state: State) -> Iterator[Mapping[str, Any]]:
 def _since(text: str) -> float | None:
     if not text:
         return None
-    units = {"m": "minutes", "h": "hours", "d": "days"}
-    if match := re.fullmatch(r"(\d{1,6})([mhd])", text):
-        ago = timedelta(**{units[match[2]]: int(match[1])})
-        return (datetime.now(UTC) - ago).timestamp()
+    with suppress(ValueError):
+        return datetime.now(UTC).timestamp() - seconds_of(text)
     try:
         return datetime.fromisoformat(text).astimezone().timestamp()
     except ValueError:
         raise typer.BadParameter(
-            f"found {text!r}, expected a time such as 2024-02-29T12:00, or 90m, 24h, 7d",
+            f"found {text!r}, expected a time such as 2024-02-29T12:00, or {FORMS}",
             param_hint="--since",
         ) from None
 

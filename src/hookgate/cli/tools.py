@@ -100,16 +100,27 @@ def accept(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Accept tools in quarantine as they are now; they may run again.
+    """Accept tools in quarantine; they may run again.
+
+    What is accepted is shown, and accepted by its digest: what changes meanwhile waits on.
 
     Example:
         hookgate tools accept weather
     """
     del as_json  # Read by the state.
     state = state_of(ctx)
-    data = state.ask("tools.accept", {"name": name, "all": every, "digest": digest})
+    rows = [] if digest or bool(name) == every else state.ask("tools.changes")["tools"]
+    rows = [row for row in rows if every or row["tool"] == name]
+    data: dict[str, Any] = {"tools": []}
+    for row in rows:
+        one = {"name": row["tool"], "digest": row["digest"]}
+        data["tools"] += state.ask("tools.accept", one)["tools"]
+    if not rows and (not every or name):
+        data = state.ask("tools.accept", {"name": name, "all": every, "digest": digest})
 
     def render(console: Console) -> None:
+        for row in rows:
+            _print_change(console, row)
         names = ", ".join(data["tools"])
         console.print(
             f"accepted: {names}" if names else "nothing waited: all were accepted before",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 from tests.builtin_plugins.policy.asking import OPS, Asked, mail, opened
 from tests.builtin_plugins.turns import make_turn
 
@@ -346,3 +347,37 @@ async def test_what_waits_when_the_gateway_stops_is_not_there_after(tmp_path: Pa
         with pytest.raises(TurnError, match="no question"):
             await gate.do("approval.resolve", id=shown["id"], decision="allow-always")
         assert await gate.grants() == {}
+
+
+GROUPS = {"groups": {"finance": ["token:cfo"]}, "approvers": ["token:boss"]}
+CFO = Principal.owner("token:cfo")
+
+
+async def test_a_rule_says_who_answers_and_all_rules_that_ask_count(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text(
+        "rules:\n"
+        "  - {name: one, match: {tool: mail}, effect: ask, reason: r, approvers: [finance],"
+        " timeout: 5m}\n"
+        "  - {name: two, match: {tool: mail}, effect: ask, reason: r, approvers: token:c*}\n"
+    )
+    async with opened(tmp_path, rules=[str(file)], approvals=GROUPS, ask=["mail"]) as gate:
+        ask = gate.judged(gate.turn(), mail()).ask_for
+        assert ask is not None
+        assert ask.approvers == (("finance",), ("token:c*",))
+        assert "finance; token:c*" in ask.description
+        with gate.host.events.subscribe(principal=CFO):
+            asked = gate.asking(gate.turn(), mail())
+            shown = await gate.question(CFO)
+            assert shown["approvers"] == [["finance"], ["token:c*"]]
+            with pytest.raises(TurnError, match="approvers of the rule that asks: finance"):
+                await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-once")
+            await gate.do("approval.resolve", CFO, id=shown["id"], decision="allow-once")
+            assert (await asked).by == CFO.id
+
+
+def test_waits_of_settings_are_lengths_of_time() -> None:
+    made = ApprovalSettings.model_validate({"timeout_seconds": "2m", "always_days": "12h"})
+    assert (made.timeout_seconds, made.always_days) == (120, 0.5)
+    with pytest.raises(ValidationError, match="at most 10m: a question is kept in memory"):
+        ApprovalSettings.model_validate({"timeout_seconds": "1d"})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hookgate.builtin_plugins.policy.conditions import Variables
 from hookgate.builtin_plugins.policy.linting import arguments_of
 from hookgate.builtin_plugins.policy.reading import files_of, read_rules, read_text_of_rules
 
@@ -100,12 +101,19 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
         (one(effect="rewrite", rewrite={}), "one of the two"),
         (one(effect="rewrite", rewrite={"set": {"a b": "1"}}), "the name of an argument"),
         (one(effect="rewrite", rewrite={"set": {"a": "("}}), "no condition"),
-        (one(after={"within": "2d"}), "rules.0.after.within"),
-        (one(after={"within": "48h"}), "at most 24h"),
+        (one(after={"within": "2d"}), "at most 1d: earlier calls are kept in memory"),
+        (one(after={"within": "soon"}), "expected 90s, 10m, 2h or 7d, or a number of seconds"),
+        (one(effect="ask", approvers=[]), "names of groups or globs of principals"),
+        (one(effect="allow", approvers="x"), "where the effect is ask or deny"),
+        ("rules:\n  - {name: r, effect: deny, when: \"args.a.matches('a\\.b')\"}", "written twice"),
+        (one(when="args.a.matches('a\\.b')"), "write [.] for a dot, or r'\\.'"),
+        (one(after={"within": "48h"}), "at most 1d"),
         (one(after={"scope": "session"}), "how long to look back"),
         (one(more_than={"within": 5}), "the required key 'calls'"),
         (one(timeout=30), "one where the effect is ask"),
-        (one(effect="ask", timeout=900), "from 1 to 600"),
+        (one(effect="ask", timeout=900), "at most 10m: a question is kept in memory"),
+        (one(effect="ask", timeout="2d"), "at most 10m: a question is kept in memory"),
+        (one(effect="ask", timeout="0.5s"), "at least 1s"),
         ("rules: &a []", "anchor"),
     ],
 )
@@ -114,6 +122,18 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     assert any(said in problem for problem in found), found
     assert read_text_of_rules(text, "r.yaml").rules == ()
     assert all(problem.startswith("r.yaml") for problem in found)
+
+
+@pytest.mark.parametrize(
+    "when",
+    ["args.a.matches(r'a\\.b')", "args.a.matches('a\\\\.b')", "\"args.a.matches('a[.]b')\""],
+)
+def test_a_pattern_with_a_dot_is_spelt_as_the_page_says(when: str) -> None:
+    text = f"rules:\n  - name: r\n    effect: deny\n    reason: x\n    when: {when}\n"
+    (rule,) = read_text_of_rules(text, "r.yaml").rules
+    assert rule.when is not None
+    held = [rule.when.holds(Variables(lambda a=a: {"args": {"a": a}})) for a in ("a.b", "axb")]  # type: ignore[misc]
+    assert held == [True, False]
 
 
 def test_a_denial_without_a_reason_is_worth_a_warning_and_works() -> None:

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from hookgate.core.durations import Days, Seconds, seconds_of, told
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("10m", 600), ("2h", 7200), ("7d", 604_800), ("1.5h", 5400), ("0.25s", 0.25)],
+)
+def test_a_length_of_time_is_read_and_told(text: str, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+    assert seconds_of(told(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "m", "-1s", "1w", "10 m", "1e3s", "1h30m", "ten"])
+def test_what_is_no_length_of_time_is_refused_with_the_forms(text: str) -> None:
+    with pytest.raises(ValueError, match="expected 90s, 10m, 2h or 7d"):
+        seconds_of(text)
+
+
+def test_settings_take_numbers_as_well() -> None:
+    seconds, days = TypeAdapter[float](Seconds), TypeAdapter[float](Days)
+    assert [seconds.validate_python(one) for one in (120, 0.5, "2m")] == [120, 0.5, 120]
+    assert [days.validate_python(one) for one in (30, "30d", "12h")] == [30, 30, 0.5]
+    with pytest.raises(ValidationError, match="expected 90s"):
+        seconds.validate_python("soon")
