@@ -117,6 +117,7 @@ def folders_of(
     dirs: Sequence[Path] = (),
     allow_workspace_cards: bool = False,
     allow_user_capabilities: bool = False,
+    accepted: Path | None = None,
 ) -> tuple[CardFolder, ...]:
     """Return the folders to read; of two cards that have the same id, the earlier one counts.
 
@@ -126,16 +127,19 @@ def folders_of(
         dirs: The folders of the settings, whole.
         allow_workspace_cards: Whether ``.hookgate/cards`` in the workspace is read.
         allow_user_capabilities: Whether ``user-capabilities`` in the home folder is read.
+        accepted: Where what the workspace brings is read; None where nobody has accepted it.
     """
     found = [
         CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True)
     ]
-    found += [
-        CardFolder(path=path, origin="configured", trusted=True, expected=True) for path in dirs
-    ]
-    if allow_workspace_cards:
-        path = workspace / ".hookgate" / "cards"
-        found.append(CardFolder(path=path, origin="workspace", within=workspace))
+    brought = os.path.realpath(workspace / ".hookgate" / "cards")
+    for path in dirs:
+        # Named by the settings it counts; whose words stand in it does not change by that.
+        ours = _real_path(path) != brought
+        found.append(CardFolder(path=path, origin="configured", trusted=ours, expected=True))
+    if allow_workspace_cards and accepted is not None:
+        path = accepted / ".hookgate" / "cards"
+        found.append(CardFolder(path=path, origin="workspace", within=accepted))
     if allow_user_capabilities:
         path = home / "user-capabilities"
         found.append(CardFolder(path=path, origin="user", strict=True))
@@ -143,6 +147,13 @@ def folders_of(
     for folder in found:
         folders.setdefault(_real(folder), folder)
     return tuple(folders.values())
+
+
+def _real_path(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return str(path)
 
 
 def _real(folder: CardFolder) -> str:

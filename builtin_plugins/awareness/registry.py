@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.awareness.folders import CardScan, folders_of, scan
 from hookgate.builtin_plugins.awareness.remote import fetched
-from hookgate.core.content.problems import Problem, brief
+from hookgate.core.content.problems import ContentError, Problem, brief
 from hookgate.core.content.watching import changes
+from hookgate.core.content.workspaces import CARDS, Workspaces
 from hookgate.core.descriptors import Rejected
 from hookgate.core.events import Event
 from hookgate.core.ports import AUDIT, EGRESS
@@ -32,6 +33,7 @@ SOURCE = "awareness"
 FILES = "cards"
 REJECTED = "cards rejected"
 CHANGED = "cards changed"
+WAITING = "workspace cards"
 """What `status` calls what is wrong with files, and what was found in cards."""
 
 
@@ -73,14 +75,20 @@ class CardRegistry:
         self._judged = -1
         self._warnings: dict[str, tuple[Card, str]] = {}
 
-    def folders(self, home: Path) -> tuple[CardFolder, ...]:
-        """Return the folders that are read, the most important one first."""
+    def folders(self, home: Path, accepted: Path | None = None) -> tuple[CardFolder, ...]:
+        """Return the folders that are read, the most important one first.
+
+        Args:
+            home: The gateway's home folder.
+            accepted: Where what the workspace brings is read, if somebody has accepted it.
+        """
         return folders_of(
             home=home,
             workspace=self._workspace,
             dirs=self.settings.dirs,
             allow_workspace_cards=self.settings.allow_workspace_cards,
             allow_user_capabilities=self.settings.allow_user_capabilities,
+            accepted=accepted,
         )
 
     # -- reading -----------------------------------------------------------
@@ -96,7 +104,11 @@ class CardRegistry:
         stop = asyncio.Event()
 
         def places() -> list[Path]:
-            return [folder.path for folder in self.folders(host.settings.home)]
+            home = host.settings.home
+            found = [folder.path for folder in self.folders(home)]
+            if self.settings.allow_workspace_cards:
+                found += [self._workspace / one for one in CARDS] + [Workspaces(home).path]
+            return found
 
         try:
             async for _ in changes(places, debounce_ms=self.settings.debounce_ms, stop=stop):
@@ -138,11 +150,12 @@ class CardRegistry:
         host.events.publish(Event("cards_reloaded", data, scope="read"))
 
     async def _read(self, host: Host) -> None:
-        folders = self.folders(host.settings.home)
+        accepted, problems = await self._accepted(host)
+        folders = self.folders(host.settings.home, accepted)
         self._scan = await asyncio.to_thread(scan, folders, self._scan)
         kept = host.settings.home / "awareness" / "sources"
         readings = await fetched(self.settings.sources, host.get(EGRESS), kept)
-        problems = list(self._scan.problems)
+        problems += self._scan.problems
         cards = {card.id: card for card in self._scan.cards}
         for reading in readings:
             problems += reading.problems
@@ -161,6 +174,23 @@ class CardRegistry:
             card for card in cards.values() if card.origin != "repo" or card.id not in off
         )
         self._say(host, tuple(problems))
+
+    async def _accepted(self, host: Host) -> tuple[Path | None, list[Problem]]:
+        """Return where the workspace's cards are read, and what is wrong with them."""
+        if not self.settings.allow_workspace_cards:
+            host.withdraw(WAITING)
+            return None, []
+        workspaces = Workspaces(host.settings.home)
+        try:
+            standing = await asyncio.to_thread(workspaces.standing, self._workspace)
+        except ContentError as error:
+            host.withdraw(WAITING)
+            return None, [error.problem]
+        if told := standing.waiting(CARDS):
+            host.announce(WAITING, told)
+        else:
+            host.withdraw(WAITING)
+        return standing.copy, []
 
     def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:
         known, self.problems = self.problems, problems

@@ -88,7 +88,7 @@ class AwarenessSettings(Section):
     """More folders of cards. They are the operator's, and trusted."""
     allow_workspace_cards: bool = False
     """Whether cards in `.hookgate/cards` of the folder in which the gateway was started are
-    read. They are not trusted."""
+    read, once `hookgate workspace accept` has accepted them. They are not trusted."""
     allow_user_capabilities: bool = False
     """Whether cards in `user-capabilities` of `home` are read. They are not trusted."""
     sources: tuple[RemoteCard, ...] = ()

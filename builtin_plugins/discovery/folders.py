@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from hookgate.builtin_plugins.discovery.manifests import MANIFEST
 from hookgate.builtin_plugins.discovery.skills import SKILL
 from hookgate.core.content.problems import Problem
+from hookgate.core.content.workspaces import SKILLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,17 +42,14 @@ class Root:
             ``hookgate``.
         skills_only: Whether manifests in it are passed over.
         expected: Whether somebody named it, so that its absence is worth a word.
+        whose: Whose the words in it are; a workspace may come from anywhere.
     """
 
     path: Path
     origin: Literal["user", "workspace", "environment", "settings", "hookgate"]
     skills_only: bool = False
     expected: bool = False
-
-    @property
-    def whose(self) -> Whose:
-        """Whose the words are that stand in it: a workspace may come from anywhere."""
-        return "foreign" if self.origin == "workspace" else "own"
+    whose: Whose = "own"
 
 
 def shipped_folder() -> Path:
@@ -68,6 +66,7 @@ def roots_of(
     folder: Path,
     dirs: Sequence[Path] = (),
     skill_dirs: Sequence[Path] = (),
+    accepted: Path | None = None,
 ) -> tuple[Root, ...]:
     """Return the folders to scan; of two that have the same id, the earlier one counts.
 
@@ -81,6 +80,8 @@ def roots_of(
         folder: The folder of the settings file, where relative paths of the environment begin.
         dirs: More folders of the settings.
         skill_dirs: Folders of the settings in which there are skills alone.
+        accepted: Where what the workspace brings is read; None where nobody has accepted it. Of
+            its folders those count all the same that the environment or the settings name.
     """
     named = [
         folder / Path(part).expanduser()
@@ -91,8 +92,11 @@ def roots_of(
     candidates = [
         Root(path=home / "capabilities", origin="user"),
         Root(path=user_home / ".agentos" / "capabilities", origin="user"),
-        Root(path=workspace / ".hookgate" / "capabilities", origin="workspace"),
-        Root(path=workspace / ".agentos" / "capabilities", origin="workspace"),
+        *(
+            Root(path=place / name, origin="workspace", whose="foreign")
+            for place in (() if accepted is None else (accepted,))
+            for name in SKILLS
+        ),
         *(Root(path=path, origin="environment", expected=True) for path in named),
         *(Root(path=path, origin="settings", expected=True) for path in dirs),
         *(
@@ -101,9 +105,14 @@ def roots_of(
         ),
         Root(path=shipped_folder(), origin="hookgate", expected=True),
     ]
+    own = {Path(os.path.realpath(root.path)) for root in candidates if root.origin == "user"}
+    brought = [Path(os.path.realpath(workspace / name)) for name in SKILLS]
     roots: dict[Path, Root] = {}
     for root in candidates:
-        roots.setdefault(Path(os.path.realpath(root.path)), root)
+        real = Path(os.path.realpath(root.path))
+        if any(real.is_relative_to(one) for one in brought if one not in own):
+            root = replace(root, whose="foreign")
+        roots.setdefault(real, root)
     return tuple(roots.values())
 
 

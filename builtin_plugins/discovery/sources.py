@@ -16,8 +16,9 @@ from hookgate.builtin_plugins.discovery.extensions import installed_extensions, 
 from hookgate.builtin_plugins.discovery.folders import roots_of
 from hookgate.builtin_plugins.discovery.scanner import Scan, scan
 from hookgate.core.catalogue import described
-from hookgate.core.content.problems import Problem, brief
+from hookgate.core.content.problems import ContentError, Problem, brief
 from hookgate.core.content.watching import changes
+from hookgate.core.content.workspaces import SKILLS, Workspaces
 from hookgate.core.descriptors import Capability
 from hookgate.hookspecs import PROJECT
 
@@ -34,6 +35,9 @@ __all__ = ["Inventory", "Sources"]
 PART = "capabilities"
 """What `status` calls the sources, where something is wrong with one."""
 
+WAITING = "workspace capabilities"
+"""What `status` calls what a workspace brings and nobody has accepted."""
+
 OnChange = Callable[["Inventory"], None]
 
 
@@ -47,6 +51,7 @@ class Inventory:
         problems: What is wrong, warnings included.
         reasons: Why a capability is not available, by id.
         scan: What the folders hold, to tell whether they have changed.
+        waiting: What to tell of a workspace that nobody has accepted; "" for nothing.
     """
 
     rows: tuple[Capability, ...] = ()
@@ -54,6 +59,7 @@ class Inventory:
     problems: tuple[Problem, ...] = ()
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scan: Scan = field(default_factory=Scan)
+    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +122,13 @@ class Sources:
         """What was read last."""
         return self._inventory
 
-    def roots(self, settings: Settings) -> tuple[Root, ...]:
-        """Return the folders that are scanned, the most important one first."""
+    def roots(self, settings: Settings, accepted: Path | None = None) -> tuple[Root, ...]:
+        """Return the folders that are scanned, the most important one first.
+
+        Args:
+            settings: The gateway's settings.
+            accepted: Where what the workspace brings is read, if somebody has accepted it.
+        """
         return roots_of(
             settings.home,
             environ=self._environ,
@@ -126,6 +137,7 @@ class Sources:
             folder=settings.folder,
             dirs=self._dirs,
             skill_dirs=self._skill_dirs,
+            accepted=accepted,
         )
 
     def operations(self) -> Sequence[Operation[Any, Any]]:
@@ -158,6 +170,8 @@ class Sources:
 
         def places() -> list[Path]:
             found = [root.path for root in self.roots(host.settings)]
+            found += [self._workspace / name for name in SKILLS]
+            found.append(Workspaces(host.settings.home).path)
             return found if self._catalogue is None else [*found, self._catalogue]
 
         async def follow() -> None:
@@ -189,6 +203,10 @@ class Sources:
         """Make `inventory` the one that counts."""
         known = self._inventory.problems
         self._inventory = inventory
+        if inventory.waiting:
+            host.announce(WAITING, inventory.waiting)
+        else:
+            host.withdraw(WAITING)
         host.descriptions.replace(self._source, inventory.descriptions)
         for problem in inventory.problems:
             if problem.severity == "warning" and problem not in known:
@@ -227,8 +245,9 @@ class Sources:
 
     def _read(self, host: Host, around: _Around) -> Inventory:
         """Read everything; it blocks."""
-        found = scan(self.roots(around.settings), self._inventory.scan)
-        problems = list(found.problems)
+        accepted, waiting, problems = self._accepted(around.settings.home)
+        found = scan(self.roots(around.settings, accepted), self._inventory.scan)
+        problems += found.problems
         declared = {one.row.id: one.row for one in found.declared}
         if self._catalogue is not None:
             listed = read_catalogue(self._catalogue)
@@ -249,7 +268,22 @@ class Sources:
             kind, _, name = row_id.partition(":")
             if kind in ("tool", "channel") and row_id not in declared:
                 declared[row_id] = _silent(row_id, name, channel=kind == "channel")
-        return self._judged(host, around, found, declared, problems, reasons)
+        inventory = self._judged(host, around, found, declared, problems, reasons)
+        return replace(inventory, waiting=waiting)
+
+    def _accepted(self, home: Path) -> tuple[Path | None, str, list[Problem]]:
+        """Return where what the workspace brings is read, what waits of it, and what is wrong."""
+        real = os.path.realpath
+        if real(self._workspace / ".hookgate") == real(home) or real(self._workspace) == real(
+            self._user_home
+        ):
+            # The operator's own home stands here, and is read as that.
+            return None, "", []
+        try:
+            standing = Workspaces(home).standing(self._workspace)
+        except ContentError as error:
+            return None, "", [error.problem]
+        return standing.copy, standing.waiting(SKILLS), []
 
     def _judged(
         self,

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import audit, capabilities, cards, config, gateway, plugins, policy, tokens, tools
+from hookgate.cli import (
+    audit,
+    capabilities,
+    cards,
+    config,
+    gateway,
+    plugins,
+    policy,
+    tokens,
+    tools,
+    workspace,
+)
 from hookgate.cli.backup import backup, delete_session, export_session, restore
 from hookgate.cli.chat import chat
 from hookgate.cli.discover import discover
@@ -78,6 +89,7 @@ app.command(rich_help_panel=RUN)(gateway.status)
 app.command(rich_help_panel=RUN)(gateway.reload)
 app.add_typer(config.app, name="config", rich_help_panel=RUN)
 app.add_typer(tokens.app, name="token", rich_help_panel=RUN)
+app.add_typer(workspace.app, name="workspace", rich_help_panel=RUN)
 app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(backup)
 app.command(rich_help_panel=RUN)(restore)

@@ -91,6 +91,8 @@ def _everything(state: State) -> Scan:
         environ=state.environ,
         user_home=Path.home(),
         workspace=Path.cwd(),
+        # Files are checked where they are written, whether anybody has accepted them or not.
+        accepted=Path.cwd(),
         folder=state.settings.folder,
         dirs=section.dirs,
         skill_dirs=section.skill_dirs,

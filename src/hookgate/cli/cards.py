@@ -120,7 +120,8 @@ def new(
         if not is_read:
             console.print(
                 "The gateway does not read this folder: add it to `dirs` of [plugin.awareness], "
-                "or set `allow_workspace_cards = true` there for .hookgate/cards.",
+                "or set `allow_workspace_cards = true` there for .hookgate/cards, and "
+                "`hookgate workspace accept`.",
                 markup=False,
                 soft_wrap=True,
             )
@@ -147,4 +148,6 @@ def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
         dirs=section.dirs,
         allow_workspace_cards=every or section.allow_workspace_cards,
         allow_user_capabilities=every or section.allow_user_capabilities,
+        # Files are checked where they are written, whether anybody has accepted them or not.
+        accepted=Path.cwd(),
     )

@@ -77,6 +77,7 @@ def test_the_folders_stand_in_the_order_of_precedence(tmp_path: Path) -> None:
         workspace=work,
         dirs=[Path("/etc/cards"), tmp_path / "mine"],
         allow_workspace_cards=True,
+        accepted=work,
         allow_user_capabilities=True,
     )
     assert found == (
@@ -92,6 +93,9 @@ def test_what_is_not_allowed_is_not_read(tmp_path: Path) -> None:
     write_card(tmp_path / ".hookgate" / "cards" / "a.md")
     write_card(tmp_path / "home" / "user-capabilities" / "b.md")
     (shipped,) = folders_of(home=tmp_path / "home", workspace=tmp_path)
+    assert (shipped,) == folders_of(
+        home=tmp_path / "home", workspace=tmp_path, allow_workspace_cards=True
+    )
     assert shipped.origin == "repo"
     assert shipped.path.parts[-2:] == ("capabilities", "cards")
 
@@ -106,8 +110,11 @@ def test_a_folder_that_is_named_twice_is_read_once_by_the_name_that_comes_first(
         workspace=tmp_path,
         dirs=[tmp_path / "link", tmp_path / ".hookgate" / "cards"],
         allow_workspace_cards=True,
+        accepted=tmp_path,
     )
     assert [(one.path.name, one.origin) for one in found[1:]] == [("link", "configured")]
+    # It is the workspace's all the same.
+    assert not found[1].trusted
 
 
 def test_a_link_in_the_workspace_takes_no_folder_from_the_user(tmp_path: Path) -> None:
@@ -119,6 +126,7 @@ def test_a_link_in_the_workspace_takes_no_folder_from_the_user(tmp_path: Path) -
         workspace=tmp_path / "work",
         allow_workspace_cards=True,
         allow_user_capabilities=True,
+        accepted=tmp_path / "work",
     )
     (card,) = scan(found[1:]).cards
     assert card.origin == "user"
@@ -229,7 +237,12 @@ def test_no_link_on_the_way_to_the_cards_of_a_workspace_is_followed(
 def test_the_cards_of_a_workspace_are_read_where_the_workspace_is_a_link(tmp_path: Path) -> None:
     write_card(tmp_path / "real" / ".hookgate" / "cards" / "a.md")
     (tmp_path / "work").symlink_to("real")
-    found = folders_of(home=tmp_path, workspace=tmp_path / "work", allow_workspace_cards=True)
+    found = folders_of(
+        home=tmp_path,
+        workspace=tmp_path / "work",
+        allow_workspace_cards=True,
+        accepted=tmp_path / "work",
+    )
     assert ids(scan(found[1:])) == ["a"]
 
 

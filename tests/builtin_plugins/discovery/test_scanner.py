@@ -209,12 +209,13 @@ def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
         folder=tmp_path / "settings",
         dirs=[Path("/three")],
         skill_dirs=[Path("/skills"), Path("/three")],
+        accepted=here / "copy",
     )
     assert [one.path for one in roots] == [
         home / "capabilities",
         user / ".agentos" / "capabilities",
-        here / ".hookgate" / "capabilities",
-        here / ".agentos" / "capabilities",
+        here / "copy" / ".hookgate" / "capabilities",
+        here / "copy" / ".agentos" / "capabilities",
         Path("/one"),
         tmp_path / "settings" / "rel",
         Path("/two"),
@@ -223,6 +224,26 @@ def test_the_folders_come_in_their_documented_order(tmp_path: Path) -> None:
         shipped_folder(),
     ]
     assert [one.path for one in roots if one.skills_only] == [Path("/skills")]
+    assert [one.origin for one in roots if one.whose == "foreign"] == ["workspace", "workspace"]
+
+
+def test_a_workspaces_folder_that_the_settings_name_counts_and_stays_foreign(
+    tmp_path: Path,
+) -> None:
+    here = tmp_path / "here"
+    roots = roots_of(
+        tmp_path / "gate",
+        environ={"HOOKGATE_CAPABILITY_DIRS": str(here / ".agentos" / "capabilities" / "some")},
+        user_home=tmp_path / "user",
+        workspace=here,
+        folder=tmp_path,
+        dirs=[here / ".hookgate" / "capabilities", here / "mine"],
+    )
+    assert [(one.path.name, one.whose) for one in roots[2:-1]] == [
+        ("some", "foreign"),
+        ("capabilities", "foreign"),
+        ("mine", "own"),
+    ]
 
 
 def test_a_folder_that_is_named_twice_is_scanned_once(tmp_path: Path) -> None:
