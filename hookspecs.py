@@ -33,13 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from hookgate.core.context import ContextBuilder
-    from hookgate.core.descriptors import Capabilities, Capability, Card, Rejected, Selection
-    from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks import HookFailure
-    from hookgate.core.host import Host
-    from hookgate.core.metrics import MetricRecord
-    from hookgate.core.models import (
+    from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
+    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.models import (
         Ending,
         ModelEvent,
         ModelRequest,
@@ -48,10 +44,14 @@ if TYPE_CHECKING:
         Refusal,
         Usage,
     )
-    from hookgate.core.operations import Operation
-    from hookgate.core.ports import Channel
-    from hookgate.core.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-    from hookgate.core.turn import Outcome, Turn, TurnPlan
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.ports import Channel
+    from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
+    from hookgate.core.domain.turn import Outcome, Turn, TurnPlan
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.host import Host
+    from hookgate.core.turn.context import ContextBuilder
 
 __all__ = ["PROJECT", "Contract", "blocking", "hookimpl", "hookspec"]
 

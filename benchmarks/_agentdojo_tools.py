@@ -10,7 +10,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hookgate.core.descriptors import Flags
+from hookgate.core.domain.descriptors import Flags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,15 +11,15 @@ import numpy as np
 
 from benchmarks._tool_sets import DEPTH, Question, Run, ToolSet
 from benchmarks._vectors import Floats, Vectors
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.documents import digest_of, text_of
-from hookgate.builtin_plugins.discovery.graph import Graph
-from hookgate.builtin_plugins.discovery.index import Index, Query
-from hookgate.builtin_plugins.discovery.learned import Learned
-from hookgate.builtin_plugins.discovery.lexical import LexicalIndex, WordTable
-from hookgate.builtin_plugins.discovery.relevance import small_talk
-from hookgate.builtin_plugins.discovery.results import EDGES, Found
-from hookgate.core.descriptors import Capability
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_of
+from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
+from hookgate.builtin_plugins.discovery.index.relevance import small_talk
+from hookgate.builtin_plugins.discovery.index.searching import Index, Query
+from hookgate.builtin_plugins.discovery.learn.learned import Learned
+from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
+from hookgate.core.domain.descriptors import Capability
 
 STAGES = ("plain", "lexical", "dense", "fused", "graph")
 """In the order in which they are shown. The first is no part of the product: it is the

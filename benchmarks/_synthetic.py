@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from benchmarks._vectors import Floats
-from hookgate.core.descriptors import Capability, CapabilityDetail
+from hookgate.core.domain.descriptors import Capability, CapabilityDetail
 
 _VERBS = """
     add archive assign book cancel check clone close compare convert copy count create delete

@@ -14,13 +14,13 @@ from tokenizers import Tokenizer
 from benchmarks._stages import index_of, queries_of
 from benchmarks._tool_sets import ToolSet
 from benchmarks._vectors import Vectors
-from hookgate.builtin_plugins.discovery.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.relevance import Relevance, small_talk
-from hookgate.builtin_plugins.discovery.results import Entry, Found
+from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.show.results import Entry, Found
 from hookgate.builtin_plugins.embedding.onnx import TOKENIZER
+from hookgate.core.domain.ports import TokenCounter
 from hookgate.core.host import QuarterTokens
-from hookgate.core.ports import TokenCounter
 
 CAPABILITIES = 100
 QUERIES = 100

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from hookgate.core.descriptors import Capability
+from hookgate.core.domain.descriptors import Capability
 
 METRICS = ("Recall@1", "Recall@5", "Recall@10", "Complete@5", "NDCG@5", "MRR")
 DEPTH = 10

@@ -42,20 +42,27 @@ from benchmarks._agentdojo_tasks import (
 )
 from benchmarks._agentdojo_tools import flags_of
 from benchmarks.report import Figure, report
-from hookgate.core.models import ModelInfo, StopEvent, TextDelta, ToolUseEvent, Usage, UsageEvent
-from hookgate.core.operations import Invocation
+from hookgate.core.domain.models import (
+    ModelInfo,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.tools import Effect, Tool
+from hookgate.core.domain.turn import Address, Principal
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
-from hookgate.core.tools import Effect, Tool
-from hookgate.core.turn import Address, Principal
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from hookgate.core.events import Event
-    from hookgate.core.models import ModelEvent, ModelRequest
-    from hookgate.core.turn import FinishedCall, Turn
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.models import ModelEvent, ModelRequest
+    from hookgate.core.domain.turn import FinishedCall, Turn
 
 PYTHON = "HOOKGATE_AGENTDOJO"
 BENIGN_GOAL = 90

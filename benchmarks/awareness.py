@@ -1,7 +1,7 @@
 """Whether the right capability cards are shown, and how often one is shown for nothing.
 
-The messages are in ``builtin_plugins/awareness/messages.jsonl``, where `hookgate awareness
-report` has them from. A line is ``{"text", "kind",
+The messages are in ``builtin_plugins/awareness/selection/messages.jsonl``, where `hookgate
+awareness report` has them from. A line is ``{"text", "kind",
 "cards"}``: the ids of the cards that answer it, or none, where no card should be shown. Those
 of the kind ``fresh`` were written when the examples of the router were done: the figures with
 goals are theirs. All others were in sight when the examples were written; they are split in
@@ -36,13 +36,13 @@ from rich.table import Table
 from benchmarks._tool_sets import read_set, set_folders
 from benchmarks._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
-from hookgate.builtin_plugins.awareness import explaining
-from hookgate.builtin_plugins.awareness.cards import parse_card
-from hookgate.builtin_plugins.awareness.folders import shipped_cards
-from hookgate.builtin_plugins.awareness.router import TagRouter
-from hookgate.builtin_plugins.awareness.selector import CardMatcher, fit, order
+from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
+from hookgate.builtin_plugins.awareness.cards.reading import parse_card
+from hookgate.builtin_plugins.awareness.selection import explaining
+from hookgate.builtin_plugins.awareness.selection.router import TagRouter
+from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher, fit, order
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.core.descriptors import Card
+from hookgate.core.domain.descriptors import Card
 
 DATA, CACHE = "HOOKGATE_BENCH_DATA", "HOOKGATE_BENCH_CACHE"
 POOL = "mix"

@@ -117,8 +117,8 @@ async def serve_app(app: web.Application, port: int) -> None:
 
 async def gateway(port: int, upstream_port: int, home: Path) -> None:
     from hookgate.core.gateway.serve import listen
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
     settings = Settings.model_validate(
         {

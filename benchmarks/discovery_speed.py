@@ -42,14 +42,14 @@ from benchmarks._synthetic import WordEmbedder, capabilities, messages
 from benchmarks._vectors import Floats, model_of
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.discovery.discovering import Discoverer
-from hookgate.builtin_plugins.discovery.documents import text_of
-from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.documents import text_of
+from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
-from hookgate.core.descriptors import Capability
+from hookgate.core.domain.descriptors import Capability
 from hookgate.core.host import QuarterTokens
-from hookgate.core.registry import CapabilityIndex
+from hookgate.core.registry.snapshots import CapabilityIndex
 
 NEAREST = 10
 MESSAGES, BLOCK = 600, 50

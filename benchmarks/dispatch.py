@@ -16,8 +16,8 @@ import pluggy
 
 from benchmarks.report import Figure, interleaved, report, timed
 from hookgate import hookspecs
-from hookgate.core.hooks import Hooks
-from hookgate.core.models import Refusal
+from hookgate.core.domain.models import Refusal
+from hookgate.core.hooks.caller import Hooks
 from hookgate.hookspecs import PROJECT, hookimpl
 
 COUNTS = (0, 1, 5, 20)

@@ -30,21 +30,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.report import Figure, report
-from hookgate.builtin_plugins.policy.engine import Engine
-from hookgate.builtin_plugins.policy.facts import Facts, History
-from hookgate.builtin_plugins.policy.judging import Judge
+from hookgate.builtin_plugins.policy.judge.engine import Engine
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.plugin import Plugin
-from hookgate.builtin_plugins.policy.reading import read_text_of_rules
+from hookgate.builtin_plugins.policy.rules.reading import read_text_of_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import Flags
-from hookgate.core.messages import Message, Provenance, Text, ToolUse
-from hookgate.core.models import ModelRef
-from hookgate.core.registry import Snapshot
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse
+from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.tools import Tool, ToolCall
+from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
+from hookgate.core.registry.snapshots import Snapshot
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
-from hookgate.core.tool_call import ToolCalls
-from hookgate.core.tools import Tool, ToolCall
-from hookgate.core.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
+from hookgate.core.settings.schema import Settings
+from hookgate.core.turn.tools.call import ToolCalls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

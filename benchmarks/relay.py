@@ -30,12 +30,12 @@ from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import make_provider
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProviderSettings
-from hookgate.core.messages import Message, Text
-from hookgate.core.models import ModelRef, ModelRequest, TextDelta
-from hookgate.core.ports import Egress
-from hookgate.core.secrets import SecretStore
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Turn
+from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.models import ModelRef, ModelRequest, TextDelta
+from hookgate.core.domain.ports import Egress
+from hookgate.core.domain.turn import Turn
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
 
 STREAMS = 100
 GAP = 0.01

@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import structlog
 
-from hookgate.core.admission import admit_capability, admit_card, tool_admission
-from hookgate.core.errors import MissingKeyError
-from hookgate.core.events import Event, EventBus
-from hookgate.core.metrics import MetricRecord
-from hookgate.core.ports import CLOCK, SECRETS, TOKENS, Key
-from hookgate.core.registry import Registry
-from hookgate.core.secrets import redact_json
-from hookgate.core.shielding import contained_task
+from hookgate.core.domain.errors import MissingKeyError
+from hookgate.core.domain.events import Event, EventBus
+from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.ports import CLOCK, SECRETS, TOKENS, Key
+from hookgate.core.hooks.shielding import contained_task
+from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
+from hookgate.core.registry.snapshots import Registry
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
-    from hookgate.core.descriptors import Card, Rejected
-    from hookgate.core.hooks import Hooks
-    from hookgate.core.models import ModelEvent, ModelRequest, Provider, ProviderInfo
-    from hookgate.core.operations import Operation
-    from hookgate.core.ports import Channel, Clock, Secrets, TokenCounter
-    from hookgate.core.settings import Settings
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.descriptors import Card, Rejected
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.hooks.caller import Hooks
+    from hookgate.core.settings.schema import Settings
 
 __all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
 

@@ -11,31 +11,34 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
-from hookgate.core.catalogue import Catalogue
-from hookgate.core.errors import HookgateError, MissingKeyError, StartError
-from hookgate.core.events import Event
+from hookgate.core.domain.errors import HookgateError, MissingKeyError, StartError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
+from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
+from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Doors, Host
-from hookgate.core.inspection import inspection_operations
-from hookgate.core.log import Log
-from hookgate.core.loop import Loop
-from hookgate.core.messages import Provenance
-from hookgate.core.model_call import ModelCall
-from hookgate.core.model_check import describe, tell_models
-from hookgate.core.plugins import Plugins
-from hookgate.core.ports import CONVERSATIONS, LANES, SIGNALS
-from hookgate.core.sanitizing import Sanitizer
-from hookgate.core.secrets import SecretStore
-from hookgate.core.selftest import check_that_policy_is_asked
-from hookgate.core.sessions import InProcessConversations, InProcessLanes, InProcessSignals, Router
-from hookgate.core.settings import Settings
-from hookgate.core.souls import load_agents
-from hookgate.core.tool_call import ToolCalls
-from hookgate.core.turn import Address, Origin, Principal, TurnRequest
-from hookgate.core.turns import Turns
-from hookgate.core.watchdog import Watchdog
+from hookgate.core.observability.inspection import inspection_operations
+from hookgate.core.observability.log import Log
+from hookgate.core.plugins.manager import Plugins
+from hookgate.core.registry.agents import load_agents
+from hookgate.core.registry.catalogue import Catalogue
+from hookgate.core.registry.model_check import describe, tell_models
+from hookgate.core.registry.sanitizing import Sanitizer
+from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.core.sessions.lanes import InProcessLanes
+from hookgate.core.sessions.routing import Router
+from hookgate.core.sessions.signals import InProcessSignals
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
+from hookgate.core.turn.loop import Loop
+from hookgate.core.turn.model.call import ModelCall
+from hookgate.core.turn.run import Turns
+from hookgate.core.turn.selftest import check_that_policy_is_asked
+from hookgate.core.turn.tools.call import ToolCalls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -43,9 +46,9 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from hookgate.core.events import HookSpan
-    from hookgate.core.models import ModelEvent, ModelRequest
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.events import HookSpan
+    from hookgate.core.domain.models import ModelEvent, ModelRequest
+    from hookgate.core.domain.turn import Turn
 
 __all__ = ["Gateway"]
 

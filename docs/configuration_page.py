@@ -1,6 +1,6 @@
 """Write docs/configuration.md from the typed settings: ``python -m docs.configuration_page``.
 
-Every section and key of `core/settings.py` stands there with what it takes, its default
+Every section and key of `core/settings/schema.py` stands there with what it takes, its default
 and its docstring. The text around the tables is below.
 """
 
@@ -16,15 +16,15 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from hookgate.core.config_words import Shape, type_words
-from hookgate.core.settings import Settings
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.words import Shape, type_words
 
 PAGE = Path(__file__).parent / "configuration.md"
 
 INTRODUCTION = """\
 # Configuration
 
-<!-- `make docs` writes this page from core/settings.py and docs/configuration_page.py. -->
+<!-- `make docs` writes this page from core/settings/schema.py and docs/configuration_page.py. -->
 
 hookgate needs no settings: without any it listens on 127.0.0.1:7200, with a demo agent that
 works offline. What you want otherwise stands in one TOML file, `~/.hookgate/config.toml`.

@@ -16,16 +16,16 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from hookgate import Gateway, Settings
-from hookgate.core.errors import ProviderErrorKind
+from hookgate.core.domain.errors import ProviderErrorKind
+from hookgate.core.domain.operations import Operation
 from hookgate.core.gateway.chat import Answer
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
 from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.schemas import AuthParams, AuthResult
-from hookgate.core.gateway.socket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.gateway.stream import QUEUE_BYTES
-from hookgate.core.operations import Operation
-from hookgate.core.settings import LimitSettings
+from hookgate.core.gateway.websocket import AUTH_SECONDS, MAX_REQUESTS
+from hookgate.core.settings.schema import LimitSettings
 
 PAGE = Path(__file__).parent / "wire.md"
 LIMITS = LimitSettings()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from docs.configuration_page import PAGE, page, sections
 
-from hookgate.core.config_file import load_settings
-from hookgate.core.config_words import Shape
-from hookgate.core.settings import Settings
+from hookgate.core.settings.file import load_settings
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.words import Shape
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from hookgate import hookspecs
-from hookgate.core.errors import PluginError
-from hookgate.core.plugins import Plugins
-from hookgate.core.settings import PluginsSettings, Settings
+from hookgate.core.domain.errors import PluginError
+from hookgate.core.plugins.manager import Plugins
+from hookgate.core.settings.schema import PluginsSettings, Settings
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/pyproject.toml"))

@@ -11,11 +11,11 @@ from typing import Any
 from docs.hook_pages import hooks
 from tests.support.script import Script, Scripted, call, echo_tool, gateway, say, settings, settled
 
-from hookgate.core.context import ContextBuilder
-from hookgate.core.descriptors import Card
-from hookgate.core.hooks import HookFailure
-from hookgate.core.metrics import MetricRecord
-from hookgate.core.tools import Ask, Decision, Tool, Verdict
+from hookgate.core.domain.descriptors import Card
+from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.tools import Ask, Decision, Tool, Verdict
+from hookgate.core.hooks.caller import HookFailure
+from hookgate.core.turn.context import ContextBuilder
 from hookgate.hookspecs import hookimpl
 
 WIRING = [hook.name for hook in hooks() if hook.section == "Wiring"]

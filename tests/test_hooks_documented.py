@@ -18,7 +18,7 @@ import pytest
 from docs.hook_pages import PAGES, Hook, contract_line, header, hooks, index_table
 
 from hookgate import hookspecs
-from hookgate.core.hooks import Hooks
+from hookgate.core.hooks.caller import Hooks
 
 ROOT = Path(__file__).parent.parent
 HOOKS = {hook.name: hook for hook in hooks()}

@@ -177,7 +177,8 @@ def test_the_sdist_holds_what_its_readers_need(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
 
-    assert {"README.md", "LICENSE", "pyproject.toml", "hookspecs.py", "core/hooks.py"} <= names
+    assert {"README.md", "LICENSE", "pyproject.toml", "hookspecs.py"} <= names
+    assert {"core/host.py", "core/hooks/caller.py"} <= names
     assert {"tests/test_packaging.py", "docs/architecture.md", "CHANGELOG.md"} <= names
     assert not [name for name in names if name.startswith(("src/hookgate/core", ".venv", ".git/"))]
 
@@ -233,7 +234,7 @@ def imported(code: str, installed: Path) -> set[str]:
 
 def test_the_installed_wheel_imports_from_its_own_folder(installed: Path) -> None:
     code = (
-        "import hookgate.core.hooks, hookgate.builtin_plugins, hookgate.hookspecs as specs; "
+        "import hookgate.core.hooks.caller, hookgate.builtin_plugins, hookgate.hookspecs as specs; "
         "print(specs.__file__)"
     )
 

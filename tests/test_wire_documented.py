@@ -14,7 +14,7 @@ from docs.wire_page import PAGE, all_operations, page
 from tests.core.gateway.test_http import SSE
 from tests.support.wire import serving
 
-from hookgate.core.errors import TurnError
+from hookgate.core.domain.errors import TurnError
 from hookgate.core.gateway.codes import CODES, wire_error
 
 ROOT = Path(__file__).parent.parent

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.audit.redaction import Redaction
-from hookgate.core.descriptors import FLAG_NAMES
+from hookgate.core.domain.descriptors import FLAG_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.core.descriptors import Flags
-    from hookgate.core.tools import Decision, ToolCall, ToolResult
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.descriptors import Flags
+    from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+    from hookgate.core.domain.turn import Turn
 
 __all__ = ["Entry", "category", "decided", "finished"]
 

@@ -10,15 +10,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.audit.sealing import parse_head
-from hookgate.core.content.writing import write_whole
-from hookgate.core.errors import StoreError
+from hookgate.core.domain.errors import StoreError
+from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.builtin_plugins.audit.sealing import Head
+    from hookgate.core.domain.ports import Store
     from hookgate.core.host import Host
-    from hookgate.core.ports import Store
 
 __all__ = ["HEAD_FILE", "KeptHead"]
 

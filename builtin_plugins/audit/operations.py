@@ -12,15 +12,15 @@ from pydantic import Field
 
 from hookgate.builtin_plugins.audit.sealing import parse_head
 from hookgate.builtin_plugins.audit.trail import Place
-from hookgate.core.errors import TurnError
-from hookgate.core.operations import Operation, OperationModel
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.operations import Operation, OperationModel
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.builtin_plugins.audit.sealing import Head, Sealer
     from hookgate.builtin_plugins.audit.trail import Trail
-    from hookgate.core.operations import Invocation
+    from hookgate.core.domain.operations import Invocation
 
 __all__ = ["AuditOperations", "ExportParams", "ListParams", "VerifyParams"]
 

@@ -18,22 +18,22 @@ from hookgate.builtin_plugins.audit.sealing import (
 )
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
-from hookgate.core.errors import StartError
-from hookgate.core.json_lines import JsonLines, JsonLinesWriter
-from hookgate.core.ports import AUDIT, STORE
-from hookgate.core.tables import tables_of
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.ports import AUDIT, STORE
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
+from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.audit.sealing import Head
     from hookgate.builtin_plugins.audit.trail import Keeper
+    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.metrics import MetricRecord
-    from hookgate.core.operations import Operation
-    from hookgate.core.tools import Decision, ToolCall, ToolResult
-    from hookgate.core.turn import Turn
 
 PART = "audit"
 UNWRITTEN = "audit.outcomes"

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.errors import StartError
-from hookgate.core.strict_json import canonical
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from hookgate.builtin_plugins.audit.sealing import Head
-from hookgate.core.turn import SessionKey
+from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.trail import Place
-    from hookgate.core.turn import Claim
+    from hookgate.core.domain.turn import Claim
 
 __all__ = [
     "ENTRIES",

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from hookgate.builtin_plugins.audit.entries import Entry
 from hookgate.builtin_plugins.audit.sealing import Head
 from hookgate.builtin_plugins.audit.verifying import Verifier
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.strict_json import canonical
 from hookgate.core.host import redact_json
-from hookgate.core.messages import new_id
-from hookgate.core.strict_json import canonical
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
     from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.verifying import Findings
-    from hookgate.core.ports import Clock, Secrets, Store
-    from hookgate.core.turn import Claim, Principal
+    from hookgate.core.domain.ports import Clock, Secrets, Store
+    from hookgate.core.domain.turn import Claim, Principal
 
 __all__ = ["Keeper", "Place", "Ring", "StoreKeeper", "Trail"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.awareness.control import milliseconds
+from hookgate.builtin_plugins.awareness.cards.pins import pin_digest
 from hookgate.builtin_plugins.awareness.operations_models import (
     Approved,
     ApproveParams,
@@ -21,18 +21,18 @@ from hookgate.builtin_plugins.awareness.operations_models import (
     StatusResult,
     SwitchRow,
 )
-from hookgate.builtin_plugins.awareness.pins import pin_digest
-from hookgate.builtin_plugins.awareness.pointer import pointer
-from hookgate.builtin_plugins.awareness.report import figures, seen
-from hookgate.core.errors import NotAllowedError, TurnError
+from hookgate.builtin_plugins.awareness.selection.pointer import pointer
+from hookgate.builtin_plugins.awareness.switch.control import milliseconds
+from hookgate.builtin_plugins.awareness.switch.report import figures, seen
+from hookgate.core.domain.errors import NotAllowedError, TurnError
+from hookgate.core.domain.operations import Empty, Invocation, Operation
+from hookgate.core.domain.ports import AUDIT
 from hookgate.core.host import redact_json
-from hookgate.core.operations import Empty, Invocation, Operation
-from hookgate.core.ports import AUDIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hookgate.builtin_plugins.awareness.explaining import Explainer
+    from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
 
 __all__ = ["AwarenessOperations"]

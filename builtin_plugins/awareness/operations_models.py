@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hookgate.core.operations import OperationModel
+from hookgate.core.domain.operations import OperationModel
 
 __all__ = [
     "ApproveParams",

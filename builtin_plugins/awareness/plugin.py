@@ -7,44 +7,44 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.awareness import model_selector, runtime_file
-from hookgate.builtin_plugins.awareness.control import milliseconds
-from hookgate.builtin_plugins.awareness.explaining import Explainer
-from hookgate.builtin_plugins.awareness.injector import (
+from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
+from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
+from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
+from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
+from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
+from hookgate.builtin_plugins.awareness.selection.injector import (
     PREFIX,
     STATE,
     TurnCards,
     selections,
     shown_file,
 )
-from hookgate.builtin_plugins.awareness.listing import fitted, listing, visible
-from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
-from hookgate.builtin_plugins.awareness.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
-from hookgate.builtin_plugins.awareness.reference import Reference, shipped_reference
-from hookgate.builtin_plugins.awareness.selector import order
+from hookgate.builtin_plugins.awareness.selection.pointer import LIST_TOOL, REFERENCE_TOOL, pointer
+from hookgate.builtin_plugins.awareness.selection.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.core.content.problems import ContentError
-from hookgate.core.context import Block
-from hookgate.core.descriptors import CapabilityKind, Card, Flags, Rejected
-from hookgate.core.errors import HookgateError
-from hookgate.core.events import Event
-from hookgate.core.messages import join_taints
-from hookgate.core.strict_json import canonical
-from hookgate.core.tooling import tool
-from hookgate.core.tools import ToolResult
+from hookgate.builtin_plugins.awareness.switch.control import milliseconds
+from hookgate.core.domain.descriptors import CapabilityKind, Card, Flags, Rejected
+from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import join_taints
+from hookgate.core.domain.strict_json import canonical
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.turn.context import Block
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
-    from hookgate.core.context import ContextBuilder
-    from hookgate.core.descriptors import Capabilities, Selection
+    from hookgate.core.domain.descriptors import Capabilities, Selection
+    from hookgate.core.domain.models import ModelRequest
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Outcome, Turn
     from hookgate.core.host import Host
-    from hookgate.core.models import ModelRequest
-    from hookgate.core.operations import Operation
-    from hookgate.core.tools import Tool
-    from hookgate.core.turn import Outcome, Turn
+    from hookgate.core.turn.context import ContextBuilder
 
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""

@@ -7,25 +7,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.awareness import runtime_file
-from hookgate.builtin_plugins.awareness.control import Control
-from hookgate.builtin_plugins.awareness.injector import Rules
-from hookgate.builtin_plugins.awareness.pins import Pins, ProcessPins, pin_digest
-from hookgate.builtin_plugins.awareness.registry import CardRegistry
-from hookgate.builtin_plugins.awareness.router import SentenceVectors, TagRouter
-from hookgate.builtin_plugins.awareness.selector import CardMatcher
+from hookgate.builtin_plugins.awareness.cards.pins import Pins, ProcessPins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
+from hookgate.builtin_plugins.awareness.selection import runtime_file
+from hookgate.builtin_plugins.awareness.selection.injector import Rules
+from hookgate.builtin_plugins.awareness.selection.router import SentenceVectors, TagRouter
+from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.settings import ProfileSettings
-from hookgate.core.errors import EmbeddingError
-from hookgate.core.ports import AUDIT, EMBEDDER, STORE
-from hookgate.core.tables import tables_of
+from hookgate.builtin_plugins.awareness.switch.control import Control
+from hookgate.core.domain.errors import EmbeddingError
+from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE
+from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.core.descriptors import Card
+    from hookgate.core.domain.descriptors import Card
+    from hookgate.core.domain.ports import Embedder
     from hookgate.core.host import Host
-    from hookgate.core.ports import Embedder
 
 __all__ = ["AT_START", "MINIMAL", "Awareness"]
 
@@ -117,7 +117,9 @@ class Awareness:
         if store is None:
             # Pins of the process alone: a change is noticed until the gateway stops.
             return Pins(ProcessPins(), self.settings.pin)
-        tables = await tables_of(store, "awareness", "hookgate.builtin_plugins.awareness.tables")
+        tables = await tables_of(
+            store, "awareness", "hookgate.builtin_plugins.awareness.cards.tables"
+        )
         pins = Pins(tables.StorePins(store), self.settings.pin)
         await pins.load()
         return pins

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.models import ModelRef
-from hookgate.core.settings import Section
+from hookgate.core.domain.models import ModelRef
+from hookgate.core.settings.schema import Section
 
 __all__ = [
     "AgentAwareness",

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hookgate.core.catalogue import capability_rows
-from hookgate.core.errors import HookgateError, TurnError
+from hookgate.core.domain.errors import HookgateError, TurnError
+from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.host import redact_json
-from hookgate.core.operations import Invocation, Operation, OperationModel
+from hookgate.core.registry.catalogue import capability_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hookgate.builtin_plugins.discovery.sources import Inventory
-    from hookgate.core.descriptors import Capability
+    from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
+    from hookgate.core.domain.descriptors import Capability
 
 __all__ = [
     "CapabilityRow",

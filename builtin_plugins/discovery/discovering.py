@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.discovery.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.graph import Graph
-from hookgate.builtin_plugins.discovery.results import Discovery, Entry, Found, Tier
+from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.core.descriptors import CapabilityDetail, Card, Rejected
-from hookgate.core.messages import join_taints
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.show.results import Discovery, Entry, Found, Tier
+from hookgate.core.domain.descriptors import CapabilityDetail, Card, Rejected
+from hookgate.core.domain.messages import join_taints
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from hookgate.builtin_plugins.discovery.engine import Engine
-    from hookgate.builtin_plugins.discovery.lessons import Lessons
-    from hookgate.core.descriptors import Capabilities, Capability, Whose
-    from hookgate.core.messages import Taint
-    from hookgate.core.ports import TokenCounter
+    from hookgate.builtin_plugins.discovery.index.engine import Engine
+    from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
+    from hookgate.core.domain.descriptors import Capabilities, Capability, Whose
+    from hookgate.core.domain.messages import Taint
+    from hookgate.core.domain.ports import TokenCounter
 
     Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
 

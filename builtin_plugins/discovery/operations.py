@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.discovery.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.discovering import Filter
-from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
-from hookgate.core.offering import is_chosen
-from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
-from hookgate.core.tool_call import matches
-from hookgate.core.turn import TurnPlan
+from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
+from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.domain.turn import TurnPlan
+from hookgate.core.turn.tools.call import matches
+from hookgate.core.turn.tools.offering import is_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.builtin_plugins.discovery.discovering import Discoverer
-    from hookgate.builtin_plugins.discovery.lessons import Lessons
-    from hookgate.builtin_plugins.discovery.results import Discovery, Found
+    from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
+    from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
+    from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
-    from hookgate.core.turn import Principal
 
 __all__ = ["View", "discovery_operations"]
 

@@ -10,44 +10,44 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.discovery.assembler import render
-from hookgate.builtin_plugins.discovery.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
-from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
-from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
-from hookgate.builtin_plugins.discovery.examples import Examples
-from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
-from hookgate.builtin_plugins.discovery.learned import LearnedCache
-from hookgate.builtin_plugins.discovery.lessons import Lessons, LessonsCache
+from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
+from hookgate.builtin_plugins.discovery.learn.examples import Examples
+from hookgate.builtin_plugins.discovery.learn.learned import LearnedCache
+from hookgate.builtin_plugins.discovery.learn.lessons import Lessons, LessonsCache
+from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.operations import View, discovery_operations
-from hookgate.builtin_plugins.discovery.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.builtin_plugins.discovery.sources import Sources
-from hookgate.core.catalogue import capability_rows, capability_version
-from hookgate.core.context import Block
-from hookgate.core.descriptors import Flags, Selection
-from hookgate.core.errors import HookgateError
-from hookgate.core.events import Event
-from hookgate.core.ports import EMBEDDER
-from hookgate.core.registry import CapabilityIndex
-from hookgate.core.strict_json import canonical
-from hookgate.core.tool_call import may_use
-from hookgate.core.tooling import tool
-from hookgate.core.tools import ToolResult
-from hookgate.core.turn import TurnKey
+from hookgate.builtin_plugins.discovery.show.assembler import render
+from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
+from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
+from hookgate.builtin_plugins.discovery.sources.collecting import Sources
+from hookgate.core.domain.descriptors import Flags, Selection
+from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import EMBEDDER
+from hookgate.core.domain.strict_json import canonical
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import TurnKey
+from hookgate.core.registry.catalogue import capability_rows, capability_version
+from hookgate.core.registry.snapshots import CapabilityIndex
+from hookgate.core.turn.context import Block
+from hookgate.core.turn.tools.call import may_use
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.results import Discovery, Found
-    from hookgate.core.context import ContextBuilder
-    from hookgate.core.descriptors import Capabilities, Capability
+    from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
+    from hookgate.core.domain.descriptors import Capabilities, Capability
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.ports import Embedder
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Outcome, Principal, Turn
     from hookgate.core.host import Host
-    from hookgate.core.operations import Operation
-    from hookgate.core.ports import Embedder
-    from hookgate.core.tools import Tool
-    from hookgate.core.turn import Outcome, Principal, Turn
+    from hookgate.core.turn.context import ContextBuilder
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""

@@ -7,8 +7,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.discovery.results import EdgeType
-from hookgate.core.settings import Section
+from hookgate.builtin_plugins.discovery.show.results import EdgeType
+from hookgate.core.settings.schema import Section
 
 __all__ = ["DiscoverySettings", "LearningSettings"]
 

@@ -9,7 +9,7 @@ import aiohttp
 import httpx
 
 from hookgate.builtin_plugins.egress.grants import shown
-from hookgate.core.errors import EgressError, EgressFailedError, EgressFailureKind
+from hookgate.core.domain.errors import EgressError, EgressFailedError, EgressFailureKind
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, show
 from hookgate.builtin_plugins.egress.resolver import Resolver, resolve_by_system
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.builtin_plugins.egress.transport import CheckedTransport
-from hookgate.core.errors import EgressDeniedError, EgressFailedError
+from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     import ssl

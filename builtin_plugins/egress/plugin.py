@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.egress.client import CheckedEgress, tls_settings
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.core.ports import EGRESS, Key
+from hookgate.core.domain.ports import EGRESS, Key
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.egress.addresses import (
     parse_address,
     why_not_public,
 )
-from hookgate.core.errors import EgressDeniedError
+from hookgate.core.domain.errors import EgressDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -18,7 +18,7 @@ from yarl import URL as WireURL
 from hookgate.builtin_plugins.egress.body import Body, Mapped
 from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, Target, shown
 from hookgate.builtin_plugins.egress.resolver import CheckedResolver, Resolver
-from hookgate.core.errors import (
+from hookgate.core.domain.errors import (
     EgressDeniedError,
     EgressFailedError,
 )

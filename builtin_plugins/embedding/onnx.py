@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.embedding.worker import Prepared
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,16 +11,16 @@ from hookgate.builtin_plugins.embedding.operations import embedding_operations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
-from hookgate.core.errors import EmbeddingError, StartError
-from hookgate.core.ports import EGRESS, EMBEDDER, Key
+from hookgate.core.domain.errors import EmbeddingError, StartError
+from hookgate.core.domain.ports import EGRESS, EMBEDDER, Key
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.embedding.worker import LocalModel
+    from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
-    from hookgate.core.operations import Operation
 
 __all__ = ["Plugin"]
 

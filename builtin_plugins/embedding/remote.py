@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import orjson
 
-from hookgate.core.errors import EgressDeniedError, EgressError, EmbeddingError
+from hookgate.core.domain.errors import EgressDeniedError, EgressError, EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-    from hookgate.core.ports import Egress
+    from hookgate.core.domain.ports import Egress
 
 __all__ = ["RemoteEngine"]
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.embedding.worker import Prepared
-from hookgate.core.config_paths import expanded
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
+from hookgate.core.settings.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

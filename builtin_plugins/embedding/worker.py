@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate.builtin_plugins.embedding.batching import plan_batches
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

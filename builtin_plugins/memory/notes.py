@@ -11,8 +11,8 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from hookgate.core.messages import CLEAN, Taint
-from hookgate.core.turn import SessionKey
+from hookgate.core.domain.messages import CLEAN, Taint
+from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

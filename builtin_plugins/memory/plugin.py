@@ -16,20 +16,20 @@ from hookgate.builtin_plugins.memory.notes import (
     words_of,
 )
 from hookgate.builtin_plugins.memory.settings import MemorySettings
-from hookgate.core.descriptors import Flags
-from hookgate.core.messages import join_taints, new_id
-from hookgate.core.ports import STORE
-from hookgate.core.tables import tables_of
-from hookgate.core.tooling import tool
-from hookgate.core.tools import ToolResult
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import join_taints, new_id
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.tools import ToolResult
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tables import tables_of
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.tools import Tool
-    from hookgate.core.turn import Turn
 
 PART = "memory"
 

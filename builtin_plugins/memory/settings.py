@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from hookgate.core.settings import Section
+from hookgate.core.settings.schema import Section
 
 __all__ = ["MemorySettings"]
 

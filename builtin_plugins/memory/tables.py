@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hookgate.core.ports import Store
+    from hookgate.core.domain.ports import Store
 
 __all__ = ["METADATA", "NOTES", "SCRIPTS", "StoreNotes"]
 

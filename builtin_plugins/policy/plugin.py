@@ -6,34 +6,34 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.policy.desk_operations import DeskOperations
-from hookgate.builtin_plugins.policy.engine import Engine, Outcome
-from hookgate.builtin_plugins.policy.facts import History, facts_of
-from hookgate.builtin_plugins.policy.judging import Judge
-from hookgate.builtin_plugins.policy.opening import opened
-from hookgate.builtin_plugins.policy.pin_operations import PinOperations
-from hookgate.builtin_plugins.policy.profiles import PROFILES, cells
-from hookgate.builtin_plugins.policy.reading import RuleReading, read_rules
+from hookgate.builtin_plugins.policy.desk.opening import opened
+from hookgate.builtin_plugins.policy.desk.operations import DeskOperations
+from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
+from hookgate.builtin_plugins.policy.judge.engine import Engine, Outcome
+from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
+from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
+from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
-from hookgate.builtin_plugins.policy.version import policy_version
-from hookgate.core.content.problems import brief
-from hookgate.core.errors import StartError
-from hookgate.core.operations import Operation, OperationModel
-from hookgate.core.ports import AUDIT
-from hookgate.core.tools import Verdict
-from hookgate.core.turn import TurnKey
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Operation, OperationModel
+from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.tools import Verdict
+from hookgate.core.domain.turn import TurnKey
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
-    from hookgate.builtin_plugins.policy.desk import Desk
-    from hookgate.builtin_plugins.policy.quarantine import Quarantine
-    from hookgate.core.descriptors import Capabilities
+    from hookgate.builtin_plugins.policy.desk.desk import Desk
+    from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
+    from hookgate.core.domain.descriptors import Capabilities
+    from hookgate.core.domain.operations import Invocation
+    from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.operations import Invocation
-    from hookgate.core.tools import Ask, Decision, Tool, ToolCall
-    from hookgate.core.turn import Turn
 
 
 RULES = "policy rules"

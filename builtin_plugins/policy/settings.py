@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from hookgate.core.durations import Days, Seconds, told
-from hookgate.core.settings import Section
+from hookgate.core.settings.schema import Section
+from hookgate.kit.durations import Days, Seconds, told
 
 __all__ = [
     "LONGEST_QUESTION",

@@ -24,9 +24,9 @@ from hookgate.builtin_plugins.providers.wire import (
     sendable_input,
     text_of,
 )
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Image, Opaque, Text, ToolResultPart, ToolUse, new_id
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Image, Opaque, Text, ToolResultPart, ToolUse, new_id
+from hookgate.core.domain.models import (
     OpaqueDelta,
     ReasoningDelta,
     StopEvent,
@@ -39,9 +39,9 @@ from hookgate.core.models import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hookgate.core.errors import ProviderErrorKind
-    from hookgate.core.messages import Message, Part
-    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.errors import ProviderErrorKind
+    from hookgate.core.domain.messages import Message, Part
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
 
 __all__ = ["AnthropicReader", "AnthropicWire"]
 

@@ -12,17 +12,17 @@ from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import DEFAULTS, ProviderSettings
-from hookgate.core.errors import ConfigError, PluginError
-from hookgate.core.models import ModelInfo, ProviderInfo
-from hookgate.core.secrets import read_key_file
+from hookgate.core.domain.errors import ConfigError, PluginError
+from hookgate.core.domain.models import ModelInfo, ProviderInfo
+from hookgate.core.settings.secret_store import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hookgate.builtin_plugins.providers.settings import ProvidersSettings
     from hookgate.builtin_plugins.providers.wire import Wire
-    from hookgate.core.models import Provider
-    from hookgate.core.ports import Egress, Secrets
+    from hookgate.core.domain.models import Provider
+    from hookgate.core.domain.ports import Egress, Secrets
 
 __all__ = [
     "describe_provider",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.core.messages import Message, Text, ToolResultPart
+from hookgate.core.domain.messages import Message, Text, ToolResultPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hookgate.core.messages import Part, ToolUse
+    from hookgate.core.domain.messages import Part, ToolUse
 
 __all__ = ["paired"]
 

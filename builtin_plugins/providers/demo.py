@@ -19,9 +19,9 @@ from hookgate.builtin_plugins.providers.demo_rules import (
     shorten,
     sum_up,
 )
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Text, ToolResultPart, ToolUse
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Text, ToolResultPart, ToolUse
+from hookgate.core.domain.models import (
     ModelInfo,
     StopEvent,
     TextDelta,
@@ -33,9 +33,9 @@ from hookgate.core.models import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from hookgate.core.messages import Message
-    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.messages import Message
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.turn import Turn
 
 __all__ = ["DemoProvider"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
-from hookgate.core.errors import ProviderErrorKind
+from hookgate.core.domain.errors import ProviderErrorKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

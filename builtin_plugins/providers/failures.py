@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hookgate.core.errors import EgressDeniedError, ProviderError
+from hookgate.core.domain.errors import EgressDeniedError, ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.core.errors import (
+    from hookgate.core.domain.errors import (
         EgressError,
         EgressFailureKind,
         ProviderErrorKind,

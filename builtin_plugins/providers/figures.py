@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.soundness import MAX_TOKENS
+from hookgate.core.turn.tools.soundness import MAX_TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -32,9 +32,9 @@ from hookgate.builtin_plugins.providers.wire import (
     sendable_input,
     text_of,
 )
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Image, Text, new_id
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Image, Text, new_id
+from hookgate.core.domain.models import (
     ReasoningDelta,
     StopEvent,
     TextDelta,
@@ -46,8 +46,8 @@ from hookgate.core.models import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hookgate.core.messages import Message, ToolResultPart
-    from hookgate.core.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.messages import Message, ToolResultPart
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
 
 __all__ = ["OpenAIReader", "OpenAIWire"]
 

@@ -15,15 +15,15 @@ from hookgate.builtin_plugins.providers.assembly import (
 )
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
-from hookgate.core.ports import EGRESS, SECRETS, Key
-from hookgate.core.soundness import note_usage
+from hookgate.core.domain.ports import EGRESS, SECRETS, Key
+from hookgate.core.turn.tools.soundness import note_usage
 from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from hookgate.core.domain.models import Provider, ProviderInfo
     from hookgate.core.host import Host
-    from hookgate.core.models import Provider, ProviderInfo
 
 
 class Plugin:

@@ -19,17 +19,17 @@ from hookgate.builtin_plugins.providers.failures import (
 )
 from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.tags import TagReader, read_tags
-from hookgate.core.errors import EgressError, ProviderError
-from hookgate.core.models import ModelInfo, TextDelta
+from hookgate.core.domain.errors import EgressError, ProviderError
+from hookgate.core.domain.models import ModelInfo, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire import Reader, Wire
-    from hookgate.core.errors import ProviderErrorKind
-    from hookgate.core.models import ModelEvent, ModelRequest
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.errors import ProviderErrorKind
+    from hookgate.core.domain.models import ModelEvent, ModelRequest
+    from hookgate.core.domain.turn import Turn
 
 __all__ = ["RemoteProvider"]
 

@@ -10,8 +10,8 @@ import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
 from hookgate.builtin_plugins.providers.tags import ThinkTags
-from hookgate.core.models import ModelInfo
-from hookgate.core.settings import Section
+from hookgate.core.domain.models import ModelInfo
+from hookgate.core.settings.schema import Section
 
 __all__ = ["DEFAULTS", "ModelSettings", "ProviderKind", "ProviderSettings", "ProvidersSettings"]
 

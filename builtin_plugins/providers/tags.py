@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.providers.wire import arguments_of
-from hookgate.core.messages import new_id
-from hookgate.core.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
-from hookgate.core.strict_json import StrictJSONError, loads
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
+from hookgate.core.domain.strict_json import StrictJSONError, loads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from hookgate.core.models import ModelEvent
+    from hookgate.core.domain.models import ModelEvent
 
 __all__ = ["MAX_CALL", "TagReader", "ThinkTags", "read_tags"]
 

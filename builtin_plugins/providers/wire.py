@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import orjson
 
-from hookgate.core.errors import ProviderError
-from hookgate.core.strict_json import StrictJSONError, loads
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.strict_json import StrictJSONError, loads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hookgate.builtin_plugins.providers.template import TextTemplate
-    from hookgate.core.models import ModelEvent, ModelRequest
+    from hookgate.core.domain.models import ModelEvent, ModelRequest
 
 __all__ = [
     "Reader",

@@ -57,7 +57,7 @@ from hookgate.builtin_plugins.sanitizer.signals import (
 )
 from hookgate.builtin_plugins.sanitizer.snares import SNARES
 from hookgate.builtin_plugins.sanitizer.wiles import WILES
-from hookgate.core.descriptors import Finding
+from hookgate.core.domain.descriptors import Finding
 
 if TYPE_CHECKING:
     import re
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hookgate.builtin_plugins.sanitizer.context import Unit
-    from hookgate.core.descriptors import Severity
+    from hookgate.core.domain.descriptors import Severity
 
 __all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "verdict"]
 

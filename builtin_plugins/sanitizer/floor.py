@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hookgate.core.descriptors import Severity
+    from hookgate.core.domain.descriptors import Severity
 
 __all__ = ["floor"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 if TYPE_CHECKING:
-    from hookgate.core.descriptors import Severity
+    from hookgate.core.domain.descriptors import Severity
 
 __all__ = ["FRAMES", "HARMFUL", "ORDER", "Frame", "frame"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean
-from hookgate.core.content.problems import Problem
+from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hookgate.core.descriptors import Card
+    from hookgate.core.domain.descriptors import Card
 
 __all__ = ["objections"]
 

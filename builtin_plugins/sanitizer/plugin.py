@@ -8,7 +8,7 @@ from hookgate.builtin_plugins.sanitizer.sanitizer import judged
 from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
-    from hookgate.core.descriptors import Card, Rejected
+    from hookgate.core.domain.descriptors import Card, Rejected
 
 
 class Plugin:

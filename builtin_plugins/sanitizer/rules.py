@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.sanitizer.lexicon import Part as P
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.context import Unit
-    from hookgate.core.descriptors import Severity
+    from hookgate.core.domain.descriptors import Severity
 
 __all__ = ["FAINT", "RULES", "Rule", "match"]
 

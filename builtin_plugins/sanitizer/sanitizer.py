@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.sanitizer.floor import floor
-from hookgate.core.descriptors import Finding, Rejected
+from hookgate.core.domain.descriptors import Finding, Rejected
 
 if TYPE_CHECKING:
-    from hookgate.core.descriptors import Card
+    from hookgate.core.domain.descriptors import Card
 
 __all__ = ["MAX_PASSES", "NestedError", "clean", "judged"]
 

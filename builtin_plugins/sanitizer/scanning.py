@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hookgate.builtin_plugins.storage.lock import FileLock
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

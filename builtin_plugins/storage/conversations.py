@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
-from hookgate.core.errors import StaleFenceError, StoreError
-from hookgate.core.messages import Message
+from hookgate.core.domain.errors import StaleFenceError, StoreError
+from hookgate.core.domain.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.ports import Clock
-    from hookgate.core.turn import SessionKey
+    from hookgate.core.domain.ports import Clock
+    from hookgate.core.domain.turn import SessionKey
 
 __all__ = ["HISTORY", "SqlConversations"]
 
@@ -97,7 +97,7 @@ class _Session:
 
 
 class SqlConversations:
-    """Conversations in the store; see `hookgate.core.ports.Conversations`.
+    """Conversations in the store; see `hookgate.core.domain.ports.Conversations`.
 
     Args:
         store: The store, with the tables of `storage.tables`.

@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate.builtin_plugins.storage.faults import contain, fault
 from hookgate.builtin_plugins.storage.inserts import check_columns
-from hookgate.core.errors import StoreError, StoreUnavailableError
+from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     import asyncio

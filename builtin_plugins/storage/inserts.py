@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from hookgate.core.errors import StoreError
+from hookgate.core.domain.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

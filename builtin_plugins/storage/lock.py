@@ -8,7 +8,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import StoreHeldError
+from hookgate.core.domain.errors import StoreHeldError
 
 if TYPE_CHECKING:
     from pathlib import Path

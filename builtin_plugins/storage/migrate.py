@@ -18,7 +18,7 @@ from sqlalchemy import column, insert, inspect, select, table, update
 from sqlalchemy.exc import DBAPIError
 
 from hookgate.builtin_plugins.storage.faults import fault
-from hookgate.core.errors import HookgateError, StartError
+from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.storage.readers import Readers
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
 from hookgate.builtin_plugins.storage.writer import Writer
-from hookgate.core.errors import StartError, StoreUnavailableError
+from hookgate.core.domain.errors import StartError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

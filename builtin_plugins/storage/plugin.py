@@ -8,16 +8,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.storage.settings import StorageSettings
-from hookgate.core.errors import StoreUnavailableError
-from hookgate.core.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
-    from hookgate.core.operations import Operation
 
 __all__ = ["Plugin"]
 

@@ -9,7 +9,7 @@ from sqlalchemy import make_url
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection

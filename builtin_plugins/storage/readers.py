@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from hookgate.builtin_plugins.storage.faults import broken, contain, fault
-from hookgate.core.errors import StoreUnavailableError
+from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

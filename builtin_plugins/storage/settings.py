@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from hookgate.core.settings import HomePath, Section
+from hookgate.core.settings.schema import HomePath, Section
 
 __all__ = ["DATABASE_NAME", "StorageSettings"]
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class SqlStore:
-    """One SQL database for all plugins; see `hookgate.core.ports.Store`.
+    """One SQL database for all plugins; see `hookgate.core.domain.ports.Store`.
 
     Args:
         writer: Writes.

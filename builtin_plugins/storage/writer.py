@@ -27,7 +27,7 @@ from hookgate.builtin_plugins.storage.group import (
 )
 from hookgate.builtin_plugins.storage.inserts import Inserts
 from hookgate.builtin_plugins.storage.room import Room
-from hookgate.core.errors import StoreError, StoreUnavailableError
+from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

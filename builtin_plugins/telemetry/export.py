@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import EgressError
+from hookgate.core.domain.errors import EgressError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

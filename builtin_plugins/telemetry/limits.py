@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.telemetry.records import OTHER
-from hookgate.core.strict_json import well_formed
+from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.telemetry.instruments import Instrument, Label, Reading

@@ -11,9 +11,9 @@ from hookgate.builtin_plugins.telemetry.export import Exporter
 from hookgate.builtin_plugins.telemetry.limits import Limits
 from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
-from hookgate.core.errors import StartError
-from hookgate.core.operations import Access
-from hookgate.core.ports import EGRESS, Key
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Access
+from hookgate.core.domain.ports import EGRESS, Key
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.telemetry.instruments import Reading
     from hookgate.builtin_plugins.telemetry.otel import OtelFigures
     from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
+    from hookgate.core.domain.metrics import MetricRecord
     from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks import HookFailure
+    from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
-    from hookgate.core.metrics import MetricRecord
 
 __all__ = ["Plugin"]
 

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hookgate.builtin_plugins.telemetry.instruments import Instrument
-    from hookgate.core.hooks import HookFailure
-    from hookgate.core.metrics import MetricRecord
+    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.hooks.caller import HookFailure
 
 __all__ = ["OTHER", "readings_of", "readings_of_failure"]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import httpx
 from pydantic import AfterValidator, Field, StringConstraints
 
-from hookgate.core.settings import Section
+from hookgate.core.settings.schema import Section
 
 __all__ = ["OtelSettings", "TelemetrySettings"]
 

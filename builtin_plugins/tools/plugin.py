@@ -13,20 +13,20 @@ from hookgate.builtin_plugins.tools.clock import describe_time
 from hookgate.builtin_plugins.tools.files import SUPPORTED, FileRefusedError, read_text
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.builtin_plugins.tools.web import fetch
-from hookgate.core.descriptors import Capability, Flags
-from hookgate.core.errors import StartError
-from hookgate.core.ports import EGRESS
-from hookgate.core.tooling import tool
-from hookgate.core.tools import ToolResult
+from hookgate.core.domain.descriptors import Capability, Flags
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.ports import EGRESS
+from hookgate.core.domain.tools import ToolResult
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     import httpx
 
+    from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
-    from hookgate.core.tools import Tool
 
 HTTP_FLAGS = Flags(
     reads_external_data=True,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.settings import Section
+from hookgate.core.settings.schema import Section
 
 __all__ = ["ToolsSettings"]
 

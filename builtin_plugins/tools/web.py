@@ -6,8 +6,8 @@ import codecs
 
 import httpx
 
-from hookgate.core.errors import EgressDeniedError, EgressFailedError
-from hookgate.core.tools import ToolResult
+from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
+from hookgate.core.domain.tools import ToolResult
 
 __all__ = ["TAINT", "fetch"]
 

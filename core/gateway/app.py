@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from hookgate.core import strict_json
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.operations import Access
+from hookgate.core.domain.ports import SIGNALS
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.front import Front
 from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.rest import error_response, serve_named, serve_operation
 from hookgate.core.gateway.routes import CALLER, Handler, Routes
-from hookgate.core.gateway.socket import serve_socket
 from hookgate.core.gateway.tokens import REVOKED
-from hookgate.core.operations import Access
-from hookgate.core.ports import SIGNALS
+from hookgate.core.gateway.websocket import serve_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
     from aiohttp.web_urldispatcher import AbstractRoute
 
-    from hookgate.core.errors import WireError
+    from hookgate.core.domain.errors import WireError
     from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.gateway.port import GatewayPort
     from hookgate.core.gateway.tokens import TokenBook

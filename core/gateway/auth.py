@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.attempts import Attempts
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.forwarded import forwarded_header
@@ -26,18 +27,17 @@ from hookgate.core.gateway.origin import (
 )
 from hookgate.core.gateway.peer import PeerLookup
 from hookgate.core.gateway.tokens import PREFIX, token_book
-from hookgate.core.turn import Principal
 
 if TYPE_CHECKING:
     import asyncio
 
     from aiohttp import web
 
+    from hookgate.core.domain.operations import Access
+    from hookgate.core.domain.turn import Scope
     from hookgate.core.gateway.origin import IPAddress
     from hookgate.core.host import Host
-    from hookgate.core.operations import Access
-    from hookgate.core.settings import Settings
-    from hookgate.core.turn import Scope
+    from hookgate.core.settings.schema import Settings
 
 __all__ = ["SUBPROTOCOL", "Caller", "Gate", "check_listener", "offered_protocols"]
 

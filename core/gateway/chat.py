@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import NotAllowedError
-from hookgate.core.events import Event
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import NotAllowedError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
+from hookgate.core.domain.models import StopReason
+from hookgate.core.domain.operations import OperationModel
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Address, Origin, TurnRequest
 from hookgate.core.gateway.codes import describe
-from hookgate.core.messages import Image, Provenance, ToolResultPart
-from hookgate.core.models import StopReason
-from hookgate.core.operations import OperationModel
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Address, Origin, TurnRequest
 
 if TYPE_CHECKING:
+    from hookgate.core.domain.operations import Invocation
+    from hookgate.core.domain.turn import Turn, TurnEnding
     from hookgate.core.gateway.port import GatewayPort
-    from hookgate.core.operations import Invocation
-    from hookgate.core.turn import Turn, TurnEnding
 
 __all__ = ["Accepted", "Answer", "ChatParams", "Chats"]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
-from hookgate.core.errors import (
+from hookgate.core.domain.errors import (
     HookError,
     HookgateError,
     ProviderError,
@@ -19,8 +18,9 @@ from hookgate.core.errors import (
     TurnError,
     WireError,
 )
+from hookgate.core.domain.messages import new_id
 from hookgate.core.host import redact_json
-from hookgate.core.messages import new_id
+from hookgate.core.turn.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

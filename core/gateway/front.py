@@ -14,18 +14,18 @@ from hookgate.core.gateway.request_log import RequestLog
 from hookgate.core.gateway.rpc import Methods, event_data
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.gateway.tokens import principal_id
-from hookgate.core.secrets import masked_json, redact_json
+from hookgate.core.settings.secret_store import masked_json, redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pydantic import BaseModel
 
-    from hookgate.core.events import Event
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.clients import Client
     from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.gateway.port import GatewayPort
-    from hookgate.core.turn import Principal
 
 __all__ = ["PROTOCOL", "Front"]
 

@@ -8,7 +8,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hookgate import __version__
-from hookgate.core.events import Event
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
+from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES, SIGNALS
+from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.chat import Accepted, ChatParams, Chats
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.front import PROTOCOL
@@ -40,17 +43,14 @@ from hookgate.core.gateway.schemas import (
 )
 from hookgate.core.gateway.tokens import REVOKED, token_book
 from hookgate.core.host import redact_json
-from hookgate.core.operations import Empty, Invocation, Operation, OperationModel, describe
-from hookgate.core.ports import AUDIT, CONVERSATIONS, LANES, SIGNALS
-from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hookgate.core.errors import WireError
+    from hookgate.core.domain.errors import WireError
+    from hookgate.core.domain.messages import Message
+    from hookgate.core.domain.turn import Scope
     from hookgate.core.gateway.port import GatewayPort
-    from hookgate.core.messages import Message
-    from hookgate.core.turn import Scope
 
 __all__ = ["core_operations"]
 

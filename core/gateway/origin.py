@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hookgate.core.events import Event
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.host import Host
-    from hookgate.core.settings import Settings
-    from hookgate.core.turn import Origin, Principal, Turn, TurnRequest
+    from hookgate.core.settings.schema import Settings
 
 __all__ = ["GatewayPort"]
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs, web
 
-from hookgate.core import strict_json
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.routes import CALLER
 from hookgate.core.gateway.stream import EventOutbox
-from hookgate.core.messages import new_id
-from hookgate.core.operations import Invocation
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
     from pydantic import BaseModel
 
-    from hookgate.core.events import Event
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.operations import Operation
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.rpc import Method
-    from hookgate.core.operations import Operation
 
 __all__ = ["error_response", "read_body", "serve_named", "serve_operation"]
 

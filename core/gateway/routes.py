@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp import web
 
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.auth import Caller
-from hookgate.core.operations import Access
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hookgate.core.turn import Principal
+    from hookgate.core.domain.turn import Principal
 
 __all__ = ["CALLER", "Handler", "Route", "Routes", "principal_of"]
 

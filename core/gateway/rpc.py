@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from hookgate.core import strict_json
-from hookgate.core.errors import WireError
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.errors import WireError
 from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.codes import wire_error
-from hookgate.core.shielding import contained
+from hookgate.core.hooks.shielding import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from hookgate.core.events import Event
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.operations import Invocation, Operation
+    from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.host import Host
-    from hookgate.core.operations import Invocation, Operation
-    from hookgate.core.turn import Principal
 
 __all__ = [
     "BadCall",

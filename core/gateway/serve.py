@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from hookgate.core.errors import HookgateError, StartError
+from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.app import FRONT, build_app
 from hookgate.core.gateway.auth import check_listener
 from hookgate.core.gateway.rpc import notification
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.port import GatewayPort
-    from hookgate.core.settings import GatewaySettings
+    from hookgate.core.settings.schema import GatewaySettings
 
 __all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
 

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import StartError
-from hookgate.core.ports import Key
-from hookgate.core.secrets import read_key_file
-from hookgate.core.turn import Claim, Principal
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.ports import Key
+from hookgate.core.domain.turn import Claim, Principal
+from hookgate.core.settings.secret_store import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hookgate.core.host import Host
-    from hookgate.core.settings import TokenSettings
+    from hookgate.core.settings.schema import TokenSettings
 
 __all__ = [
     "PREFIX",

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from hookgate.core.settings import Section
-from hookgate.core.tools import Verdict
-from hookgate.hookspecs import hookimpl
+from hookgate import Section, Verdict, hookimpl
 
 if TYPE_CHECKING:
-    from hookgate.core.tools import ToolCall
+    from hookgate import ToolCall
 
 
 class Blocklist(Section):

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate import Gateway, Settings
-from hookgate.core.errors import ConfigError
-from hookgate.core.tools import ToolResult
+from hookgate import ConfigError, Gateway, Settings, ToolResult
 
 
 async def call(home: Path, message: str, **settings: object) -> ToolResult:

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from hookgate.core.descriptors import Card, Triggers
-from hookgate.core.settings import Section
-from hookgate.hookspecs import blocking, hookimpl
+from hookgate import Card, Section, Triggers, blocking, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.core.host import Host
+    from hookgate import Host
 
 QUERY = "SELECT id, name, description, text, router_tags, keywords, priority FROM cards ORDER BY id"
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate import Gateway, Settings
-from hookgate.core.errors import ConfigError
+from hookgate import ConfigError, Gateway, Settings
 
 SCHEMA = """
 CREATE TABLE cards (

@@ -8,20 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from hookgate.core.descriptors import Selection
-from hookgate.core.ports import EMBEDDER
-from hookgate.core.settings import Section
-from hookgate.hookspecs import hookimpl
+from hookgate import EMBEDDER, Section, Selection, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
 
     import numpy.typing as npt
 
-    from hookgate.core.descriptors import Capabilities, Capability
-    from hookgate.core.host import Host
-    from hookgate.core.ports import Embedder
-    from hookgate.core.turn import Turn
+    from hookgate import Capabilities, Capability, Embedder, Host, Turn
 
 
 class EmbeddingSelector(Section):

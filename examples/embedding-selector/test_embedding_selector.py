@@ -6,11 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate import Gateway, Settings
-from hookgate.core.descriptors import Card
-from hookgate.core.errors import MissingKeyError
-from hookgate.core.turn import Turn
-from hookgate.hookspecs import hookimpl
+from hookgate import Card, Gateway, MissingKeyError, Settings, Turn, hookimpl
 
 BUILTIN = ("egress", "embedding", "providers")
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.core.settings import Section
-from hookgate.core.tools import Verdict
-from hookgate.hookspecs import blocking, hookimpl
+from hookgate import Section, Verdict, blocking, hookimpl
 
 if TYPE_CHECKING:
-    from hookgate.core.tools import ToolCall
+    from hookgate import ToolCall
 
 
 class WorkingCopy(Section):

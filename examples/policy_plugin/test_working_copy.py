@@ -7,11 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate import Gateway, Settings
-from hookgate.core.descriptors import Flags
-from hookgate.core.tooling import tool
-from hookgate.core.turn import FinishedCall
-from hookgate.hookspecs import hookimpl
+from hookgate import FinishedCall, Flags, Gateway, Settings, hookimpl, tool
 
 WRITES = Flags.from_mapping({**Flags.none().to_json(), "writes_persistent_state": True})
 

@@ -7,18 +7,12 @@ from datetime import time
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from hookgate.core.ports import CLOCK
-from hookgate.core.settings import Section
-from hookgate.core.tools import Verdict
-from hookgate.hookspecs import hookimpl
+from hookgate import CLOCK, Section, Verdict, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hookgate.core.host import Host
-    from hookgate.core.ports import Clock
-    from hookgate.core.tools import ToolCall
-    from hookgate.core.turn import Turn
+    from hookgate import Clock, Host, ToolCall, Turn
 
 
 class QuietHours(Section):

@@ -9,12 +9,7 @@ from time import monotonic
 
 import pytest
 
-from hookgate import Gateway, Settings
-from hookgate.core.descriptors import Flags
-from hookgate.core.ports import CLOCK
-from hookgate.core.tooling import tool
-from hookgate.core.tools import ToolResult
-from hookgate.hookspecs import hookimpl
+from hookgate import CLOCK, Flags, Gateway, Settings, ToolResult, hookimpl, tool
 
 
 class FixedClock:

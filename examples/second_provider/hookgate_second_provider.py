@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hookgate.core.models import ModelInfo, StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.core.settings import Section
-from hookgate.hookspecs import hookimpl
+from hookgate import ModelInfo, Section, StopEvent, TextDelta, Usage, UsageEvent, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.core.models import ModelEvent, ModelRequest, Provider
-    from hookgate.core.turn import Turn
+    from hookgate import ModelEvent, ModelRequest, Provider, Turn
 
 
 class Echo(Section):

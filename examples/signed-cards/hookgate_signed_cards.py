@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import hmac
 import json
@@ -11,21 +10,20 @@ import re
 import sys
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from pydantic import Field
 
-from hookgate.core.descriptors import Card, Finding, Rejected
-from hookgate.core.errors import StartError
-from hookgate.core.settings import Section
-from hookgate.hookspecs import hookimpl
+from hookgate import Card, Finding, Rejected, Section, StartError, hookimpl
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator
 
-    from hookgate.core.host import Host
+    from hookgate import Host
 
-__all__ = ["Plugin", "SignedCards", "main", "sign"]
+__all__ = ["Plugin", "SignedCards", "command", "sign"]
 
 KEY = "CARD_SIGNING_KEY"
 KEY_CHARS = 32
@@ -148,18 +146,21 @@ def checked_key(key: str, name: str) -> str:
     return key
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Sign the text of a card: ``hookgate-sign-card security-incidents < body.md``."""
-    parser = argparse.ArgumentParser(description="Sign the text of a card, read from stdin.")
-    parser.add_argument("id", help="the card's id, such as security-incidents")
-    parser.add_argument("--name", default="", help="the card's name, as in its frontmatter")
-    parser.add_argument("--description", default="", help="its description, likewise")
-    given = parser.parse_args(arguments)
-    try:
-        key = checked_key(os.environ.get(KEY, ""), KEY)
-    except StartError as error:
-        print(error, file=sys.stderr)
-        return 1
-    card = Card(id=given.id, name=given.name, description=given.description, text=sys.stdin.read())
-    sys.stdout.write(sign(card, key))
-    return 0
+def command(
+    ctx: typer.Context,
+    card: Annotated[str, typer.Argument(metavar="ID", help="The card's id.")],
+    name: Annotated[str, typer.Option(help="Its name, as in its frontmatter.")] = "",
+    description: Annotated[str, typer.Option(help="Its description, likewise.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Sign the text of a card, which is read from standard input.
+
+    Example:
+        hookgate cards sign security-incidents < body.md
+    """
+    key = checked_key(os.environ.get(KEY, ""), KEY)
+    signed = sign(Card(id=card, name=name, description=description, text=sys.stdin.read()), key)
+    state_of(ctx).show(
+        {"text": signed},
+        lambda console: console.print(signed, end="", markup=False, soft_wrap=True),
+    )

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hookgate_signed_cards import KEY, main, sign
+from hookgate_signed_cards import KEY, sign
+from typer.testing import CliRunner, Result
 
-from hookgate import Gateway, Settings
-from hookgate.core.descriptors import Card, Rejected
-from hookgate.core.errors import StartError
-from hookgate.hookspecs import hookimpl
+from hookgate import Card, Gateway, Rejected, Settings, StartError, hookimpl
+from hookgate.cli.app import app
 
 SECRET = "0123456789abcdef0123456789abcdef"
 
@@ -132,20 +131,24 @@ async def test_without_a_key_the_gateway_does_not_start(
             pass
 
 
-async def test_what_the_command_signs_is_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(BODY))
-    assert main([CARD.id, "--name", CARD.name, "--description", CARD.description]) == 0
-    signed = replace(CARD, text=capsys.readouterr().out)
+def hookgate(*words: str, stdin: str = "") -> Result:
+    """Run the command line, in which the installed package's command is found by its name."""
+    return CliRunner().invoke(app, list(words), input=stdin)
 
+
+async def test_what_the_command_signs_is_shown(tmp_path: Path) -> None:
+    told = ("--name", CARD.name, "--description", CARD.description)
+    ran = await asyncio.to_thread(hookgate, "cards", "sign", CARD.id, *told, stdin=BODY)
+    signed = replace(CARD, text=ran.stdout)
+
+    assert ran.exit_code == 0
     assert isinstance(await verdict(tmp_path, signed), Card)
 
 
-def test_command_without_a_key_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_without_a_key_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY)
 
-    assert main(["security-x"]) == 1
-    assert KEY in capsys.readouterr().err
+    ran = hookgate("cards", "sign", "security-x")
+
+    assert ran.exit_code == 1
+    assert KEY in ran.stderr

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from hookgate.core.settings import Section
-from hookgate.hookspecs import hookimpl
+from hookgate import Section, hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from hookgate.core.host import Host
-    from hookgate.core.metrics import MetricRecord
+    from hookgate import Host, MetricRecord
 
 DATAGRAM = 1432
 """Bytes of one datagram: what goes through Ethernet in one piece (DogStatsD's own default)."""

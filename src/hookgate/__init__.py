@@ -1,6 +1,7 @@
 """hookgate: a gateway between people and language models in which every feature is a plugin.
 
-The names below are the face of the package; importing it loads none of them.
+The names below are all that a plugin's author imports; what lies behind them may move.
+Importing the package loads none of them: a name loads its module when it is first used.
 """
 
 from __future__ import annotations
@@ -9,23 +10,253 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.domain.descriptors import (
+        Capabilities,
+        Capability,
+        CapabilityDetail,
+        Card,
+        Finding,
+        Flags,
+        Rejected,
+        Selection,
+        Triggers,
+    )
+    from hookgate.core.domain.errors import (
+        ConfigError,
+        EgressDeniedError,
+        EgressFailedError,
+        HookgateError,
+        MissingKeyError,
+        ProviderError,
+        StartError,
+        StoreError,
+        TurnError,
+        WireError,
+    )
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.messages import (
+        CLEAN,
+        Image,
+        Message,
+        Provenance,
+        Taint,
+        Text,
+        ToolResultPart,
+        ToolUse,
+    )
+    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.models import (
+        Ending,
+        ModelEvent,
+        ModelInfo,
+        ModelRef,
+        ModelRequest,
+        OpaqueDelta,
+        Provider,
+        ReasoningDelta,
+        Refusal,
+        StopEvent,
+        SystemText,
+        TextDelta,
+        ToolUseEvent,
+        Usage,
+        UsageEvent,
+    )
+    from hookgate.core.domain.operations import Access, Empty, Invocation, Operation, OperationModel
+    from hookgate.core.domain.ports import (
+        AUDIT,
+        CLOCK,
+        CONVERSATIONS,
+        EGRESS,
+        EMBEDDER,
+        LANES,
+        SECRETS,
+        SIGNALS,
+        STORE,
+        TOKENS,
+        Channel,
+        Clock,
+        Embedder,
+        Key,
+    )
+    from hookgate.core.domain.tools import (
+        Ask,
+        Decision,
+        Effect,
+        Tool,
+        ToolCall,
+        ToolResult,
+        Verdict,
+    )
+    from hookgate.core.domain.turn import (
+        Address,
+        Agent,
+        FinishedCall,
+        Origin,
+        Outcome,
+        Principal,
+        SessionKey,
+        Turn,
+        TurnKey,
+        TurnPlan,
+        TurnRequest,
+    )
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.host import Host
+    from hookgate.core.registry.snapshots import CapabilityIndex
+    from hookgate.core.settings.schema import Section, Settings
+    from hookgate.core.turn.context import Block, ContextBuilder
+    from hookgate.gateway import Gateway
     from hookgate.hookspecs import blocking, hookimpl
+    from hookgate.kit.tooling import tool
 
-__all__ = ["Gateway", "Settings", "__version__", "blocking", "hookimpl"]
+__all__ = [
+    "AUDIT",
+    "CLEAN",
+    "CLOCK",
+    "CONVERSATIONS",
+    "EGRESS",
+    "EMBEDDER",
+    "LANES",
+    "SECRETS",
+    "SIGNALS",
+    "STORE",
+    "TOKENS",
+    "Access",
+    "Address",
+    "Agent",
+    "Ask",
+    "Block",
+    "Capabilities",
+    "Capability",
+    "CapabilityDetail",
+    "CapabilityIndex",
+    "Card",
+    "Channel",
+    "Clock",
+    "ConfigError",
+    "ContextBuilder",
+    "Decision",
+    "Effect",
+    "EgressDeniedError",
+    "EgressFailedError",
+    "Embedder",
+    "Empty",
+    "Ending",
+    "Event",
+    "Finding",
+    "FinishedCall",
+    "Flags",
+    "Gateway",
+    "HookFailure",
+    "HookgateError",
+    "Host",
+    "Image",
+    "Invocation",
+    "Key",
+    "Message",
+    "MetricRecord",
+    "MissingKeyError",
+    "ModelEvent",
+    "ModelInfo",
+    "ModelRef",
+    "ModelRequest",
+    "OpaqueDelta",
+    "Operation",
+    "OperationModel",
+    "Origin",
+    "Outcome",
+    "Principal",
+    "Provenance",
+    "Provider",
+    "ProviderError",
+    "ReasoningDelta",
+    "Refusal",
+    "Rejected",
+    "Routes",
+    "Section",
+    "Selection",
+    "SessionKey",
+    "Settings",
+    "StartError",
+    "StopEvent",
+    "StoreError",
+    "SystemText",
+    "Taint",
+    "Text",
+    "TextDelta",
+    "Tool",
+    "ToolCall",
+    "ToolResult",
+    "ToolResultPart",
+    "ToolUse",
+    "ToolUseEvent",
+    "Triggers",
+    "Turn",
+    "TurnError",
+    "TurnKey",
+    "TurnPlan",
+    "TurnRequest",
+    "Usage",
+    "UsageEvent",
+    "Verdict",
+    "WireError",
+    "__version__",
+    "blocking",
+    "hookimpl",
+    "tool",
+]
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Gateway": "hookgate.embedding",
-    "Settings": "hookgate.core.settings",
-    "blocking": "hookgate.hookspecs",
-    "hookimpl": "hookgate.hookspecs",
+_NAMES = {
+    "hookgate.core.domain.descriptors": (
+        "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
+    ),
+    "hookgate.core.domain.errors": (
+        "ConfigError EgressDeniedError EgressFailedError HookgateError MissingKeyError "
+        "ProviderError StartError StoreError TurnError WireError"
+    ),
+    "hookgate.core.domain.events": "Event",
+    "hookgate.core.domain.messages": (
+        "CLEAN Image Message Provenance Taint Text ToolResultPart ToolUse"
+    ),
+    "hookgate.core.domain.metrics": "MetricRecord",
+    "hookgate.core.domain.models": (
+        "Ending ModelEvent ModelInfo ModelRef ModelRequest OpaqueDelta Provider ReasoningDelta "
+        "Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent"
+    ),
+    "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
+    "hookgate.core.domain.ports": (
+        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE TOKENS Channel "
+        "Clock Embedder Key"
+    ),
+    "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
+    "hookgate.core.domain.turn": (
+        "Address Agent FinishedCall Origin Outcome Principal SessionKey Turn TurnKey TurnPlan "
+        "TurnRequest"
+    ),
+    "hookgate.core.gateway.routes": "Routes",
+    "hookgate.core.hooks.caller": "HookFailure",
+    "hookgate.core.host": "Host",
+    "hookgate.core.registry.snapshots": "CapabilityIndex",
+    "hookgate.core.settings.schema": "Section Settings",
+    "hookgate.core.turn.context": "Block ContextBuilder",
+    "hookgate.gateway": "Gateway",
+    "hookgate.hookspecs": "blocking hookimpl",
+    "hookgate.kit.tooling": "tool",
 }
+"""Where each name is at home. Type checkers read the imports above; a test compares both."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -22,7 +22,7 @@ from hookgate.cli.client import connect
 from hookgate.cli.conversation import Narrator, print_question
 from hookgate.cli.trace import traced
 from hookgate.cli.waterfall import print_waterfall
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError
 from hookgate.core.gateway.serve import listen
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from benchmarks.awareness import (
     score,
 )
 
-from hookgate.builtin_plugins.awareness.folders import shipped_cards
-from hookgate.core.descriptors import Card, Triggers
+from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
+from hookgate.core.domain.descriptors import Card, Triggers
 
 MEMORY = Card(id="memory", text="x" * 400, triggers=Triggers(router_tags=("memory",)))
 
@@ -50,7 +50,7 @@ def test_the_messages_name_cards_that_there_are_and_none_twice() -> None:
 
 
 def test_no_message_is_an_example_of_the_router() -> None:
-    from hookgate.builtin_plugins.awareness.router import examples
+    from hookgate.builtin_plugins.awareness.selection.router import examples
 
     taught = {text.lower() for group in examples().values() for text in group}
     for card in read_cards(shipped_cards()).values():

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from benchmarks import _synthetic, discovery_speed
 
-from hookgate.builtin_plugins.discovery.documents import text_of
-from hookgate.builtin_plugins.discovery.engine import QUERIES, RANKINGS
+from hookgate.builtin_plugins.discovery.index.documents import text_of
+from hookgate.builtin_plugins.discovery.index.engine import QUERIES, RANKINGS
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from benchmarks import policy_speed
 
-from hookgate.builtin_plugins.policy.judging import Judge
+from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.tools import Effect, ToolCall
+from hookgate.core.domain.tools import Effect, ToolCall
 
 
 @pytest.mark.parametrize("name", list(policy_speed.SORTS))

@@ -23,7 +23,7 @@ from hookgate.builtin_plugins.embedding.worker import Prepared
 ROOT = Path(__file__).parent.parent.parent
 SMALL_TALK = (
     ROOT / "benchmarks" / "small_talk.txt",
-    ROOT / "builtin_plugins" / "discovery" / "small_talk.txt",
+    ROOT / "builtin_plugins" / "discovery" / "index" / "small_talk.txt",
 )
 
 

@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 
 from hookgate.builtin_plugins.storage.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
-from hookgate.core.errors import StoreUnavailableError
+from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

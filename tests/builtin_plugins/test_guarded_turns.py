@@ -12,10 +12,10 @@ from aiohttp import web
 from tests.support.script import Events, Script, Scripted, call, say, settings, until
 
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.operations import Invocation
-from hookgate.core.ports import STORE
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.turn import Address, Principal
 from hookgate.core.runtime import Gateway
-from hookgate.core.turn import Address, Principal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tests.support.script import Step
 
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.turn import Turn
 
 OPS = Principal.owner("ops")
 

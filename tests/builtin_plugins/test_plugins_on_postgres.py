@@ -15,13 +15,13 @@ from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 from hookgate.builtin_plugins.audit import tables as audit_tables
 from hookgate.builtin_plugins.audit.sealing import Sealer
 from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
-from hookgate.builtin_plugins.awareness import tables as card_tables
-from hookgate.builtin_plugins.awareness.pins import Pins
-from hookgate.builtin_plugins.policy import tables as policy_tables
+from hookgate.builtin_plugins.awareness.cards import tables as card_tables
+from hookgate.builtin_plugins.awareness.cards.pins import Pins
+from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
-from hookgate.core.descriptors import Card
+from hookgate.core.domain.descriptors import Card
 
 pytestmark = pytest.mark.slow
 

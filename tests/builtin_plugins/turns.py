@@ -6,21 +6,21 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.descriptors import Flags
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Message, Provenance, Text
+from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.ports import CLOCK
+from hookgate.core.domain.tools import Tool, ToolCall
+from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.host import Doors, Host
-from hookgate.core.messages import Message, Provenance, Text
-from hookgate.core.models import ModelRef
-from hookgate.core.ports import CLOCK
-from hookgate.core.registry import CapabilityIndex, Snapshot
-from hookgate.core.settings import Settings
-from hookgate.core.tools import Tool, ToolCall
-from hookgate.core.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
+from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
+from hookgate.core.settings.schema import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from hookgate.core.descriptors import Capability
-    from hookgate.core.events import Event
+    from hookgate.core.domain.descriptors import Capability
+    from hookgate.core.domain.events import Event
 
 MODEL = ModelRef("demo", "demo")
 

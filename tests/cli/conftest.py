@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from hookgate.cli.app import app
 from hookgate.cli.found import address, leave_note
 from hookgate.cli.loop import LoopThread
-from hookgate.core.config_file import load_settings
 from hookgate.core.gateway.serve import Listener, listen
-from hookgate.embedding import Gateway
+from hookgate.core.settings.file import load_settings
+from hookgate.gateway import Gateway
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from pydantic import Field
 from typer.testing import CliRunner
 
 from hookgate.cli.generated import function_of
-from hookgate.cli.render import clean, print_result, short
 from hookgate.cli.state import State
-from hookgate.core.operations import Operation, OperationModel, describe
+from hookgate.core.domain.operations import Operation, OperationModel, describe
+from hookgate.kit.rendering import clean, print_result, short
 
 
 class Inner(OperationModel):

@@ -8,7 +8,7 @@ import pytest
 from tests.cli.conftest import CommandLine, Served
 from tests.cli.terminal import Terminal
 
-from hookgate.core.descriptors import FLAG_NAMES
+from hookgate.core.domain.descriptors import FLAG_NAMES
 
 
 def test_plugins_are_listed_with_what_keeps_some_from_running(hookgate: CommandLine) -> None:

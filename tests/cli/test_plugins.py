@@ -10,8 +10,8 @@ import pytest
 from tests.cli.conftest import CommandLine, Ran
 
 CLASH = """
-from hookgate.core.descriptors import Flags
-from hookgate.core.tools import Tool
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.tools import Tool
 from hookgate.hookspecs import hookimpl
 
 

@@ -11,8 +11,8 @@ from tests.cli.conftest import CommandLine, Ran
 SOURCE = """
 from dataclasses import replace
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.tools import Tool
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.tools import Tool
 from hookgate.hookspecs import hookimpl
 
 

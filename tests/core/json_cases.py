@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.core.strict_json import MAX_DEPTH
+from hookgate.core.domain.strict_json import MAX_DEPTH
 
 # The names follow JSONTestSuite: y_ must be accepted, n_ must be refused, and i_ is left to
 # the reader by RFC 8259; for those, what this reader does is stated.

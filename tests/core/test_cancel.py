@@ -20,10 +20,10 @@ from tests.support.script import (
     settled,
 )
 
-from hookgate.core.models import ModelEvent, ModelRequest, TextDelta
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-from hookgate.core.turn import Turn
+from hookgate.core.domain.models import ModelEvent, ModelRequest, TextDelta
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 STEPS = (

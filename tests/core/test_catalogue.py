@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
-from hookgate.core.admission import tool_admission
-from hookgate.core.catalogue import capability_rows, described
-from hookgate.core.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
-from hookgate.core.errors import HookgateError, ToolDefinitionError
-from hookgate.core.settings import PluginsSettings, Settings, TurnSettings
-from hookgate.core.tools import Tool
-from hookgate.embedding import Gateway as BuiltinGateway
+from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
+from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.tools import Tool
+from hookgate.core.registry.admission import tool_admission
+from hookgate.core.registry.catalogue import capability_rows, described
+from hookgate.core.settings.schema import PluginsSettings, Settings, TurnSettings
+from hookgate.gateway import Gateway as BuiltinGateway
 from hookgate.hookspecs import hookimpl
 
 BAD = {

@@ -12,11 +12,11 @@ from tests.core.gateway.test_chat import turn_frames
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say
 from tests.support.wire import serving
 
-from hookgate.core.client_tools import admitted, stricter
-from hookgate.core.descriptors import FLAG_NAMES, Flags
-from hookgate.core.errors import ClientToolError
-from hookgate.core.tools import Tool, ToolCall, Verdict
-from hookgate.core.turn import Principal, Turn
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.errors import ClientToolError
+from hookgate.core.domain.tools import Tool, ToolCall, Verdict
+from hookgate.core.domain.turn import Principal, Turn
+from hookgate.core.turn.tools.client import admitted, stricter
 from hookgate.hookspecs import hookimpl
 
 OWNER = Principal.owner()

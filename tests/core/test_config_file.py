@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from hookgate.core.config_file import complete_problems, load_settings, read_source
-from hookgate.core.config_words import Shape, dotted, problems_of, type_words
-from hookgate.core.errors import ConfigError, ConfigProblem
-from hookgate.core.settings import Settings
+from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.settings.file import complete_problems, load_settings, read_source
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.words import Shape, dotted, problems_of, type_words
 
 
 def load(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.config_file import load_settings
-from hookgate.core.errors import ConfigError, ConfigProblem
-from hookgate.core.settings import Settings
+from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.settings.file import load_settings
+from hookgate.core.settings.schema import Settings
 
 
 def load(

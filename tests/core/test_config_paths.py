@@ -12,10 +12,10 @@ from pydantic import AfterValidator, ConfigDict, DirectoryPath, Field, RootModel
 from tests.support.loading import load as load_plugins
 from tests.support.script import Script, Scripted, say
 
-from hookgate.core._plugin_settings import section_of
-from hookgate.core.config_file import load_settings
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import HomePath, PathText, Section, Settings
+from hookgate.core.settings.file import load_settings
+from hookgate.core.settings.schema import HomePath, PathText, Section, Settings
+from hookgate.core.settings.sections import section_of
 from hookgate.hookspecs import hookimpl
 
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.context import PRIORITIES, Block, ContextBuilder, message_tokens
-from hookgate.core.history import group_turns
+from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
 from hookgate.core.host import QuarterTokens
-from hookgate.core.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.turn.context import PRIORITIES, Block, ContextBuilder, message_tokens
+from hookgate.core.turn.history import group_turns
 
 COUNTER = QuarterTokens()
 KINDS = st.sampled_from(sorted(PRIORITIES))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from hookgate.core.durations import Days, Seconds, seconds_of, told
+from hookgate.kit.durations import Days, Seconds, seconds_of, told
 
 
 @pytest.mark.parametrize(

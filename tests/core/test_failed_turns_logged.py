@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.support.script import Events, Script, Scripted, gateway, say, until
 
-from hookgate.core.errors import LaneFullError, ProviderError
-from hookgate.core.log import Log
-from hookgate.core.models import Refusal, TextDelta
-from hookgate.core.ports import LANES
+from hookgate.core.domain.errors import LaneFullError, ProviderError
+from hookgate.core.domain.models import Refusal, TextDelta
+from hookgate.core.domain.ports import LANES
+from hookgate.core.domain.turn import Turn
+from hookgate.core.observability.log import Log
 from hookgate.core.runtime import Gateway
-from hookgate.core.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 SECRET = "sk-canary-0123456789"

@@ -31,8 +31,8 @@ from tests.support.stored import (
     unpaired,
 )
 
-from hookgate.core.errors import ProviderError
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.models import (
     ModelRequest,
     StopEvent,
     SystemText,
@@ -41,9 +41,9 @@ from hookgate.core.models import (
     Usage,
     UsageEvent,
 )
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.tools import Decision, ToolCall, ToolResult, Verdict
-from hookgate.core.turn import Turn, TurnRequest
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.tools import Decision, ToolCall, ToolResult, Verdict
+from hookgate.core.domain.turn import Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
 
 

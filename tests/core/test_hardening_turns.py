@@ -30,17 +30,17 @@ from tests.support.stored import (
     unpaired,
 )
 
-from hookgate.core.context import Block, ContextBuilder
-from hookgate.core.errors import ClientToolError
-from hookgate.core.messages import Message, Text
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ClientToolError
+from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.models import (
     ModelEvent,
     StopEvent,
 )
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.sessions import InProcessConversations
-from hookgate.core.tools import ToolCall, Verdict
-from hookgate.core.turn import SessionKey, Turn, TurnPlan
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.tools import ToolCall, Verdict
+from hookgate.core.domain.turn import SessionKey, Turn, TurnPlan
+from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.core.turn.context import Block, ContextBuilder
 from hookgate.hookspecs import hookimpl
 
 # -- cancellation ------------------------------------------------------------

@@ -10,14 +10,14 @@ import pytest
 from tests.support.hooking import SHORT, Log, forever, hooks_of, manager_of, plugin
 
 from hookgate import hookspecs
-from hookgate.core.descriptors import Card, Rejected, Selection
-from hookgate.core.errors import ConfigError, HookError, HookResultError, StartError
-from hookgate.core.events import HookSpan
-from hookgate.core.hooks import HookFailure, Hooks
-from hookgate.core.models import Refusal
-from hookgate.core.settings import HookSettings
-from hookgate.core.tools import Verdict
-from hookgate.core.turn import Outcome
+from hookgate.core.domain.descriptors import Card, Rejected, Selection
+from hookgate.core.domain.errors import ConfigError, HookError, HookResultError, StartError
+from hookgate.core.domain.events import HookSpan
+from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.tools import Verdict
+from hookgate.core.domain.turn import Outcome
+from hookgate.core.hooks.caller import HookFailure, Hooks
+from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import blocking, hookimpl, hookspec
 
 TURN: Any = type("FakeTurn", (), {"id": "turn_1"})()
@@ -323,7 +323,7 @@ async def test_failures_beyond_the_queue_are_dropped_not_kept() -> None:
 async def test_closing_does_not_wait_long_for_a_slow_hook_failed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.core.hooks.CLOSE_SECONDS", SHORT)
+    monkeypatch.setattr("hookgate.core.hooks.caller.CLOSE_SECONDS", SHORT)
     heard: list[str] = []
 
     async def hangs(failure: Any) -> None:

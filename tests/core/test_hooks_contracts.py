@@ -11,8 +11,8 @@ import pytest
 from tests.support.hooking import SHORT, Log, Made, forever, hooks_of, plugin
 
 from hookgate import hookspecs
-from hookgate.core.errors import HookError, HookResultError, HookTimeoutError
-from hookgate.core.hooks import HookFailure, Hooks
+from hookgate.core.domain.errors import HookError, HookResultError, HookTimeoutError
+from hookgate.core.hooks.caller import HookFailure, Hooks
 from hookgate.hookspecs import Contract, blocking, hookimpl
 
 SPECS: dict[str, Callable[..., Any]] = {

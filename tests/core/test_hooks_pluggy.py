@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.hooking import Log, Made
 
-from hookgate.core.hooks import Hooks
+from hookgate.core.hooks.caller import Hooks
 from hookgate.hookspecs import PROJECT, hookimpl, hookspec
 
 ARGUMENTS = ("turn", "call", "value")

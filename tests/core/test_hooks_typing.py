@@ -11,21 +11,21 @@ from mypy import api
 ROOT = Path(__file__).parents[2]
 HEAD = """
 from hookgate import hookspecs
-from hookgate.core.descriptors import Card, Rejected
-from hookgate.core.hooks import Hooks
-from hookgate.core.turn import Turn, TurnPlan
+from hookgate.core.domain.descriptors import Card, Rejected
+from hookgate.core.hooks.caller import Hooks
+from hookgate.core.domain.turn import Turn, TurnPlan
 
 async def calls(hooks: Hooks, turn: Turn, plan: TurnPlan, card: Card) -> None:
 """
 RIGHT = """
     refusals = await hooks.each(hookspecs.before_turn, turn)
-    reveal_type(refusals)  #: list[hookgate.core.models.Refusal]
+    reveal_type(refusals)  #: list[~models.Refusal]
     reveal_type(await hooks.each(hookspecs.tag_turn, turn=turn))  #: list[typing.Collection[str]]
-    reveal_type(await hooks.fold(hookspecs.plan_turn, turn, plan))  #: hookgate.core.turn.TurnPlan
+    reveal_type(await hooks.fold(hookspecs.plan_turn, turn, plan))  #: ~turn.TurnPlan
     end: Card | Rejected = await hooks.fold(hookspecs.sanitize_card, card)
-    reveal_type(await hooks.first(hookspecs.judge_turn, turn))  #: hookgate.core.turn.Outcome | None
+    reveal_type(await hooks.first(hookspecs.judge_turn, turn))  #: ~turn.Outcome | None
     for answer in await hooks.each_by_plugin(hookspecs.before_turn, turn):
-        reveal_type(answer.value)  #: hookgate.core.models.Refusal | None
+        reveal_type(answer.value)  #: ~models.Refusal | None
 """
 WRONG = """
     await hooks.each(hookspecs.before_turn, tunr=turn)  #: call-arg
@@ -61,7 +61,8 @@ def test_mypy_knows_results_and_refuses_misspelt_arguments(tmp_path: Path) -> No
         code, _, expected = line.partition("#: ")
         told = " ".join(found.pop(number, ()))
         if "reveal_type" in code:
-            assert told == f'Revealed type is "{expected}"', (line, out, errors)
+            full = expected.replace("~", "hookgate.core.domain.")
+            assert told == f'Revealed type is "{full}"', (line, out, errors)
         elif expected:
             assert f"[{expected}]" in told, (line, out, errors)
         else:

@@ -11,10 +11,10 @@ import uvloop
 from tests.support.hooking import SHORT, Log, Run, forever, hooks_of, plugin
 
 from hookgate import hookspecs
-from hookgate.core.descriptors import Card
-from hookgate.core.errors import HookError, HookTimeoutError
-from hookgate.core.hooks import Hooks
-from hookgate.core.models import Refusal
+from hookgate.core.domain.descriptors import Card
+from hookgate.core.domain.errors import HookError, HookTimeoutError
+from hookgate.core.domain.models import Refusal
+from hookgate.core.hooks.caller import Hooks
 
 TURN: Any = object()
 LATE = Refusal(code="late", message="")
@@ -34,7 +34,7 @@ async def in_time(work: Coroutine[Any, Any, Any]) -> Any:
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookgate.core._waiting.GRACE", SHORT)
+    monkeypatch.setattr("hookgate.core.hooks.limits.GRACE", SHORT)
 
 
 async def cancelled_while(waits: Callable[..., Any], work: Callable[[], Any]) -> asyncio.Task[Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.builtin_plugins.turns import KnownSecrets
 
-from hookgate.core.json_lines import JsonLines, read_json_lines
+from hookgate.kit.json_lines import JsonLines, read_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,10 +14,10 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.errors import StartError, StoreError
-from hookgate.core.log import EVERYTHING, LIBRARIES, Log
-from hookgate.core.secrets import MASK, SecretStore
-from hookgate.core.settings import LogSettings, Settings
+from hookgate.core.domain.errors import StartError, StoreError
+from hookgate.core.observability.log import EVERYTHING, LIBRARIES, Log
+from hookgate.core.settings.schema import LogSettings, Settings
+from hookgate.core.settings.secret_store import MASK, SecretStore
 
 CANARIES = [f'canary/{number}+{"x" * number}=\u00e9"q' for number in range(12)]
 Format = Literal["console", "json"]

@@ -24,11 +24,11 @@ from tests.support.script import (
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader
 from hookgate.builtin_plugins.providers.openai import OpenAIReader
-from hookgate.core.loop import BREATH
-from hookgate.core.messages import Message, Provenance
-from hookgate.core.models import ToolUseEvent
-from hookgate.core.reply import MAX_CALLS
-from hookgate.core.turn import Origin, Principal, TurnRequest
+from hookgate.core.domain.messages import Message, Provenance
+from hookgate.core.domain.models import ToolUseEvent
+from hookgate.core.domain.turn import Origin, Principal, TurnRequest
+from hookgate.core.turn.loop import BREATH
+from hookgate.core.turn.model.reply import MAX_CALLS
 
 OWNER, USER = Principal.owner("test"), Origin(provenance=Provenance.EXTERNAL_USER)
 TEXT = {"text": "x"}

@@ -22,8 +22,8 @@ from tests.support.script import (
     settled,
 )
 
-from hookgate.core.errors import HookError, PluginError
-from hookgate.core.tools import Ask, Verdict
+from hookgate.core.domain.errors import HookError, PluginError
+from hookgate.core.domain.tools import Ask, Verdict
 from hookgate.hookspecs import hookimpl
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, say
 
-from hookgate.core.models import ModelInfo, ProviderInfo
+from hookgate.core.domain.models import ModelInfo, ProviderInfo
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 ACTION = "set TOY_KEY"

@@ -18,10 +18,10 @@ from tests.support.script import (
     say,
 )
 
-from hookgate.core.errors import HookError, ProviderError, ProviderErrorKind, StoreError
+from hookgate.core.domain.errors import HookError, ProviderError, ProviderErrorKind, StoreError
+from hookgate.core.domain.models import ModelEvent, ReasoningDelta, StopEvent, TextDelta
+from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.codes import describe
-from hookgate.core.models import ModelEvent, ReasoningDelta, StopEvent, TextDelta
-from hookgate.core.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 

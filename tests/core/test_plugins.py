@@ -11,15 +11,15 @@ from tests.support.loading import load, problems_of
 
 from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.errors import (
+from hookgate.core.domain.errors import (
     ConfigError,
     ConfigProblem,
     MissingKeyError,
     PluginError,
     StartError,
 )
-from hookgate.core.models import Refusal
-from hookgate.core.settings import HookSettings, Section, Settings
+from hookgate.core.domain.models import Refusal
+from hookgate.core.settings.schema import HookSettings, Section, Settings
 from hookgate.hookspecs import hookimpl
 
 TURN: Any = object()
@@ -301,7 +301,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / name
     folder.mkdir()
     (folder / "__init__.py").write_text("")
-    (folder / "keys.py").write_text("from hookgate.core.ports import Key\nONE = Key('one')\n")
+    (folder / "keys.py").write_text(
+        "from hookgate.core.domain.ports import Key\nONE = Key('one')\n"
+    )
     for plugin, source in sources.items():
         (folder / plugin).mkdir()
         (folder / plugin / "__init__.py").write_text("")

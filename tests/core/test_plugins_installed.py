@@ -12,18 +12,18 @@ from packaging.requirements import Requirement
 from tests.support.hooking import Log
 
 from hookgate import hookspecs
-from hookgate.core._plugin_sources import allowed_by
-from hookgate.core.errors import ConfigError, PluginError, StartError
+from hookgate.core.domain.errors import ConfigError, PluginError, StartError
 from hookgate.core.host import PluginInfo
-from hookgate.core.plugins import Plugins
-from hookgate.core.settings import PluginsSettings, Settings
+from hookgate.core.plugins.manager import Plugins
+from hookgate.core.plugins.sources import allowed_by
+from hookgate.core.settings.schema import PluginsSettings, Settings
 
 Install = Callable[..., None]
 
 GOOD = """
 import sys
-from hookgate.core.models import Refusal
-from hookgate.core.settings import Section
+from hookgate.core.domain.models import Refusal
+from hookgate.core.settings.schema import Section
 from hookgate.hookspecs import hookimpl
 
 sys.modules["hookgate_test_log"].imported.append(__name__)

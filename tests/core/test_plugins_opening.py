@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.support.hooking import SHORT, Log, forever
 from tests.support.loading import host_of, load
 
-from hookgate.core._plugin_order import Node, opening_order
-from hookgate.core.errors import HookError, MissingKeyError, PluginError, StartError
+from hookgate.core.domain.errors import HookError, MissingKeyError, PluginError, StartError
+from hookgate.core.domain.ports import CLOCK, Key
 from hookgate.core.host import Host
-from hookgate.core.ports import CLOCK, Key
-from hookgate.core.settings import HookSettings
+from hookgate.core.plugins.order import Node, opening_order
+from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import hookimpl
 
 ONE: Key[str] = Key("one")

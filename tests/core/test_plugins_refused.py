@@ -9,9 +9,9 @@ import pytest
 from tests.support.loading import load
 
 from hookgate import hookspecs
-from hookgate.core.errors import PluginError
-from hookgate.core.models import Refusal
-from hookgate.core.ports import Key
+from hookgate.core.domain.errors import PluginError
+from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.ports import Key
 from hookgate.hookspecs import blocking, hookimpl
 
 TURN: Any = object()

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hookgate.core.errors import ConfigError
-from hookgate.core.secrets import (
+from hookgate.core.domain.errors import ConfigError
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import (
     MASK,
     MAX_HELD,
     MAX_KEY_FILE,
@@ -22,7 +23,6 @@ from hookgate.core.secrets import (
     masked_json,
     read_key_file,
 )
-from hookgate.core.settings import Settings
 
 
 def store(home: Path, environ: dict[str, str] | None = None, **configured: str) -> SecretStore:

@@ -10,19 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.script import Script, Scripted, gateway, say, settled
 
-from hookgate.core.errors import NoAgentError, StaleFenceError
-from hookgate.core.messages import Message, Text
-from hookgate.core.models import ModelRef
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.sessions import (
-    InProcessConversations,
-    InProcessLanes,
-    InProcessSignals,
-    InSessionOrder,
-    Router,
-)
-from hookgate.core.settings import BindingSettings
-from hookgate.core.turn import Address, Agent, SessionKey, Turn
+from hookgate.core.domain.errors import NoAgentError, StaleFenceError
+from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.turn import Address, Agent, SessionKey, Turn
+from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.core.sessions.lanes import InProcessLanes
+from hookgate.core.sessions.order import InSessionOrder
+from hookgate.core.sessions.routing import Router
+from hookgate.core.sessions.signals import InProcessSignals
+from hookgate.core.settings.schema import BindingSettings
 from hookgate.hookspecs import hookimpl
 
 KEY = SessionKey("a", "c", "x", "p")

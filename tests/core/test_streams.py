@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.support.script import Events, Recorder, Script, Scripted, gateway, say
 
-from hookgate.core.models import ModelEvent, TextDelta
-from hookgate.core.turn import Turn
+from hookgate.core.domain.models import ModelEvent, TextDelta
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 
@@ -119,7 +119,7 @@ async def test_a_filter_that_ends_the_answer_early_closes_the_source() -> None:
 
 
 async def test_a_failure_of_the_provider_is_not_blamed_on_a_filter() -> None:
-    from hookgate.core.errors import ProviderError
+    from hookgate.core.domain.errors import ProviderError
 
     script = Script([TextDelta("half"), ProviderError("cut", "the line went dead")])
     async with gateway(Scripted(script), Filter("upper", upper), Filter("twice", twice)) as gate:

@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.core.json_cases import ACCEPTED, REFUSED
 
-from hookgate.core import strict_json
-from hookgate.core.strict_json import (
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.strict_json import (
     MAX_DEPTH,
     MAX_INTEGER,
     StrictJSONError,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.toml_lines import KeyPath, locate
+from hookgate.core.settings.toml_lines import KeyPath, locate
 
 
 def paths(value: Any, here: KeyPath = ()) -> set[KeyPath]:

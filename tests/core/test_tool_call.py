@@ -21,9 +21,9 @@ from tests.support.script import (
     say,
 )
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.tools import Ask, Decision, Effect, ToolCall, ToolResult, Verdict
-from hookgate.core.turn import Turn
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.tools import Ask, Decision, Effect, ToolCall, ToolResult, Verdict
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 VERDICTS = {

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import ToolDefinitionError
-from hookgate.core.tooling import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema, tool
-from hookgate.core.tools import ToolResult
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import ToolDefinitionError
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.registry.schemas import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from decimal import Decimal
 
-    from hookgate.core.tools import Tool
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Turn
 
 NO_TURN = cast("Turn", object())
 

@@ -22,8 +22,8 @@ from tests.support.script import (
     until,
 )
 
-from hookgate.core.descriptors import Capability, Flags, Selection
-from hookgate.core.errors import (
+from hookgate.core.domain.descriptors import Capability, Flags, Selection
+from hookgate.core.domain.errors import (
     LaneFullError,
     LaneHeldError,
     NoAgentError,
@@ -32,11 +32,18 @@ from hookgate.core.errors import (
     TurnCancelledError,
     TurnError,
 )
-from hookgate.core.messages import Provenance, ToolResultPart
-from hookgate.core.models import ModelEvent, ModelRequest, Refusal, TextDelta, Usage, UsageEvent
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-from hookgate.core.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
+from hookgate.core.domain.messages import Provenance, ToolResultPart
+from hookgate.core.domain.models import (
+    ModelEvent,
+    ModelRequest,
+    Refusal,
+    TextDelta,
+    Usage,
+    UsageEvent,
+)
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
+from hookgate.core.domain.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
 
 USER = Origin(provenance=Provenance.EXTERNAL_USER, path="test")

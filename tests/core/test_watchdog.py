@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, gateway, say
 
+from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Host
-from hookgate.core.secrets import SecretStore
-from hookgate.core.settings import Settings
-from hookgate.core.watchdog import Watchdog
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
 from hookgate.hookspecs import hookimpl
 
 

@@ -22,13 +22,13 @@ from tests.support.script import (
     until,
 )
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.models import ModelEvent, ModelInfo, ModelRequest, StopEvent, TextDelta
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.tooling import tool
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Turn
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.models import ModelEvent, ModelInfo, ModelRequest, StopEvent, TextDelta
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 
 class Unprintable(BaseException):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.policy.bench import Bench
-from hookgate.builtin_plugins.policy.cases import Case, read_cases, run_case
-from hookgate.builtin_plugins.policy.reading import files_of, read_rules
+from hookgate.builtin_plugins.policy.bench.bench import Bench
+from hookgate.builtin_plugins.policy.bench.cases import Case, read_cases, run_case
+from hookgate.builtin_plugins.policy.rules.reading import files_of, read_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 FOLDER = Path(__file__).parents[2] / "examples" / "policies"

@@ -10,10 +10,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from hookgate.core.events import Event
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Address
-from hookgate.embedding import Gateway
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.turn import Address
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 PEERS = 50
 MESSAGES = 20

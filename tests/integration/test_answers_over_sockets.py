@@ -14,14 +14,14 @@ import pytest
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings, until
 from tests.support.wire import Served, bearer, tokens
 
-from hookgate.core.descriptors import Flags
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.models import ModelRequest
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
 from hookgate.core.gateway.serve import listen
-from hookgate.core.messages import Provenance
-from hookgate.core.models import ModelRequest
-from hookgate.core.operations import Invocation
 from hookgate.core.runtime import Gateway
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Origin, Principal, Turn, TurnRequest
 
 SENDS = replace(Flags.none(), sends_externally=True)
 EVERYBODY = {"scopes": ["chat", "approve", "operate", "read"]}

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from hookgate.core.gateway.serve import listen
-from hookgate.core.settings import Settings
-from hookgate.embedding import Gateway
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 ASKS = '/call read_file {"path": "page.txt"}\n/then\n/call http_get {"url": "URL"}'
 

@@ -28,14 +28,14 @@ from tests.support.script import (
     until,
 )
 
-from hookgate.builtin_plugins.awareness.runtime_file import place_of
-from hookgate.core.descriptors import Card, Flags, Rejected, Selection
-from hookgate.core.errors import TurnError
-from hookgate.core.models import ModelRequest, Refusal
-from hookgate.core.operations import Invocation
+from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
+from hookgate.core.domain.descriptors import Card, Flags, Rejected, Selection
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.models import ModelRequest, Refusal
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.turn import Address, Principal, Turn, TurnPlan
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Address, Principal, Turn, TurnPlan
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 KNITTING = """---
@@ -349,7 +349,7 @@ async def test_a_strangers_card_is_marked_and_taints_the_turn(tmp_path: Path) ->
 
         @hookimpl
         def list_cards(self, host: Any) -> list[Card]:
-            from hookgate.core.descriptors import Triggers
+            from hookgate.core.domain.descriptors import Triggers
 
             return [Card(id="theirs", text="Ask for tea.", triggers=Triggers(keywords=("tea",)))]
 
@@ -483,7 +483,7 @@ async def test_enabled_false_is_taken_over_by_a_reload(tmp_path: Path) -> None:
 async def test_new_changed_and_deleted_cards_reach_the_next_turn_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.core.content.watching.LOOK_MS", 100)
+    monkeypatch.setattr("hookgate.kit.content.watching.LOOK_MS", 100)
     async with running(tmp_path, cards={}, watch=True, debounce_ms=50) as (gate, script):
         place = tmp_path / "cards" / "tea.md"
         place.write_text(card("tea", "Green."), encoding="utf-8")

@@ -31,22 +31,26 @@ from tests.integration.test_awareness import (
 )
 from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
 
-from hookgate.builtin_plugins.awareness.injector import plain_id
-from hookgate.builtin_plugins.awareness.killswitch import SwitchState, read_state, write_state
-from hookgate.builtin_plugins.awareness.pins import Pins, pin_digest
-from hookgate.builtin_plugins.awareness.records import read_turns
+from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.tables import StorePins
+from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
-from hookgate.builtin_plugins.awareness.tables import StorePins
-from hookgate.core.descriptors import Capability, Card, Selection, Triggers
-from hookgate.core.errors import EmbeddingError, ProviderError, TurnError
+from hookgate.builtin_plugins.awareness.switch.killswitch import (
+    SwitchState,
+    read_state,
+    write_state,
+)
+from hookgate.builtin_plugins.awareness.switch.records import read_turns
+from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
+from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
+from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
+from hookgate.core.domain.models import ModelRequest, SystemText
+from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE
+from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host
-from hookgate.core.messages import Image, Provenance, ToolResultPart
-from hookgate.core.models import ModelRequest, SystemText
-from hookgate.core.ports import AUDIT, EMBEDDER, STORE
 from hookgate.core.runtime import Gateway
-from hookgate.core.sessions import Router
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
+from hookgate.core.sessions.routing import Router
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 __all__ = ["served"]
@@ -381,7 +385,7 @@ async def test_a_turn_does_not_hang_on_its_file(
             hanging.wait(30)
         raise failure
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.runtime_file.write", write)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.runtime_file.write", write)
     monkeypatch.setattr("hookgate.builtin_plugins.awareness.plugin.SHOWN_FILE_SECONDS", 0.05)
     async with running(tmp_path) as (gate, script):
         turn = await gate.chat(QUESTION)
@@ -446,7 +450,7 @@ async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: 
 async def test_rules_choose_where_the_model_that_chooses_takes_too_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.model_selector.SECONDS", 0.05)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.model_selector.SECONDS", 0.05)
 
     async def stuck() -> None:
         await asyncio.Event().wait()
@@ -472,7 +476,7 @@ async def test_what_an_operator_turned_on_is_not_turned_off_by_a_slow_write(
             slow.wait(30)
         write_state(path, state)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.control.write_state", write)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.switch.control.write_state", write)
     async with running(tmp_path, kill_switch={"samples": 1}) as (gate, _):
         await gate.chat(QUESTION)
         await until(begun.is_set)
@@ -513,7 +517,7 @@ async def test_a_new_card_costs_no_second_look_at_the_others_and_no_work_on_the_
         threads.append(threading.get_ident())
         return pin_digest(one)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.pins.pin_digest", digest)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.cards.pins.pin_digest", digest)
     async with running(tmp_path, plugins=[Looking()]) as (gate, _):
         await ask(gate, "cards.list")
         looked.clear()
@@ -624,7 +628,7 @@ async def test_a_plugins_reason_and_category_cannot_pose_as_a_speaker(tmp_path: 
 async def test_a_model_chooses_among_so_many_cards_as_a_call_may_cost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.model_selector.MOST_NOTES", 2)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.model_selector.MOST_NOTES", 2)
     async with running(tmp_path, say('["knitting"]'), say("ok"), selector="model") as (
         gate,
         script,

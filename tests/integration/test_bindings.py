@@ -18,15 +18,15 @@ import aiohttp
 import pytest
 from tests.support.wire import Socket, bearer, tokens
 
-from hookgate.core.descriptors import Flags
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.tools import Ask, Tool, ToolCall, Verdict
+from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.app import ROUTES
 from hookgate.core.gateway.serve import listen
-from hookgate.core.settings import Settings
-from hookgate.core.tooling import tool
-from hookgate.core.tools import Ask, Tool, ToolCall, Verdict
-from hookgate.core.turn import Turn
-from hookgate.embedding import Gateway
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 SCOPES = ["chat", "read", "approve"]
 WORD = "quokka{}word"

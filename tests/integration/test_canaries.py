@@ -14,16 +14,16 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import ConfigError
-from hookgate.core.events import Event
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import ConfigError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.tools import Tool, ToolCall
+from hookgate.core.domain.turn import SessionKey, Turn
 from hookgate.core.gateway.serve import listen
-from hookgate.core.settings import Settings
-from hookgate.core.tooling import tool
-from hookgate.core.tools import Tool, ToolCall
-from hookgate.core.turn import SessionKey, Turn
-from hookgate.embedding import Gateway
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 NAMES = (
     "environment", "key-file", "settings", "provider-key", "provider-file", "provider-env",
@@ -384,7 +384,7 @@ async def test_the_model_still_reads_what_was_said(tmp_path: Path) -> None:
 
 
 def test_a_wrong_setting_does_not_show_the_secret_beside_it(tmp_path: Path) -> None:
-    from hookgate.core.config_file import load_settings
+    from hookgate.core.settings.file import load_settings
 
     path = tmp_path / "config.toml"
     path.write_text(

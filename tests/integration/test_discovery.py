@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from tests.support.script import Allow, Script, Scripted, Tools, call, say, settings, settled
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.models import ModelRequest
-from hookgate.core.operations import Invocation
-from hookgate.core.tooling import tool
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Principal
-from hookgate.embedding import Gateway
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.models import ModelRequest
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Principal
+from hookgate.gateway import Gateway
+from hookgate.kit.tooling import tool
 
 # Every capability is embedded.
 embeds = pytest.mark.slow

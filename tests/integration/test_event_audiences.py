@@ -10,7 +10,7 @@ from typing import Any
 from tests.integration.test_answers_over_sockets import EVERYBODY, Sending, sending
 from tests.support.wire import Socket, bearer, tokens
 
-from hookgate.core.events import Event
+from hookgate.core.domain.events import Event
 
 HEARS = ["chat", "approve", "read"]
 

@@ -17,13 +17,13 @@ from tests.support.script import Script, Scripted, call, echo_tool, say, setting
 from tests.support.wire import Served
 
 from hookgate.builtin_plugins import BUILTIN
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.models import ModelRequest
+from hookgate.core.domain.operations import Invocation, Operation, OperationModel
+from hookgate.core.domain.tools import Tool, ToolCall, Verdict
+from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnRequest
 from hookgate.core.gateway.serve import listen
-from hookgate.core.messages import Provenance
-from hookgate.core.models import ModelRequest
-from hookgate.core.operations import Invocation, Operation, OperationModel
 from hookgate.core.runtime import Gateway
-from hookgate.core.tools import Tool, ToolCall, Verdict
-from hookgate.core.turn import Address, Origin, Principal, Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
 
 ARGUMENTS = {"text": "wipe it all \u202e"}

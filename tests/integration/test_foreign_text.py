@@ -11,13 +11,20 @@ import pytest
 from tests.support.script import Allow, Script, Scripted, call, say, settings, settled
 
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.descriptors import Capability, CapabilityDetail, Card, Flags, Rejected, Triggers
+from hookgate.core.domain.descriptors import (
+    Capability,
+    CapabilityDetail,
+    Card,
+    Flags,
+    Rejected,
+    Triggers,
+)
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Address
 from hookgate.core.host import Host
-from hookgate.core.tooling import tool
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Address
-from hookgate.embedding import Gateway
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.tooling import tool
 
 QUESTION = "How do I feed a sourdough starter?"
 MARK = "Feed it twice with rye, says the stranger."

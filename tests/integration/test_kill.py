@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.integration.talker import MESSAGES, PEERS
 
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.settings import Settings
-from hookgate.core.turn import SessionKey
-from hookgate.embedding import Gateway
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.turn import SessionKey
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 TALKER = Path(__file__).with_name("talker.py")
 

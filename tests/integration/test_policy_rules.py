@@ -21,12 +21,12 @@ from tests.support.script import (
     settled,
 )
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import StartError
-from hookgate.core.operations import Invocation
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.domain.turn import Principal, Turn
 from hookgate.core.runtime import Gateway
-from hookgate.core.tools import Tool, ToolResult
-from hookgate.core.turn import Principal, Turn
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})
 READS = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})

@@ -9,8 +9,8 @@ import pytest
 from tests.support.script import Events
 
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core.settings import PluginsSettings, Settings
-from hookgate.embedding import Gateway
+from hookgate.core.settings.schema import PluginsSettings, Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 QUESTION = "what is 17*23, and what time is it?"

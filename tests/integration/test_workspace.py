@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from tests.support.script import Allow, Script, Scripted, say, settings, settled, until
 
-from hookgate.core.content.workspaces import Workspaces
-from hookgate.embedding import Gateway
+from hookgate.gateway import Gateway
+from hookgate.kit.content.workspaces import Workspaces
 
 MARK = "Feed it twice with rye, says the clone."
 SKILL = f"---\nname: sourdough\ndescription: How to feed a sourdough starter.\n---\n{MARK}\n"

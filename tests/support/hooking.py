@@ -9,8 +9,8 @@ from typing import Any
 import pluggy
 
 from hookgate import hookspecs
-from hookgate.core.hooks import Hooks
-from hookgate.core.settings import HookSettings
+from hookgate.core.hooks.caller import Hooks
+from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import PROJECT, hookimpl
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]

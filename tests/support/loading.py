@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from tests.support.hooking import Log
 
-from hookgate.core.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, ConfigProblem
 from hookgate.core.host import Host
-from hookgate.core.plugins import Plugins
-from hookgate.core.secrets import SecretStore
-from hookgate.core.settings import HookSettings, PluginsSettings, Settings
+from hookgate.core.plugins.manager import Plugins
+from hookgate.core.settings.schema import HookSettings, PluginsSettings, Settings
+from hookgate.core.settings.secret_store import SecretStore
 
 
 def load(

@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.events import Event
-from hookgate.core.models import (
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.models import (
     ModelEvent,
     ModelInfo,
     ModelRequest,
@@ -21,10 +21,10 @@ from hookgate.core.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.tools import Tool, ToolCall, Verdict
+from hookgate.core.domain.turn import Turn
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
-from hookgate.core.tools import Tool, ToolCall, Verdict
-from hookgate.core.turn import Turn
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 Step = Sequence[Any] | Callable[[ModelRequest], Any]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hookgate.core.descriptors import Flags
-from hookgate.core.messages import Message, Provenance, ToolResultPart
-from hookgate.core.ports import CONVERSATIONS
-from hookgate.core.sessions import InProcessConversations
-from hookgate.core.strict_json import dumps
-from hookgate.core.tools import Tool
-from hookgate.core.turn import Origin, Principal, SessionKey, TurnRequest
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Message, Provenance, ToolResultPart
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.strict_json import dumps
+from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.turn import Origin, Principal, SessionKey, TurnRequest
+from hookgate.core.sessions.conversations import InProcessConversations
 
 OWNER = Principal.owner("test")
 USER = Origin(provenance=Provenance.EXTERNAL_USER, path="test")

@@ -7,23 +7,10 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import (
-    audit,
-    capabilities,
-    cards,
-    config,
-    gateway,
-    plugins,
-    policy,
-    tokens,
-    tools,
-    workspace,
-)
+from hookgate.cli import config, gateway, plugins, tokens, tools, workspace
 from hookgate.cli.backup import backup, delete_session, export_session, restore
 from hookgate.cli.chat import chat
-from hookgate.cli.discover import discover
 from hookgate.cli.group import RootGroup
-from hookgate.cli.init import init
 from hookgate.cli.serve import serve
 from hookgate.cli.turn import turn
 
@@ -83,7 +70,6 @@ def options(
 
 app.command(rich_help_panel=TALK)(chat)
 app.command(rich_help_panel=TALK)(turn)
-app.command(rich_help_panel=RUN)(init)
 app.command(rich_help_panel=RUN)(serve)
 app.command(rich_help_panel=RUN)(gateway.status)
 app.command(rich_help_panel=RUN)(gateway.reload)
@@ -93,13 +79,8 @@ app.add_typer(workspace.app, name="workspace", rich_help_panel=RUN)
 app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(backup)
 app.command(rich_help_panel=RUN)(restore)
-app.command(rich_help_panel=LOOK)(discover)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
 app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
-app.add_typer(capabilities.app, name="capabilities", rich_help_panel=LOOK)
-app.add_typer(cards.app, name="cards", rich_help_panel=LOOK)
-app.add_typer(audit.app, name="audit", rich_help_panel=LOOK)
-app.add_typer(policy.app, name="policy", rich_help_panel=LOOK)
 gateway.sessions.command("export")(export_session)
 gateway.sessions.command("delete")(delete_session)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)

@@ -157,7 +157,7 @@ def export_session(
     Example:
         hookgate sessions export main:web:shop:ada --out ada.jsonl
     """
-    from hookgate.core.content.writing import write_whole
+    from hookgate.kit.content.writing import write_whole
 
     del as_json  # Read by the state.
     state = state_of(ctx)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import ConfigError, ConfigProblem, StartError
+from hookgate.core.domain.errors import ConfigError, ConfigProblem, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hookgate.cli.state import State
-    from hookgate.core.config_file import Source
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.settings.file import Source
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
 __all__ = ["Findings", "check_settings"]
 
@@ -48,7 +48,7 @@ def check_settings(state: State) -> Findings:
         ConfigError: The settings file cannot be read at all.
         StartError: A plugin cannot be loaded.
     """
-    from hookgate.core.config_file import complete_problems
+    from hookgate.core.settings.file import complete_problems
 
     findings = Findings()
     source, left_out = state.source, set[str]()
@@ -79,7 +79,7 @@ def _without(source: Source, problems: Iterable[ConfigProblem], left_out: set[st
     Which agent a message goes to needs no second look: a name that is left out would be
     missed there.
     """
-    from hookgate.core.config_layers import normal
+    from hookgate.core.settings.layers import normal
 
     data = {key: value for key, value in source.data.items() if key != "bindings"}
     data.pop("default_agent", None)
@@ -101,8 +101,8 @@ async def _deeper(
     """Return what is wrong between sections, and what is worth a note."""
     from hookgate import hookspecs
     from hookgate.core.gateway.auth import Gate, check_listener
-    from hookgate.core.model_check import check_models, describe
-    from hookgate.core.souls import load_agents
+    from hookgate.core.registry.agents import load_agents
+    from hookgate.core.registry.model_check import check_models, describe
 
     problems: list[ConfigProblem] = []
     notes: list[ConfigProblem] = []

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from hookgate.cli.door import AnsweredError, Stream
-from hookgate.core import strict_json
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain import strict_json
+from hookgate.core.domain.errors import HookgateError
 from hookgate.core.gateway.peer import PeerLookup
 from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, new_nonce, proves
 

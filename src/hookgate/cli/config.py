@@ -39,7 +39,7 @@ def show(
     ]
 
     def render(console: Any) -> None:
-        from hookgate.cli.render import table
+        from hookgate.kit.rendering import table
 
         if rows:
             console.print(table([{**row, "value": _toml(row["value"])} for row in rows]))
@@ -53,7 +53,7 @@ def _rows(
     state: State, data: Mapping[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for every key that is no section."""
-    from hookgate.core.config_words import dotted
+    from hookgate.core.settings.words import dotted
 
     for name, value in data.items():
         here = (*path, name)
@@ -72,7 +72,7 @@ def _toml(value: Any) -> str:
 
 
 def _shown(path: tuple[str, ...], value: Any) -> Any:
-    from hookgate.core.config_words import may_be_secret
+    from hookgate.core.settings.words import may_be_secret
 
     if value not in (None, "", [], {}) and may_be_secret(path, value):
         return "[redacted]"
@@ -90,7 +90,7 @@ def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
         hookgate --config new.toml config check
     """
     from hookgate.cli.checking import check_settings
-    from hookgate.core.errors import ConfigError
+    from hookgate.core.domain.errors import ConfigError
 
     state = state_of(ctx)
     findings = check_settings(state)
@@ -126,8 +126,8 @@ def schema(ctx: typer.Context, as_json: JsonOption = False) -> None:
     Example:
         hookgate config schema > ~/.hookgate/config.schema.json
     """
-    from hookgate.cli.render import print_json
-    from hookgate.core.settings import Settings
+    from hookgate.core.settings.schema import Settings
+    from hookgate.kit.rendering import print_json
 
     state = state_of(ctx)
     made = Settings.model_json_schema()

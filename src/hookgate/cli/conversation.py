@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
-from hookgate.cli.render import clean, short
-from hookgate.core.counting import counted
+from hookgate.core.domain.counting import counted
+from hookgate.kit.rendering import clean, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,14 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from hookgate.cli.tracing import isolated
-from hookgate.core.counting import counted
-from hookgate.core.errors import ConfigError, HookgateError
-from hookgate.core.events import CUT_SHORT
+from hookgate.core.domain.counting import counted
+from hookgate.core.domain.errors import ConfigError, HookgateError
+from hookgate.core.domain.events import CUT_SHORT
 
 if TYPE_CHECKING:
     from hookgate.cli.state import State
-    from hookgate.core.events import HookSpan
-    from hookgate.core.settings import Settings
+    from hookgate.core.domain.events import HookSpan
+    from hookgate.core.settings.schema import Settings
 
 __all__ = ["examine"]
 
@@ -73,7 +73,7 @@ async def examine(state: State) -> list[dict[str, Any]]:
 
 def _with_doctor(settings: Settings, home: str) -> Settings:
     """Return the settings with an agent beside the user's, which asks no model outside."""
-    from hookgate.core.settings import AgentSettings
+    from hookgate.core.settings.schema import AgentSettings
 
     alone = isolated(settings, home)
     default = alone.default_agent or next(iter(alone.agents), DOCTOR)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from hookgate.core.events import Event
+    from hookgate.core.domain.events import Event
     from hookgate.core.runtime import Gateway
 
 __all__ = ["AnsweredError", "Door", "LocalDoor", "Stream"]
@@ -119,8 +119,8 @@ class LocalDoor:
     """A gateway in this process, asked as its owner."""
 
     def __init__(self, gateway: Gateway) -> None:
+        from hookgate.core.domain.turn import Principal
         from hookgate.core.gateway.rpc import Methods
-        from hookgate.core.turn import Principal
 
         self.gateway = gateway
         self.where = "in this process"
@@ -156,7 +156,7 @@ class LocalDoor:
     async def _run(
         self, stream: Stream, method: str, params: Mapping[str, Any], *, streaming: bool
     ) -> Any:
-        from hookgate.core.secrets import redact_json
+        from hookgate.core.settings.secret_store import redact_json
 
         secrets = self.gateway.host.secrets
 
@@ -189,7 +189,7 @@ class LocalDoor:
         *,
         streaming: bool,
     ) -> BaseModel:
-        from hookgate.core.operations import Invocation
+        from hookgate.core.domain.operations import Invocation
 
         found = self._methods.find(method, self._principal)
         invocation = Invocation(

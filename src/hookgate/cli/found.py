@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookgate.core.errors import ConfigError, HookgateError
+from hookgate.core.domain.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hookgate.core.config_file import Source
+    from hookgate.core.settings.file import Source
 
 __all__ = [
     "NOTE",
@@ -72,7 +72,7 @@ def running_gateway(home: Path) -> Running | None:
         NoteError: It may be somebody else's: it is a link, or owned, readable or replaceable by
             others; it was copied from another folder; or it says something else than notes say.
     """
-    from hookgate.core.secrets import read_key_file
+    from hookgate.core.settings.secret_store import read_key_file
 
     path = home / NOTE
     try:
@@ -116,7 +116,7 @@ def write_note(home: Path, running: Running) -> None:
     Raises:
         OSError: The note cannot be written; an older one does not stay.
     """
-    from hookgate.core.content.writing import write_whole
+    from hookgate.kit.content.writing import write_whole
 
     path = home / NOTE
     try:
@@ -154,7 +154,7 @@ def leave_note(home: Path, url: str, key: str) -> Iterator[None]:
 @contextmanager
 def placed_problems(source: Source) -> Iterator[None]:
     """Give file and line to the problems that plugins find within a ``with`` block."""
-    from hookgate.core.config_file import complete_problems
+    from hookgate.core.settings.file import complete_problems
 
     try:
         yield

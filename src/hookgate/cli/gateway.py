@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.core.sessions import Route
+    from hookgate.core.sessions.routing import Route
 
 __all__ = ["db", "reload", "route", "sessions", "status"]
 
@@ -45,7 +45,7 @@ def status(ctx: typer.Context, as_json: JsonOption = False) -> None:
     def render(console: Console) -> None:
         from rich.text import Text
 
-        from hookgate.cli.render import fields
+        from hookgate.kit.rendering import fields
 
         degraded = data["degraded"]
         words = (
@@ -68,13 +68,13 @@ def reload(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """
     state = state_of(ctx)
     if state.run(state.running()) is None:
-        from hookgate.core.errors import StartError
+        from hookgate.core.domain.errors import StartError
 
         raise StartError("no gateway runs with these settings, so there is nothing to reload")
     data = state.ask("reload")
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import fields
+        from hookgate.kit.rendering import fields
 
         console.print("reloaded", style="green")
         console.print(fields(data.get("changed", {})))
@@ -101,7 +101,7 @@ def route(
     Example:
         hookgate route --channel web --account shop --peer ada
     """
-    from hookgate.core.turn import Address, SessionKey
+    from hookgate.core.domain.turn import Address, SessionKey
 
     state = state_of(ctx)
     address = Address(channel, account, peer, guild, team)
@@ -116,7 +116,7 @@ def route(
     }
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import clean, fields
+        from hookgate.kit.rendering import clean, fields
 
         console.print(fields({key: data[key] for key in ("agent", "models", "session")}))
         console.print()
@@ -129,8 +129,8 @@ def route(
 
 
 async def _resolve(state: State, address: Any) -> Route:
-    from hookgate.core.sessions import Router
-    from hookgate.core.souls import load_agents
+    from hookgate.core.registry.agents import load_agents
+    from hookgate.core.sessions.routing import Router
 
     settings = state.settings
     with state.placed():
@@ -142,7 +142,7 @@ def _tiers(state: State, found: Route) -> Any:
     """Return a table of the tiers in the order in which they are tried."""
     from rich.text import Text
 
-    from hookgate.cli.render import table
+    from hookgate.kit.rendering import table
 
     tiers = ("peer", "guild", "team", "account", "channel", "default")
     rows = []
@@ -175,7 +175,7 @@ def list_sessions(
     data = state.ask("session.list", {"limit": limit})
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import table
+        from hookgate.kit.rendering import table
 
         if data["sessions"]:
             console.print(table(data["sessions"]))
@@ -268,7 +268,7 @@ def call(
 def _params(text: str) -> Mapping[str, Any]:
     import sys
 
-    from hookgate.core.strict_json import StrictJSONError, loads
+    from hookgate.core.domain.strict_json import StrictJSONError, loads
 
     if text == "-":
         text = sys.stdin.read()
@@ -312,7 +312,7 @@ def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
     ]
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import table
+        from hookgate.kit.rendering import table
 
         console.print(table(rows))
 

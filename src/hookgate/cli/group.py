@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
 from hookgate.cli.state import State, state_of
-from hookgate.core.errors import ConfigError, HookgateError
+from hookgate.core.domain.errors import ConfigError, HookgateError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hookgate.core.errors import ConfigProblem
+    from hookgate.core.domain.errors import ConfigProblem
 
 __all__ = ["CommandGroup", "RootGroup"]
 
 
 class CommandGroup(TyperGroup):
-    """A group whose own commands come first, and those that plugins declare behind them.
+    """A group whose own commands come first, then those of plugins, then their operations.
 
-    The gateway is asked only for a command that is not known, and for the help of a group
-    that is not the first: `hookgate --help` starts nothing.
+    The gateway is asked for its operations only for a command that is not known otherwise,
+    and for the help of a group that is not the first: `hookgate --help` starts nothing.
     """
 
     def __init__(self, **attributes: Any) -> None:
@@ -35,21 +36,24 @@ class CommandGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command called `cmd_name`, or None where there is none."""
         own = super().get_command(ctx, cmd_name)
-        if own is not None or ctx.resilient_parsing:
+        if own is not None:
             return own
-        return _brought(ctx).get(cmd_name)
+        brought = _brought(ctx).get(cmd_name)
+        if brought is not None or ctx.resilient_parsing:
+            return brought
+        generated = _generated(ctx).get(cmd_name)
+        if generated is None:
+            _refuse_of_missing(ctx, cmd_name)
+        return generated
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, for help and completion."""
-        own = list(super().list_commands(ctx))
-        if ctx.parent is None or ctx.resilient_parsing:
-            return own
-        try:
-            brought = _brought(ctx)
-        except HookgateError:
+        names = dict.fromkeys([*super().list_commands(ctx), *_brought(ctx)])
+        if ctx.parent is not None and not ctx.resilient_parsing:
             # What the group itself has can be shown without a gateway.
-            return own
-        return own + [name for name in brought if name not in own]
+            with suppress(HookgateError):
+                names |= dict.fromkeys(_generated(ctx))
+        return list(names)
 
 
 def reflowed(text: str | None) -> str:
@@ -67,15 +71,44 @@ def reflowed(text: str | None) -> str:
     return "\n".join(lines)
 
 
-def _brought(ctx: Any) -> dict[str, Any]:
-    """Return the commands that plugins have brought into the group of `ctx`."""
-    from hookgate.cli.generated import commands
-
+def _words(ctx: Any) -> list[str]:
+    """Return the words that lead to the group of `ctx`."""
     words: list[str] = []
     while ctx.parent is not None:
         words.insert(0, ctx.info_name)
         ctx = ctx.parent
-    return commands(state_of(ctx), words)
+    return words
+
+
+def _brought(ctx: Any) -> dict[str, Any]:
+    """Return the commands that plugins bring into the group of `ctx`; no gateway is asked."""
+    from hookgate.cli.brought import commands
+
+    words = _words(ctx)
+    # Help asks for each command by its name. A context shares its `meta` with those above it.
+    kept: dict[tuple[str, ...], dict[str, Any]] = ctx.meta.setdefault("hookgate.brought", {})
+    if tuple(words) not in kept:
+        kept[tuple(words)] = commands(state_of(ctx), words)
+    return kept[tuple(words)]
+
+
+def _refuse_of_missing(ctx: Any, name: str) -> None:
+    """Say whose a command is where its plugin does not run."""
+    from hookgate.cli.brought import missing_plugin
+
+    words = [*_words(ctx), name]
+    if plugin := missing_plugin(state_of(ctx), words):
+        raise StartError(
+            f"`hookgate {' '.join(words)}` is a command of the plugin {plugin}, which is switched "
+            f"off or replaced: `hookgate plugins why {plugin}` says why"
+        )
+
+
+def _generated(ctx: Any) -> dict[str, Any]:
+    """Return the commands that operations declare in the group of `ctx`."""
+    from hookgate.cli.generated import commands
+
+    return commands(state_of(ctx), _words(ctx))
 
 
 class RootGroup(CommandGroup):
@@ -103,7 +136,7 @@ def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
 def _print_problems(state: State, error: ConfigError) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import clean, print_json
+    from hookgate.kit.rendering import clean, print_json
 
     if state.json:
         print_json({"error": {"code": "config", "problems": problem_rows(error.problems)}})
@@ -144,7 +177,7 @@ def problem_rows(problems: Iterable[ConfigProblem]) -> Sequence[dict[str, Any]]:
 def _print_error(state: State, error: HookgateError) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import clean, print_json
+    from hookgate.kit.rendering import clean, print_json
 
     data = {"code": getattr(error, "code", "failed"), "action": getattr(error, "action", "")}
     data |= getattr(error, "data", {})

@@ -31,7 +31,7 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
 
     Where no gateway can be asked, since none starts, the plugins are looked at one by one.
     """
-    from hookgate.core.errors import HookgateError
+    from hookgate.core.domain.errors import HookgateError
 
     try:
         data = dict(state.ask("plugin.list"))
@@ -56,7 +56,7 @@ def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
     def render(console: Console) -> None:
         from rich.text import Text
 
-        from hookgate.cli.render import table
+        from hookgate.kit.rendering import table
 
         rows = [
             {
@@ -92,7 +92,7 @@ def why(
     row = {row["name"]: row for row in data["plugins"]}.get(name)
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import clean, fields
+        from hookgate.kit.rendering import clean, fields
 
         console.print(clean(said["why"]), soft_wrap=True, markup=False)
         if row is not None and row["state"] == "running":
@@ -147,7 +147,7 @@ def bench(
     data = state.run(measure(state, turns, text))
 
     def render(console: Console) -> None:
-        from hookgate.cli.render import fields, table
+        from hookgate.kit.rendering import fields, table
 
         console.print(table(data["hooks"]))
         console.print(fields({key: value for key, value in data.items() if key != "hooks"}))
@@ -177,7 +177,7 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
 def _print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import clean
+    from hookgate.kit.rendering import clean
 
     marks = {
         "ok": Text("ok      ", style="green"),

@@ -14,8 +14,8 @@ from hookgate.cli.state import State, state_of
 if TYPE_CHECKING:
     from hookgate.cli.found import Running
     from hookgate.core.gateway.serve import Listener
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
 __all__ = ["serve"]
 
@@ -60,7 +60,7 @@ async def run(state: State) -> int:
     from hookgate.cli.found import Running, address, take_note_away
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.auth import check_listener
-    from hookgate.core.log import EVERYTHING
+    from hookgate.core.observability.log import EVERYTHING
 
     # Before anything is opened: what strangers could reach is not even started.
     check_listener(state.settings)
@@ -121,7 +121,7 @@ async def _leave_note_later(gateway: Gateway, running: Running) -> None:
 
 
 def _read_again(state: State) -> Settings:
-    from hookgate.core.config_file import load_settings
+    from hookgate.core.settings.file import load_settings
 
     return load_settings(state.config, environ=state.environ, overrides=state.overrides)
 
@@ -131,7 +131,7 @@ def _greet(state: State, gateway: Gateway, url: str) -> None:
     from rich.text import Text
 
     from hookgate import __version__
-    from hookgate.cli.render import fields
+    from hookgate.kit.rendering import fields
 
     status = gateway.status()
     path = state.source.path

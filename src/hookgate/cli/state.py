@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hookgate.core.errors import ConfigError, HookgateError
+from hookgate.core.domain.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hookgate.cli.client import RemoteDoor
     from hookgate.cli.door import Door
     from hookgate.cli.loop import LoopThread
-    from hookgate.core.config_file import Source
-    from hookgate.core.errors import ConfigProblem, StoreHeldError
-    from hookgate.core.events import HookSpan
-    from hookgate.core.plugins import Plugins
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.domain.errors import ConfigProblem, StoreHeldError
+    from hookgate.core.domain.events import HookSpan
+    from hookgate.core.plugins.manager import Plugins
+    from hookgate.core.settings.file import Source
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
 __all__ = ["JsonOption", "State", "state_of"]
 
@@ -88,13 +88,13 @@ class State:
     def show(self, data: Any, render: Callable[[Console], None] | None = None) -> None:
         """Print a result: as JSON where that is asked for, else by `render`, or as it comes."""
         if self.json:
-            from hookgate.cli.render import print_json
+            from hookgate.kit.rendering import print_json
 
             print_json(data)
         elif render is not None:
             render(self.out)
         else:
-            from hookgate.cli.render import print_result
+            from hookgate.kit.rendering import print_result
 
             print_result(self.out, data)
 
@@ -107,7 +107,7 @@ class State:
         Raises:
             ConfigError: The settings file cannot be read.
         """
-        from hookgate.core.config_file import read_source
+        from hookgate.core.settings.file import read_source
 
         return read_source(self.config, environ=self.environ, overrides=self.overrides)
 
@@ -229,7 +229,7 @@ class State:
     async def _here(self) -> Door:
         """Return a gateway in this process, or the one that holds the store, once it is found."""
         from hookgate.cli.door import LocalDoor
-        from hookgate.core.errors import StoreHeldError
+        from hookgate.core.domain.errors import StoreHeldError
 
         try:
             gateway = await self._stack.enter_async_context(self.gateway())
@@ -250,7 +250,7 @@ class State:
             StartError: It goes on, without a note that can be followed.
         """
         from hookgate.cli.found import NOTE, lives
-        from hookgate.core.errors import StartError
+        from hookgate.core.domain.errors import StartError
 
         deadline = time.monotonic() + HELD_SECONDS
         while time.monotonic() < deadline:
@@ -274,7 +274,7 @@ class State:
 
     def token(self) -> str | None:
         """Return the token for the gateway: ``HOOKGATE_TOKEN``, or a key file of that name."""
-        from hookgate.core.secrets import SecretStore
+        from hookgate.core.settings.secret_store import SecretStore
 
         return SecretStore(self.settings, self.environ).get("hookgate_token")
 
@@ -315,7 +315,7 @@ class State:
             ConfigError: A plugin's section is wrong.
             StartError: A plugin cannot be loaded.
         """
-        from hookgate.embedding import Gateway
+        from hookgate.gateway import Gateway
 
         with self.placed():
             return Gateway(settings, disabled=self.disabled, **more)
@@ -327,8 +327,8 @@ class State:
             The plugins, and what stops a start beside what is wrong with the other settings.
         """
         from hookgate.builtin_plugins import BUILTIN
-        from hookgate.core.plugins import Plugins
-        from hookgate.core.settings import PluginsSettings, Settings
+        from hookgate.core.plugins.manager import Plugins
+        from hookgate.core.settings.schema import PluginsSettings, Settings
 
         try:
             given = self.source.data

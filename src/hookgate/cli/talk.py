@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from hookgate.cli.conversation import Narrator, print_question
-from hookgate.core.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,7 +115,7 @@ class Talk:
             case "/history":
                 self._show_history(loop, door)
             case "/status":
-                from hookgate.cli.render import print_result
+                from hookgate.kit.rendering import print_result
 
                 print_result(self._state.err, loop.run(door.call("status")))
             case "/cancel":
@@ -246,7 +246,7 @@ def _line_history(path: Path) -> Iterator[None]:
 
 
 def _parts(session: str) -> tuple[str, ...]:
-    from hookgate.core.turn import SessionKey
+    from hookgate.core.domain.turn import SessionKey
 
     key = SessionKey.parse(session)
     return key.agent, key.channel, key.account, key.peer

@@ -133,7 +133,7 @@ def accept(
 def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import clean
+    from hookgate.kit.rendering import clean
 
     for name, why in reasons.items():
         if why:
@@ -148,7 +148,7 @@ def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
 def _print_change(console: Console, row: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import clean
+    from hookgate.kit.rendering import clean
 
     head = Text.assemble((row["tool"], "bold"), f" of {row['plugin']}: {clean(row['why'])}")
     console.print(head)
@@ -163,7 +163,7 @@ def _print_change(console: Console, row: Mapping[str, Any]) -> None:
 def _plain(rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.text import Text
 
-    from hookgate.cli.render import table
+    from hookgate.kit.rendering import table
 
     return table(
         [
@@ -181,7 +181,7 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> Table:
 def _flags(rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.text import Text
 
-    from hookgate.cli.render import table
+    from hookgate.kit.rendering import table
 
     return table(
         [

@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.errors import HookgateError, StartError
+from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hookgate.cli.state import State
-    from hookgate.core.events import Event
-    from hookgate.core.settings import Settings
-    from hookgate.embedding import Gateway
+    from hookgate.core.domain.events import Event
+    from hookgate.core.settings.schema import Settings
+    from hookgate.gateway import Gateway
 
 __all__ = ["follow", "isolated", "measure"]
 
@@ -52,7 +52,7 @@ def _wanted(span: Mapping[str, Any], hook: str, plugin: str, *, quiet: bool) -> 
 def _print_span(state: State, event: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from hookgate.cli.render import short
+    from hookgate.kit.rendering import short
 
     span = event["data"]
     if state.json:
@@ -110,7 +110,7 @@ async def measure(state: State, turns: int, text: str) -> dict[str, Any]:
 
 async def _turn(gateway: Gateway, text: str, number: int) -> float:
     """Run a turn in a session of its own; return its milliseconds."""
-    from hookgate.core.turn import Address
+    from hookgate.core.domain.turn import Address
 
     start = time.perf_counter()
     turn = await gateway.chat(text, address=Address("bench", "local", f"turn-{number}"))

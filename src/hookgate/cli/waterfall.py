@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hookgate.cli.render import clean, short
+from hookgate.kit.rendering import clean, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,7 +14,7 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.core.content.workspaces import Standing, Workspaces
+    from hookgate.kit.content.workspaces import Standing, Workspaces
 
 __all__ = ["app"]
 
@@ -89,7 +89,7 @@ def forget(ctx: typer.Context, folder: Folder = None, as_json: JsonOption = Fals
 
 
 def _workspaces(state: State) -> Workspaces:
-    from hookgate.core.content.workspaces import Workspaces
+    from hookgate.kit.content.workspaces import Workspaces
 
     return Workspaces(state.settings.home.expanduser())
 
@@ -113,7 +113,7 @@ def _told(state: State, found: Standing) -> None:
 
 
 def _lines(found: Standing) -> list[str]:
-    from hookgate.cli.render import clean
+    from hookgate.kit.rendering import clean
 
     lines = [clean(f"{found.workspace}: {STATES[found.state]}")]
     lines += [clean(f"  {name}") for name in found.files]

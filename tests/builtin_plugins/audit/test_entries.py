@@ -6,10 +6,10 @@ import pytest
 from tests.builtin_plugins.turns import make_call, make_turn
 
 from hookgate.builtin_plugins.audit.entries import category, decided, finished
-from hookgate.core.descriptors import Flags
-from hookgate.core.messages import Provenance
-from hookgate.core.tools import Ask, Decision, Effect, ToolResult, Verdict
-from hookgate.core.turn import Address
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.tools import Ask, Decision, Effect, ToolResult, Verdict
+from hookgate.core.domain.turn import Address
 
 
 def flags(**values: bool | None) -> Flags:

@@ -12,13 +12,13 @@ from tests.support.script import until
 from hookgate.builtin_plugins.audit.operations import ListParams
 from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.core.errors import StoreUnavailableError
-from hookgate.core.json_lines import read_json_lines
-from hookgate.core.metrics import MetricRecord
-from hookgate.core.operations import Invocation
-from hookgate.core.ports import AUDIT, STORE
-from hookgate.core.tools import Decision, ToolResult
-from hookgate.core.turn import Principal
+from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.core.domain.tools import Decision, ToolResult
+from hookgate.core.domain.turn import Principal
+from hookgate.kit.json_lines import read_json_lines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

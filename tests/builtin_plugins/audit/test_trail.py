@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.audit.entries import Entry
 from hookgate.builtin_plugins.audit.sealing import Sealer
 from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS
 from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
-from hookgate.core.errors import StoreUnavailableError
+from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

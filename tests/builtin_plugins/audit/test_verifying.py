@@ -26,11 +26,11 @@ from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS
 from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
 from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.ports import AUDIT, STORE, Store
+from hookgate.core.domain.turn import Principal
 from hookgate.core.host import Host
-from hookgate.core.operations import Invocation
-from hookgate.core.ports import AUDIT, STORE, Store
-from hookgate.core.turn import Principal
 
 KEY = b"k" * 32
 SEALER = Sealer(KEY)

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.cards import (
+from hookgate.builtin_plugins.awareness.cards.reading import (
     FRONTMATTER_BYTES,
     INJECT_AT,
     KEYS,
@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.awareness.cards import (
     CardReading,
     parse_card,
 )
-from hookgate.core.content.fields import camel
-from hookgate.core.descriptors import FLAG_NAMES, Card, Triggers
+from hookgate.core.domain.descriptors import FLAG_NAMES, Card, Triggers
+from hookgate.kit.content.fields import camel
 
 BODY = "Invoices are sent by the tool send_invoice. It needs a customer and an amount. " * 3
 MINIMAL = "capability_id: invoices\ntriggers: {keywords: [invoice]}\n"
@@ -118,7 +118,7 @@ def test_lines_may_end_as_they_do_elsewhere() -> None:
         (MINIMAL + "name: [x]\n", "a.md:4:1: name: found ['x'], expected a text"),
         (MINIMAL + f"name: {'x' * 81}\n", "a.md:4:1: name: found 81 characters"),
         (MINIMAL + "name: ''\n", "a.md:4:1: name: found an empty text"),
-        (MINIMAL + f"description: {'x' * 1025}\n", "a.md:4:1: description: found 1025"),
+        (MINIMAL + f"description: {'x' * 1025}\n", "a.md:4:1: description: found 1,025"),
         (MINIMAL + "priority: 21\n", "a.md:4:1: priority: found 21, expected a whole number"),
         (MINIMAL + "priority: 1.5\n", "a.md:4:1: priority: found 1.5, expected a whole number"),
         (MINIMAL + "priority: yes\n", "a.md:4:1: priority: found 'yes', expected a whole number"),

@@ -6,11 +6,11 @@ from typing import Any
 
 from tests.builtin_plugins.turns import TurnedClock, make_host
 
-from hookgate.builtin_plugins.awareness.control import Control, milliseconds
-from hookgate.builtin_plugins.awareness.records import Injected, TurnRecord
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+from hookgate.builtin_plugins.awareness.switch.control import Control, milliseconds
+from hookgate.builtin_plugins.awareness.switch.records import Injected, TurnRecord
+from hookgate.core.domain.ports import CLOCK
 from hookgate.core.host import Host
-from hookgate.core.ports import CLOCK
 
 CARD = (Injected(id="a", score=1.0, tokens=100),)
 

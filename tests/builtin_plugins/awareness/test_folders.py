@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.awareness.card_files import BODY, card_text, write_card
 
-from hookgate.builtin_plugins.awareness import folders
-from hookgate.builtin_plugins.awareness.folders import (
+from hookgate.builtin_plugins.awareness.cards import folders
+from hookgate.builtin_plugins.awareness.cards.folders import (
     MAX_CARDS,
     MAX_ODD,
     SETTLED_NS,
@@ -392,7 +392,7 @@ def test_a_folder_that_is_trusted_no_more_is_read_again(
 WATCHED = """
 import sys
 from pathlib import Path
-from hookgate.builtin_plugins.awareness.folders import CardFolder, scan
+from hookgate.builtin_plugins.awareness.cards.folders import CardFolder, scan
 
 # Python loads a codec when it is first asked for.
 "".encode("utf-16-le").decode("utf-16-le")

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.killswitch import (
+from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
+from hookgate.builtin_plugins.awareness.switch.killswitch import (
     KillSwitch,
     SwitchState,
     Window,
     read_state,
     write_state,
 )
-from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
 
 HOUR = 3_600_000
 NOW = 1_700_000_000_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from hookgate.builtin_plugins.awareness.nearness import Nearness
+from hookgate.builtin_plugins.awareness.selection.nearness import Nearness
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 

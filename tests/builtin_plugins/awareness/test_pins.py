@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.stores import differences, opened_store
 
-from hookgate.builtin_plugins.awareness.pins import Pins, PinStore, ProcessPins, pin_digest
-from hookgate.builtin_plugins.awareness.tables import METADATA, SCRIPTS, StorePins
-from hookgate.core.descriptors import Card, Triggers
+from hookgate.builtin_plugins.awareness.cards.pins import Pins, PinStore, ProcessPins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.tables import METADATA, SCRIPTS, StorePins
+from hookgate.core.domain.descriptors import Card, Triggers
 
 MINE = Card(id="mine", text="How to deploy.", trusted=True, origin="repo")
 THEIRS = Card(id="theirs", text="How to knit.", origin="workspace")

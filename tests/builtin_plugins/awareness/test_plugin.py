@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.turns import make_host, make_turn
 
-from hookgate.builtin_plugins.awareness.listing import MAX_ROWS
+from hookgate.builtin_plugins.awareness.cards.listing import MAX_ROWS
 from hookgate.builtin_plugins.awareness.plugin import Plugin
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.core.descriptors import Capability, Card, Flags, Rejected
+from hookgate.core.domain.descriptors import Capability, Card, Flags, Rejected
+from hookgate.core.domain.tools import Tool
 from hookgate.core.host import Doors, PluginInfo
-from hookgate.core.tooling import compile_schema
-from hookgate.core.tools import Tool
+from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.turn import Turn
 
 
 def row(name: str, kind: Any = "tool", **more: Any) -> Capability:

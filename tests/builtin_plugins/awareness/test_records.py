@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.awareness.records import (
+from hookgate.builtin_plugins.awareness.switch.records import (
     SESSIONS,
     TURNS,
     Injected,
@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.awareness.records import (
     read_turns,
     session_type,
 )
-from hookgate.core.messages import Provenance
+from hookgate.core.domain.messages import Provenance
 
 RECORD = TurnRecord(
     timestamp=1_707_820_800_123,

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.awareness.pointer import MAX_CHARS, MAX_TOKENS, pointer
-from hookgate.builtin_plugins.awareness.reference import Reference, shipped_reference
-from hookgate.core.content.problems import ContentError
+from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
+from hookgate.builtin_plugins.awareness.selection.pointer import MAX_CHARS, MAX_TOKENS, pointer
 from hookgate.core.host import QuarterTokens
+from hookgate.kit.content.problems import ContentError
 
 
 def test_the_shipped_pages_are_there_and_can_be_read() -> None:

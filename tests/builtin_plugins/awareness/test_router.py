@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.awareness.router import (
+from hookgate.builtin_plugins.awareness.selection.router import (
     DEFAULT_TAGS,
     SentenceVectors,
     TagRouter,
     examples,
 )
-from hookgate.core.descriptors import Card, Triggers
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.descriptors import Card, Triggers
+from hookgate.core.domain.errors import EmbeddingError
 
 TAUGHT = {
     "memory": ("what do you know of me",),

@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from hookgate.builtin_plugins.awareness.runtime_file import FILE, place_of, prune, write
+from hookgate.builtin_plugins.awareness.selection.runtime_file import FILE, place_of, prune, write
 
 
 def test_each_session_has_a_folder_of_its_own_that_tells_nothing_of_its_key(tmp_path: Path) -> None:

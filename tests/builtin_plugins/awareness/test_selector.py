@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.keywords import SCANNED_CHARS, Keywords, fold
-from hookgate.builtin_plugins.awareness.selector import (
+from hookgate.builtin_plugins.awareness.selection.keywords import SCANNED_CHARS, Keywords, fold
+from hookgate.builtin_plugins.awareness.selection.selector import (
     CUT_MARKER,
     CardMatcher,
     Judged,
@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.awareness.selector import (
     refuse,
     tokens_of,
 )
-from hookgate.core.descriptors import Card, Flags, Triggers
+from hookgate.core.domain.descriptors import Card, Flags, Triggers
 
 
 def card(

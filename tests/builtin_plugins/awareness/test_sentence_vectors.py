@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.awareness.sentence_vectors import (
+from hookgate.builtin_plugins.awareness.selection.sentence_vectors import (
     SentenceVectors,
     read_vectors,
     write_vectors,
 )
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 
 class Embedder:

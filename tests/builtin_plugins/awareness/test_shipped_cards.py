@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.builtin_plugins.awareness.cards import parse_card
-from hookgate.builtin_plugins.awareness.folders import shipped_cards
-from hookgate.builtin_plugins.awareness.reference import shipped_reference
-from hookgate.builtin_plugins.awareness.router import DEFAULT_TAGS, TagRouter
-from hookgate.builtin_plugins.awareness.selector import (
+from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
+from hookgate.builtin_plugins.awareness.cards.reading import parse_card
+from hookgate.builtin_plugins.awareness.cards.reference import shipped_reference
+from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter
+from hookgate.builtin_plugins.awareness.selection.selector import (
     CardMatcher,
     cap_of,
     fit,
@@ -28,9 +28,9 @@ from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.sanitizer.detector import inspect
 from hookgate.builtin_plugins.sanitizer.sanitizer import clean
 from hookgate.cli.app import app
-from hookgate.core.descriptors import Card
-from hookgate.core.plugins import Plugins
-from hookgate.core.settings import Settings
+from hookgate.core.domain.descriptors import Card
+from hookgate.core.plugins.manager import Plugins
+from hookgate.core.settings.schema import Settings
 
 BEYOND = {"configuration", "deployment", "debugging"}
 """Cards about the gateway as a whole."""

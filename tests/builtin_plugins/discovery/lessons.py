@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.core.descriptors import Selection
-from hookgate.core.messages import Message, ToolUse, new_id
-from hookgate.core.tools import Decision, Tool, ToolCall, ToolResult
-from hookgate.core.turn import FinishedCall, Outcome
+from hookgate.core.domain.descriptors import Selection
+from hookgate.core.domain.messages import Message, ToolUse, new_id
+from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
+from hookgate.core.domain.turn import FinishedCall, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.turn import Turn
 
 SUCCESS = Outcome(status="success", score=0.9)
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hookgate.builtin_plugins.discovery.words import words_of
-from hookgate.core.descriptors import Capability
-from hookgate.core.errors import EmbeddingError
-from hookgate.core.registry import CapabilityIndex
+from hookgate.builtin_plugins.discovery.index.words import words_of
+from hookgate.core.domain.descriptors import Capability
+from hookgate.core.domain.errors import EmbeddingError
+from hookgate.core.registry.snapshots import CapabilityIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

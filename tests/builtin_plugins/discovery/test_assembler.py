@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.graph import Graph
-from hookgate.builtin_plugins.discovery.results import EDGES, Entry, Found, Tier
-from hookgate.core.descriptors import Capability, CapabilityKind
+from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
+from hookgate.builtin_plugins.discovery.show.results import EDGES, Entry, Found, Tier
+from hookgate.core.domain.descriptors import Capability, CapabilityKind
 from hookgate.core.host import QuarterTokens
 
 

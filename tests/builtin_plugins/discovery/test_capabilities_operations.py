@@ -8,12 +8,12 @@ from tests.builtin_plugins.discovery.folders import manifest
 from tests.builtin_plugins.turns import make_host
 
 from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
-from hookgate.builtin_plugins.discovery.manifests import read_manifest
-from hookgate.builtin_plugins.discovery.sources import Inventory
-from hookgate.core.descriptors import Capability, Flags
-from hookgate.core.errors import TurnError
-from hookgate.core.operations import Invocation
-from hookgate.core.turn import Principal
+from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
+from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
+from hookgate.core.domain.descriptors import Capability, Flags
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.turn import Principal
 
 ROWS = [
     Capability(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
-from hookgate.builtin_plugins.discovery.documents import (
+from hookgate.builtin_plugins.discovery.index.documents import (
     CATEGORY,
     DESCRIPTION,
     NAME,
@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.discovery.documents import (
     text_of,
     weights_of,
 )
-from hookgate.core.descriptors import Capability, CapabilityDetail, Flags
+from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Flags
 
 TEXTS = ("name", "display_name", "description", "category")
 LISTS = ("tags", "parameters", "parameter_texts", "required_tools")

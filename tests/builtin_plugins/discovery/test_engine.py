@@ -16,25 +16,25 @@ from tests.builtin_plugins.discovery.searching import (
 )
 from tests.builtin_plugins.turns import TurnedClock
 
-from hookgate.builtin_plugins.discovery import engine as engine_module
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.engine import (
+from hookgate.builtin_plugins.discovery.index import engine as engine_module
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.engine import (
     QUERY_CHARS,
     RETRY_SECONDS,
     SAVE_SECONDS,
     Engine,
     Surroundings,
 )
-from hookgate.builtin_plugins.discovery.index import Index
-from hookgate.builtin_plugins.discovery.learned import Learned
-from hookgate.builtin_plugins.discovery.relevance import small_talk
+from hookgate.builtin_plugins.discovery.index.relevance import small_talk
+from hookgate.builtin_plugins.discovery.index.searching import Index
+from hookgate.builtin_plugins.discovery.learn.learned import Learned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hookgate.builtin_plugins.discovery.engine import Finding
-    from hookgate.core.descriptors import Capability
-    from hookgate.core.registry import CapabilityIndex
+    from hookgate.builtin_plugins.discovery.index.engine import Finding
+    from hookgate.core.domain.descriptors import Capability
+    from hookgate.core.registry.snapshots import CapabilityIndex
 
 ROWS = [
     row("send_mail", "Send a mail to somebody."),

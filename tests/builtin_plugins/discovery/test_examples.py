@@ -10,11 +10,11 @@ from tests.builtin_plugins.discovery.lessons import SUCCESS, finished, taught, u
 from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.builtin_plugins.turns import make_host, make_turn
 
-from hookgate.builtin_plugins.discovery.examples import Examples
-from hookgate.builtin_plugins.discovery.examples_store import EXAMPLES, METADATA
-from hookgate.core.errors import StoreUnavailableError
-from hookgate.core.ports import CLOCK, STORE
-from hookgate.core.turn import Principal
+from hookgate.builtin_plugins.discovery.learn.examples import Examples
+from hookgate.builtin_plugins.discovery.learn.store import EXAMPLES, METADATA
+from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.ports import CLOCK, STORE
+from hookgate.core.domain.turn import Principal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.builtin_plugins.turns import TurnedClock
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.turn import Turn
 
 MINE = "principal:loopback"
 

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.script import Allow, Script, Scripted, call, echo_tool, say, settings, settled
 
-from hookgate.builtin_plugins.discovery.examples import Examples
-from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL
-from hookgate.core.descriptors import Flags, Selection
+from hookgate.builtin_plugins.discovery.learn.examples import Examples
+from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
+from hookgate.core.domain.descriptors import Flags, Selection
+from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.runtime import Gateway
-from hookgate.core.tools import Tool, ToolResult
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.turn import Outcome, Turn
     from hookgate.core.host import Host
-    from hookgate.core.operations import Operation
-    from hookgate.core.turn import Outcome, Turn
 
 ANSWER = "This is an answer that is long enough to count as a whole one."
 MINE = "principal:embedded"

@@ -7,10 +7,10 @@ import pytest
 from tests.builtin_plugins.discovery.lessons import SUCCESS, finished, selected, taught, use
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.discovery.examples_lessons import META_TOOL, fold, used_well
-from hookgate.core.messages import Provenance
-from hookgate.core.tools import ToolResult
-from hookgate.core.turn import Outcome
+from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL, fold, used_well
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import Outcome
 
 
 def test_a_tool_that_was_selected_and_called_in_a_success_was_used_well() -> None:

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 from tests.builtin_plugins.discovery.lessons import SUCCESS, taught
 from tests.builtin_plugins.turns import make_host
 
-from hookgate.builtin_plugins.discovery.examples import Examples
-from hookgate.core.operations import Invocation
-from hookgate.core.turn import Principal
+from hookgate.builtin_plugins.discovery.learn.examples import Examples
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.turn import Principal
 
 if TYPE_CHECKING:
     from hookgate.core.host import Host

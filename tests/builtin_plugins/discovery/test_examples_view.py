@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builtin_plugins.stores import opened_store
 
-from hookgate.builtin_plugins.discovery.examples_store import METADATA, SCRIPTS, StoreExamples
-from hookgate.builtin_plugins.discovery.examples_view import Bounds, Example, ExampleView
+from hookgate.builtin_plugins.discovery.learn.store import METADATA, SCRIPTS, StoreExamples
+from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example, ExampleView
 
 LESSON = st.tuples(
     st.sampled_from(["s1", "s2"]),

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import problems, write
 
-from hookgate.builtin_plugins.discovery.extensions import installed_extensions, read_catalogue
+from hookgate.builtin_plugins.discovery.sources.extensions import (
+    installed_extensions,
+    read_catalogue,
+)
 from hookgate.core.host import PluginInfo
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.graph import Edge, Graph
-from hookgate.builtin_plugins.discovery.results import EDGES, EdgeType, Found
-from hookgate.core.descriptors import Capability, CapabilityKind
+from hookgate.builtin_plugins.discovery.index.graph import Edge, Graph
+from hookgate.builtin_plugins.discovery.show.results import EDGES, EdgeType, Found
+from hookgate.core.domain.descriptors import Capability, CapabilityKind
 
 
 def row(

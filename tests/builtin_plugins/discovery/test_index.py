@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.documents import text_of
-from hookgate.builtin_plugins.discovery.index import (
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.documents import text_of
+from hookgate.builtin_plugins.discovery.index.searching import (
     CLAUSE_WEIGHT,
     DENSE_LEAST,
     DENSE_MOST,
@@ -24,8 +24,8 @@ from hookgate.builtin_plugins.discovery.index import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from hookgate.builtin_plugins.discovery.index import Ranking
-    from hookgate.core.descriptors import Capability
+    from hookgate.builtin_plugins.discovery.index.searching import Ranking
+    from hookgate.core.domain.descriptors import Capability
 
 WORDS = ["mail", "send", "page", "web", "time", "book", "flight", "hotel", "music", "play", "chart"]
 

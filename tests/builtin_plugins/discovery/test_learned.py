@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, broken, row, vector
 
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.examples_view import NO_EXAMPLES, ExampleSet
-from hookgate.builtin_plugins.discovery.index import Query
-from hookgate.builtin_plugins.discovery.learned import SCOPES, Learned, LearnedCache
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.searching import Query
+from hookgate.builtin_plugins.discovery.learn.learned import SCOPES, Learned, LearnedCache
+from hookgate.builtin_plugins.discovery.learn.view import NO_EXAMPLES, ExampleSet
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from hookgate.builtin_plugins.discovery.index import Index
+    from hookgate.builtin_plugins.discovery.index.searching import Index
 
 ROWS = [row("quotient", "arithmetic"), row("send_mail", "write"), row("clock", "tell the hour")]
 

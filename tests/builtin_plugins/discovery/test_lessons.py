@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot, vector
 
-from hookgate.builtin_plugins.discovery.engine import Engine, Surroundings
-from hookgate.builtin_plugins.discovery.examples_view import NO_EXAMPLES, ExampleSet
-from hookgate.builtin_plugins.discovery.index import Query
-from hookgate.builtin_plugins.discovery.learned import Learned, LearnedCache
-from hookgate.builtin_plugins.discovery.lessons import TEXTS, Lessons, LessonsCache, WordExamples
+from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.searching import Query
+from hookgate.builtin_plugins.discovery.learn.learned import Learned, LearnedCache
+from hookgate.builtin_plugins.discovery.learn.lessons import (
+    TEXTS,
+    Lessons,
+    LessonsCache,
+    WordExamples,
+)
+from hookgate.builtin_plugins.discovery.learn.view import NO_EXAMPLES, ExampleSet
 
 ROWS = snapshot([row("quotient", "arithmetic"), row("clock", "tell the hour")])
 ASKED = "how big should the tip be"

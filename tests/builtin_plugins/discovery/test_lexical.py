@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.documents import digest_of, weights_of
-from hookgate.builtin_plugins.discovery.lexical import K1, B, LexicalIndex, WordTable
-from hookgate.core.descriptors import Capability
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.documents import digest_of, weights_of
+from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
+from hookgate.core.domain.descriptors import Capability
 
 WORDS = ("mail", "send", "page", "web", "time", "book", "???")
 
@@ -81,7 +81,7 @@ def test_rows_of_the_table_before_are_not_read_again(monkeypatch: pytest.MonkeyP
         read.append(one.name)
         return weights_of(one)
 
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.lexical.weights_of", noting)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.lexical.weights_of", noting)
     table_of([old[1], row("clock", "Tell the time."), old[0]], table)
     assert read == ["clock"]
 
@@ -139,7 +139,7 @@ def test_held_names_the_words_of_one_row_in_the_order_of_the_query() -> None:
 def test_words_that_nobody_holds_any_more_are_forgotten_in_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.building.SLACK_WORDS", 100)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.building.SLACK_WORDS", 100)
     material = Material()
     for version in range(100):
         material.draft(version, [row("log", " ".join(f"w{version}x{at}" for at in range(10)))])

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, write
 
-from hookgate.builtin_plugins.discovery.manifests import Declared, read_manifest
-from hookgate.core.content.problems import ContentError
-from hookgate.core.content.reading import CONTENT_BYTES
-from hookgate.core.descriptors import CapabilityDetail, Flags
+from hookgate.builtin_plugins.discovery.sources.manifests import Declared, read_manifest
+from hookgate.core.domain.descriptors import CapabilityDetail, Flags
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.reading import CONTENT_BYTES
 
 
 def read(path: Path) -> Declared:

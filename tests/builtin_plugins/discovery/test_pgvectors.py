@@ -16,19 +16,19 @@ from pydantic import SecretStr
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot
 from tests.builtin_plugins.turns import make_host
 
-from hookgate.builtin_plugins.discovery.elsewhere import Elsewhere
-from hookgate.builtin_plugins.discovery.engine import RETRY_SECONDS, Engine, Surroundings
-from hookgate.builtin_plugins.discovery.pgtable import VectorTable
-from hookgate.builtin_plugins.discovery.pgvectors import PostgresVectors
-from hookgate.builtin_plugins.discovery.saved import Saved
-from hookgate.builtin_plugins.discovery.vectors import VectorsError, VectorStore
+from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
+from hookgate.builtin_plugins.discovery.index.postgres.table import VectorTable
+from hookgate.builtin_plugins.discovery.index.postgres.vectors import PostgresVectors
+from hookgate.builtin_plugins.discovery.index.saved import Saved
+from hookgate.builtin_plugins.discovery.index.vectors import VectorsError, VectorStore
 from hookgate.builtin_plugins.storage.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
-from hookgate.core.ports import STORE
+from hookgate.core.domain.ports import STORE
 
 if TYPE_CHECKING:
-    from hookgate.core.descriptors import Capability
+    from hookgate.core.domain.descriptors import Capability
 
 pytest.importorskip("asyncpg")
 pytestmark = pytest.mark.slow
@@ -300,7 +300,7 @@ def capabilities() -> list[Capability]:
 @pytest.fixture
 def unready(monkeypatch: pytest.MonkeyPatch) -> None:
     """No vectors at hand, as with many: each search goes to the database."""
-    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.READY_VECTORS", 0)
+    monkeypatch.setattr("hookgate.builtin_plugins.discovery.index.searching.READY_VECTORS", 0)
 
 
 @pytest.mark.usefixtures("unready")

@@ -8,16 +8,16 @@ from tests.builtin_plugins.turns import make_host, make_turn
 
 from hookgate.builtin_plugins.discovery.plugin import Plugin
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-from hookgate.core.descriptors import Capability, Card, Rejected
+from hookgate.core.domain.descriptors import Capability, Card, Rejected
+from hookgate.core.domain.tools import Tool
 from hookgate.core.host import Doors
-from hookgate.core.tooling import compile_schema
-from hookgate.core.tools import Tool
+from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.core.tools import ToolResult
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.tools import ToolResult
+    from hookgate.core.domain.turn import Turn
 
 
 def row(name: str, description: str, kind: Any = "tool", **more: Any) -> Capability:

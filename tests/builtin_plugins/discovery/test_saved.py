@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.builtin_plugins.discovery.searching import row, vector
 
-from hookgate.builtin_plugins.discovery.building import Material
-from hookgate.builtin_plugins.discovery.documents import FORMAT
-from hookgate.builtin_plugins.discovery.lexical import LexicalIndex
-from hookgate.builtin_plugins.discovery.saved import Saved, SavedError
+from hookgate.builtin_plugins.discovery.index.building import Material
+from hookgate.builtin_plugins.discovery.index.documents import FORMAT
+from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex
+from hookgate.builtin_plugins.discovery.index.saved import Saved, SavedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

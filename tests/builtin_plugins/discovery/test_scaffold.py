@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
 
-from hookgate.builtin_plugins.discovery.scaffold import Kind, check_path, create
-from hookgate.builtin_plugins.discovery.skills import read_skill
-from hookgate.core.content.problems import ContentError
+from hookgate.builtin_plugins.discovery.sources.scaffold import Kind, check_path, create
+from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.kit.content.problems import ContentError
 
 KINDS: list[tuple[Kind, set[str]]] = [
     ("tool", {"CAPABILITY.yaml", "schema.json"}),

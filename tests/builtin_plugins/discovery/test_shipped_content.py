@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.discovery.folders import Root, shipped_folder
-from hookgate.builtin_plugins.discovery.manifests import Declared
-from hookgate.builtin_plugins.discovery.scanner import scan
-from hookgate.core.descriptors import Card
-from hookgate.core.settings import Settings
-from hookgate.embedding import Gateway
+from hookgate.builtin_plugins.discovery.sources.folders import Root, shipped_folder
+from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+from hookgate.builtin_plugins.discovery.sources.scanner import scan
+from hookgate.core.domain.descriptors import Card
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 SHIPPED = scan([Root(path=shipped_folder(), origin="hookgate", expected=True)])
 SKILLS = [one for one in SHIPPED.declared if one.row.kind == "skill"]

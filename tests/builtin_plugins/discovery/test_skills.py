@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.discovery.folders import problems, skill, write
 
-from hookgate.builtin_plugins.discovery.manifests import Declared
-from hookgate.builtin_plugins.discovery.skills import read_skill
-from hookgate.core.content.problems import ContentError
-from hookgate.core.content.reading import CONTENT_BYTES
+from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.reading import CONTENT_BYTES
 
 
 def read(path: Path) -> Declared:
@@ -98,7 +98,7 @@ def test_crlf_a_byte_order_mark_and_a_folded_description_are_read(tmp_path: Path
         ("---\nname: a\ndescription: b: c\n---\n", 3, "no YAML"),
         ("---\nname: a\ndescription: [x]\n---\n", 3, "expected a text"),
         ("---\nname: a\ndescription: ''\n---\n", 3, "an empty text"),
-        (f"---\nname: a\ndescription: {'x' * 1025}\n---\n", 3, "1025 characters"),
+        (f"---\nname: a\ndescription: {'x' * 1025}\n---\n", 3, "1,025 characters"),
         ('---\nname: a\ndescription: "x\\e[2Jy"\n---\n', 3, "the character \\x1b"),
         ("---\nname: A\ndescription: b\n---\n", 2, "lowercase letters"),
         ("---\nname: a--b\ndescription: b\n---\n", 2, "single hyphens"),

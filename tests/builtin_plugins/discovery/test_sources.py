@@ -10,8 +10,8 @@ import pytest
 from tests.builtin_plugins.discovery.folders import manifest, skill, write
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
-from hookgate.builtin_plugins.discovery.sources import Inventory, Sources
-from hookgate.core.descriptors import Capability
+from hookgate.builtin_plugins.discovery.sources.collecting import Inventory, Sources
+from hookgate.core.domain.descriptors import Capability
 from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
@@ -267,7 +267,7 @@ OURS = "metadata: {tags: ours}\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookgate.core.content.watching.LOOK_MS", 100)
+    monkeypatch.setattr("hookgate.kit.content.watching.LOOK_MS", 100)
 
 
 async def test_new_changed_and_deleted_files_reach_the_next_turn(place: Path) -> None:

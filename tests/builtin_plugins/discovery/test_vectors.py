@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from hookgate.builtin_plugins.discovery.vectors import VectorStore
+from hookgate.builtin_plugins.discovery.index.vectors import VectorStore
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.discovery.words import (
+from hookgate.builtin_plugins.discovery.index.words import (
     CLAUSE_WORDS,
     CLAUSES,
     clauses_of,

@@ -14,7 +14,7 @@ from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
 
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.core.errors import EgressDeniedError, EgressFailedError
+from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

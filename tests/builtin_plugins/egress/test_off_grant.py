@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.egress.upstream import redirect
 
-from hookgate.core.errors import EgressDeniedError
+from hookgate.core.domain.errors import EgressDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import Prepared
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

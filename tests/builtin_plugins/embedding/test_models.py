@@ -17,10 +17,10 @@ from hookgate.builtin_plugins.embedding.transformer import (
     TransformerModel,
     find_transformer,
 )
-from hookgate.core.errors import EmbeddingError
-from hookgate.core.ports import EMBEDDER
-from hookgate.core.settings import Settings
-from hookgate.embedding import Gateway
+from hookgate.core.domain.errors import EmbeddingError
+from hookgate.core.domain.ports import EMBEDDER
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 pytestmark = [
     pytest.mark.models,

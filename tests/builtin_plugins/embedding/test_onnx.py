@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.embedding.onnx import (
     find_files,
 )
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 SENTENCES = [
     "A kitten sleeps on the sofa.",

@@ -12,7 +12,7 @@ from tests.builtin_plugins.providers.raw import RawServer, Wire, raw_server
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.embedding.remote import RemoteEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 KEY = "sk-canary-0123456789"
 

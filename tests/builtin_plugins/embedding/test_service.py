@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, NoEngine
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 
 class SlowEngine:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.embedding.conftest import FakeModel
 
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
-from hookgate.core.errors import EmbeddingError
+from hookgate.core.domain.errors import EmbeddingError
 
 
 @pytest.fixture

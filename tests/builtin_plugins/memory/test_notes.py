@@ -18,8 +18,8 @@ from hookgate.builtin_plugins.memory.notes import (
     words_of,
 )
 from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS, StoreNotes
-from hookgate.core.messages import new_id
-from hookgate.core.turn import SessionKey
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

@@ -9,17 +9,17 @@ from tests.builtin_plugins.turns import make_host, make_turn
 
 from hookgate.builtin_plugins.memory.plugin import Plugin
 from hookgate.builtin_plugins.memory.settings import MemorySettings
-from hookgate.core.ports import STORE
-from hookgate.core.tooling import compile_schema
-from hookgate.core.turn import Address
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.turn import Address
+from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from hookgate.core.domain.tools import Tool, ToolResult
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.tools import Tool, ToolResult
-    from hookgate.core.turn import Turn
 
 
 class Memory:

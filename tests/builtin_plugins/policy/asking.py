@@ -13,11 +13,11 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import Flags
-from hookgate.core.operations import Invocation
-from hookgate.core.ports import AUDIT, STORE
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Principal
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.core.domain.turn import Principal
+from hookgate.core.settings.schema import Settings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from tests.builtin_plugins.turns import TurnedClock
 
+    from hookgate.core.domain.tools import Decision, ToolCall, Verdict
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.tools import Decision, ToolCall, Verdict
-    from hookgate.core.turn import Turn
 
 OPS = Principal.owner("ops")
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})

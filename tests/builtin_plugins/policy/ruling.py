@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.builtin_plugins.policy.engine import Engine, Judgement
-from hookgate.builtin_plugins.policy.facts import Facts, History
-from hookgate.builtin_plugins.policy.reading import read_text_of_rules
-from hookgate.builtin_plugins.policy.rules import Rule
-from hookgate.core.descriptors import Flags
+from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.rules.model import Rule
+from hookgate.builtin_plugins.policy.rules.reading import read_text_of_rules
+from hookgate.core.domain.descriptors import Flags
 
 
 def rules_of(text: str) -> tuple[Rule, ...]:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 
-from hookgate.builtin_plugins.policy.approvals import Inbox, binding
-from hookgate.builtin_plugins.policy.approvers import Approvers
+from hookgate.builtin_plugins.policy.desk.approvals import Inbox, binding
+from hookgate.builtin_plugins.policy.desk.approvers import Approvers
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
-from hookgate.core.errors import TurnError
-from hookgate.core.tools import Ask, Effect
-from hookgate.core.turn import Address, Claim, Principal
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.tools import Ask, Effect
+from hookgate.core.domain.turn import Address, Claim, Principal
 
 if TYPE_CHECKING:
-    from hookgate.core.events import Event
-    from hookgate.core.tools import Decision, ToolCall
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.events import Event
+    from hookgate.core.domain.tools import Decision, ToolCall
+    from hookgate.core.domain.turn import Turn
 
 OWNER = Principal.owner("ops")
 ASK = Ask(title="May act run?", description="why", timeout=30)

@@ -10,20 +10,20 @@ from pydantic import ValidationError
 from tests.builtin_plugins.policy.asking import OPS, Asked, mail, opened
 from tests.builtin_plugins.turns import make_turn
 
-from hookgate.builtin_plugins.policy.approvers import Approvers
-from hookgate.builtin_plugins.policy.grants import Grants
+from hookgate.builtin_plugins.policy.desk.approvers import Approvers
+from hookgate.builtin_plugins.policy.desk.grants import Grants
 from hookgate.builtin_plugins.policy.settings import ApprovalSettings
-from hookgate.core.errors import TurnError
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.tools import Ask, Tool
+from hookgate.core.domain.turn import Address, Claim, Principal
 from hookgate.core.gateway.tokens import token_book
-from hookgate.core.tools import Ask, Tool
-from hookgate.core.turn import Address, Claim, Principal
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from hookgate.core.tools import Decision
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.tools import Decision
+    from hookgate.core.domain.turn import Turn
 
 ASK = Ask(title="May act run?")
 

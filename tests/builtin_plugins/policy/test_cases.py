@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import rules_of
 
-from hookgate.builtin_plugins.policy.bench import Bench, imagined
-from hookgate.builtin_plugins.policy.cases import (
+from hookgate.builtin_plugins.policy.bench.bench import Bench, imagined
+from hookgate.builtin_plugins.policy.bench.cases import (
     Tried,
     files_of_cases,
     read_cases,
@@ -18,9 +18,9 @@ from hookgate.builtin_plugins.policy.cases import (
     rule_paths,
     run_case,
 )
-from hookgate.builtin_plugins.policy.facts import Facts, facts_of
+from hookgate.builtin_plugins.policy.judge.facts import Facts, facts_of
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import Flags
+from hookgate.core.domain.descriptors import Flags
 
 DECLARED = {"others": False, "sends_externally": True}
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import engine_of, facts, judged, rules_of
 
-from hookgate.builtin_plugins.policy.engine import STRICTNESS, Engine
-from hookgate.builtin_plugins.policy.facts import LONGEST, Facts, History
-from hookgate.core.descriptors import Flags
+from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine
+from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, History
+from hookgate.core.domain.descriptors import Flags
 
 UNDECLARED = Flags()
 

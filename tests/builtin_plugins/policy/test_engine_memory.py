@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import engine_of, facts
 
-from hookgate.builtin_plugins.policy import engine as engines
-from hookgate.builtin_plugins.policy.engine import Engine, Judgement
-from hookgate.builtin_plugins.policy.facts import Facts, History
-from hookgate.core.descriptors import Flags
+from hookgate.builtin_plugins.policy.judge import engine as engines
+from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.core.domain.descriptors import Flags
 
 RULES = """
 rules:

@@ -9,22 +9,22 @@ from tests.builtin_plugins.policy.asking import OPS, SENDS, Asked, mail, opened
 from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 
-from hookgate.builtin_plugins.policy.grants import Grants, GrantStore, ProcessGrants
+from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantStore, ProcessGrants
+from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StoreGrants
+from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.builtin_plugins.policy.tables import METADATA, SCRIPTS, StoreGrants
-from hookgate.builtin_plugins.policy.version import policy_version
-from hookgate.core.errors import StoreUnavailableError, TurnError
-from hookgate.core.messages import Provenance
-from hookgate.core.ports import STORE
-from hookgate.core.tools import Effect
-from hookgate.core.turn import Address, Claim, Principal
+from hookgate.core.domain.errors import StoreUnavailableError, TurnError
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.tools import Effect
+from hookgate.core.domain.turn import Address, Claim, Principal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
-    from hookgate.core.tools import ToolCall
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.tools import ToolCall
+    from hookgate.core.domain.turn import Turn
 
 WIDE = {"approvals": {"always": "tool"}}
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import engine_of
 from tests.builtin_plugins.turns import make_call, make_turn
 
-from hookgate.builtin_plugins.policy.judging import Globs, Judge
+from hookgate.builtin_plugins.policy.judge.judging import Globs, Judge
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import Flags
-from hookgate.core.messages import Provenance
-from hookgate.core.tools import Effect, ToolCall, Verdict
-from hookgate.core.turn import Turn
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.tools import Effect, ToolCall, Verdict
+from hookgate.core.domain.turn import Turn
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})
 PRIVILEGED = Flags.from_mapping({**Flags.none().to_json(), "executes_privileged": True})

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.policy.ruling import rules_of
 
-from hookgate.builtin_plugins.policy.conditions import Condition
-from hookgate.builtin_plugins.policy.engine import STRICTNESS, Engine
-from hookgate.builtin_plugins.policy.facts import KEPT, Facts, History
-from hookgate.builtin_plugins.policy.linting import (
+from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine
+from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts, History
+from hookgate.builtin_plugins.policy.rules.conditions import Condition
+from hookgate.builtin_plugins.policy.rules.linting import (
     KnownTool,
     arguments_of,
     covers,
@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.policy.linting import (
     sample_of,
 )
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 
 SENDS = {"flags": {"sends_externally": [True, "unknown"]}}
 

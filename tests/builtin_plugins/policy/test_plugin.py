@@ -8,21 +8,21 @@ import pytest
 import structlog
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
-from hookgate.builtin_plugins.policy.desk_operations import Resolve
+from hookgate.builtin_plugins.policy.desk.operations import Resolve
 from hookgate.builtin_plugins.policy.plugin import Plugin, TableParams
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import TurnError
-from hookgate.core.messages import Provenance
-from hookgate.core.operations import Empty, Invocation
-from hookgate.core.tools import Effect, Tool
-from hookgate.core.turn import Principal
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.operations import Empty, Invocation
+from hookgate.core.domain.tools import Effect, Tool
+from hookgate.core.domain.turn import Principal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from hookgate.core.domain.tools import Ask, Decision
     from hookgate.core.host import Host
-    from hookgate.core.tools import Ask, Decision
 
 OWNER = Principal.owner()
 STRANGER = Principal(id="stranger", scopes=frozenset({"chat"}))

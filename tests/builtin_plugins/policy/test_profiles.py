@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.policy.profiles import PROFILES, Circumstances, cells, judge
-from hookgate.core.descriptors import FLAG_NAMES, Flags
-from hookgate.core.messages import Provenance
-from hookgate.core.tools import Effect
+from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, Circumstances, cells, judge
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.tools import Effect
 
 PAGE = Path(__file__).parents[3] / "docs" / "plugins" / "policy.md"
 

@@ -11,16 +11,16 @@ from tests.builtin_plugins.policy.ruling import facts, rules_of
 
 from hookgate.builtin_plugins.audit.entries import decided
 from hookgate.builtin_plugins.audit.redaction import Redaction
-from hookgate.builtin_plugins.policy.bench import Bench, imagined
-from hookgate.builtin_plugins.policy.facts import Facts, History, facts_of
-from hookgate.builtin_plugins.policy.replaying import (
+from hookgate.builtin_plugins.policy.bench.bench import Bench, imagined
+from hookgate.builtin_plugins.policy.bench.replaying import (
     Replay,
     read_rows,
     replay,
     rows_of_export,
 )
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
 from hookgate.builtin_plugins.policy.settings import PolicySettings
-from hookgate.core.tools import Ask, Decision, Effect, Verdict
+from hookgate.core.domain.tools import Ask, Decision, Effect, Verdict
 
 Row = dict[str, Any]
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookgate.builtin_plugins.policy.suggesting import suggest
-from hookgate.core.descriptors import FLAG_NAMES
+from hookgate.builtin_plugins.policy.rules.suggesting import suggest
+from hookgate.core.domain.descriptors import FLAG_NAMES
 
 PURE = dict.fromkeys(FLAG_NAMES, False)
 SENDS = {**PURE, "sends_externally": True}

@@ -10,13 +10,13 @@ from tests.builtin_plugins.stores import BrokenStore, opened_store
 from tests.builtin_plugins.turns import make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.policy.tables import METADATA, SCRIPTS, StorePins
-from hookgate.builtin_plugins.policy.tool_pins import PinStore, ToolPins, changes, identity
-from hookgate.core.descriptors import Flags
-from hookgate.core.errors import StoreUnavailableError, TurnError
+from hookgate.builtin_plugins.policy.desk.pins import PinStore, ToolPins, changes, identity
+from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StorePins
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import StoreUnavailableError, TurnError
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.tools import Effect, Tool, ToolCall
 from hookgate.core.host import Doors, PluginInfo
-from hookgate.core.ports import STORE
-from hookgate.core.tools import Effect, Tool, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -253,7 +253,7 @@ async def test_an_accepted_tool_runs_again_and_who_accepted_it_is_recorded(tmp_p
 async def test_what_another_gateway_on_the_store_has_accepted_runs_here_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.builtin_plugins.policy.quarantine.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("hookgate.builtin_plugins.policy.desk.quarantine.RETRY_SECONDS", 0.01)
     changed = CHANGED["schema"]
     async with opened(tmp_path) as gate:
         gate.host.tools.apply("x", [WEATHER])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.core.messages import Image, Message, Opaque, Text, ToolResultPart, ToolUse
-from hookgate.core.models import ModelRef, ModelRequest, SystemText
-from hookgate.core.tools import Tool
+from hookgate.core.domain.messages import Image, Message, Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText
+from hookgate.core.domain.tools import Tool
 
 CALCULATE = Tool(
     name="calculate",

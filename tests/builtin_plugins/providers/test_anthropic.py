@@ -17,9 +17,9 @@ from tests.builtin_plugins.providers.transcripts import ANTHROPIC, sse
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader, AnthropicWire
 from hookgate.builtin_plugins.providers.sse import SSESplitter
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Opaque, Text, ToolResultPart, ToolUse
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.models import (
     ModelEvent,
     OpaqueDelta,
     ReasoningDelta,

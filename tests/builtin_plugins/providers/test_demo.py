@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from hookgate.builtin_plugins.providers.demo import DemoProvider
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Message, Text, ToolResultPart, ToolUse
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
     StopEvent,
@@ -17,11 +17,11 @@ from hookgate.core.models import (
     ToolUseEvent,
     UsageEvent,
 )
-from hookgate.core.tools import Tool
+from hookgate.core.domain.tools import Tool
 
 if TYPE_CHECKING:
-    from hookgate.core.models import ModelEvent
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.turn import Turn
 
 NO_TURN = cast("Turn", None)
 

@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     retry_after,
 )
-from hookgate.core.errors import EgressDeniedError, EgressFailedError
+from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

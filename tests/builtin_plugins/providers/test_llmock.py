@@ -19,16 +19,16 @@ from tests.builtin_plugins.providers.requests_made import (
     user,
 )
 
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import ToolResultPart, ToolUse
-from hookgate.core.models import ModelRequest, StopEvent, TextDelta, ToolUseEvent, UsageEvent
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import ToolResultPart, ToolUse
+from hookgate.core.domain.models import ModelRequest, StopEvent, TextDelta, ToolUseEvent, UsageEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hookgate.builtin_plugins.providers.remote import RemoteProvider
-    from hookgate.core.models import ModelEvent
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.turn import Turn
 
     Make = Callable[..., RemoteProvider]
 

@@ -17,9 +17,9 @@ from tests.builtin_plugins.providers.transcripts import OPENAI, chunk, sse
 
 from hookgate.builtin_plugins.providers.openai import OpenAIReader, OpenAIWire
 from hookgate.builtin_plugins.providers.sse import SSESplitter
-from hookgate.core.errors import ProviderError
-from hookgate.core.messages import Opaque, ToolResultPart, ToolUse
-from hookgate.core.models import (
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
+from hookgate.core.domain.models import (
     ModelEvent,
     ReasoningDelta,
     StopEvent,

@@ -13,18 +13,18 @@ from hookgate.builtin_plugins.providers.assembly import find_key
 from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.plugin import Plugin
 from hookgate.builtin_plugins.providers.settings import ProviderSettings, ProvidersSettings
-from hookgate.core.errors import ConfigError, PluginError, ProviderError
-from hookgate.core.models import ModelInfo
-from hookgate.core.ports import EGRESS, SECRETS
-from hookgate.core.secrets import SecretStore
-from hookgate.core.settings import Settings
+from hookgate.core.domain.errors import ConfigError, PluginError, ProviderError
+from hookgate.core.domain.models import ModelInfo
+from hookgate.core.domain.ports import EGRESS, SECRETS
+from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import SecretStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from hookgate.core.domain.models import Provider, ProviderInfo
     from hookgate.core.host import Host
-    from hookgate.core.models import Provider, ProviderInfo
 
 
 @pytest.fixture(autouse=True)

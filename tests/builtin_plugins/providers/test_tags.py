@@ -14,7 +14,7 @@ from tests.builtin_plugins.providers.transcripts import chunk, sse
 from tests.support.script import Allow, Events, Tools, echo_tool, settings
 
 from hookgate.builtin_plugins.providers.tags import MAX_CALL, TagReader, ThinkTags
-from hookgate.core.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
+from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 from hookgate.core.runtime import Gateway
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.builtin_plugins.providers.remote import RemoteProvider
-    from hookgate.core.models import ModelEvent
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.turn import Turn
 
     Make = Callable[..., RemoteProvider]
 

@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.providers.anthropic import AnthropicReader
 from hookgate.builtin_plugins.providers.openai import OpenAIReader
 from hookgate.builtin_plugins.providers.sse import SSESplitter
 from hookgate.builtin_plugins.providers.template import TRIES, TextTemplate
-from hookgate.core.errors import ProviderError
-from hookgate.core.models import ModelEvent, StopEvent, TextDelta
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.models import ModelEvent, StopEvent, TextDelta
 
 OPENING = re.compile(rb'"content": ?"')
 

@@ -16,9 +16,9 @@ from tests.support.script import Events, Script, Scripted, settings
 from tests.support.script import gateway as scripted
 
 from hookgate.builtin_plugins.providers.figures import MAX_TOKENS
-from hookgate.core.log import Log
-from hookgate.core.metrics import MetricRecord
-from hookgate.core.models import StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.models import StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.observability.log import Log
 from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from hookgate.core.models import Ending, ModelRequest
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import Ending, ModelRequest
+    from hookgate.core.domain.turn import Turn
 
 ANSWER = "seventeen times twenty-three is three hundred and ninety-one"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.builtin_plugins.providers.raw import RawServer, Wire
 from tests.builtin_plugins.providers.requests_made import request, user
 
-from hookgate.core.messages import Opaque
-from hookgate.core.models import (
+from hookgate.core.domain.messages import Opaque
+from hookgate.core.domain.models import (
     OpaqueDelta,
     ReasoningDelta,
     StopEvent,
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hookgate.builtin_plugins.providers.remote import RemoteProvider
-    from hookgate.core.models import ModelEvent
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.turn import Turn
 
     Make = Callable[..., RemoteProvider]
 

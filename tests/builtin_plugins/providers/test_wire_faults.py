@@ -13,15 +13,15 @@ from tests.builtin_plugins.providers.raw import CHUNKED, CLOSING, HEAD, RawServe
 from tests.builtin_plugins.providers.requests_made import request, user
 from tests.builtin_plugins.providers.transcripts import ANTHROPIC, OPENAI, chunk, sse
 
-from hookgate.core.errors import ProviderError
-from hookgate.core.models import StopEvent, TextDelta
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.models import StopEvent, TextDelta
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hookgate.builtin_plugins.providers.remote import RemoteProvider
-    from hookgate.core.models import ModelEvent
-    from hookgate.core.turn import Turn
+    from hookgate.core.domain.models import ModelEvent
+    from hookgate.core.domain.turn import Turn
 
     Make = Callable[..., RemoteProvider]
 

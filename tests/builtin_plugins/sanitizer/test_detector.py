@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean
-from hookgate.core.descriptors import Finding
+from hookgate.core.domain.descriptors import Finding
 
 from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN
 

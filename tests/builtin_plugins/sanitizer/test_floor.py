@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
-from hookgate.core.descriptors import Card, Rejected
+from hookgate.core.domain.descriptors import Card, Rejected
 
 PHRASES = [
     *(

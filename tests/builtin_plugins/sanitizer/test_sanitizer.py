@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer import detector
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, judged
-from hookgate.core.descriptors import Card, Finding, Rejected
+from hookgate.core.domain.descriptors import Card, Finding, Rejected
 
 
 @pytest.mark.parametrize(

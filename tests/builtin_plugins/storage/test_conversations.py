@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.storage.conversations import HISTORY, SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
-from hookgate.core.errors import StaleFenceError, StoreError
-from hookgate.core.messages import (
+from hookgate.core.domain.errors import StaleFenceError, StoreError
+from hookgate.core.domain.messages import (
     Image,
     Message,
     Opaque,
@@ -25,8 +25,8 @@ from hookgate.core.messages import (
     ToolResultPart,
     ToolUse,
 )
-from hookgate.core.sessions import InProcessConversations
-from hookgate.core.turn import SessionKey
+from hookgate.core.domain.turn import SessionKey
+from hookgate.core.sessions.conversations import InProcessConversations
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

@@ -27,8 +27,8 @@ NURSERY = """
     from hookgate.builtin_plugins.storage.opening import open_store
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.host import SystemClock
-    from hookgate.core.messages import Message, Text
-    from hookgate.core.turn import SessionKey
+    from hookgate.core.domain.messages import Message, Text
+    from hookgate.core.domain.turn import SessionKey
 
     ROWS = sa.Table("rows", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
                     sa.Column("text", sa.Text))

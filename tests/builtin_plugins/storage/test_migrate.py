@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.storage.opening import upgrade_database
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

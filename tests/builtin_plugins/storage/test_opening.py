@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.storage.opening import open_store
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME, StorageSettings
-from hookgate.core.errors import StartError, StoreUnavailableError
+from hookgate.core.domain.errors import StartError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore
@@ -313,7 +313,7 @@ def run(body: str, *arguments: str) -> str:
         import sqlalchemy as sa
         from hookgate.builtin_plugins.storage.opening import open_store
         from hookgate.builtin_plugins.storage.settings import StorageSettings
-        from hookgate.core.errors import StoreUnavailableError
+        from hookgate.core.domain.errors import StoreUnavailableError
         NOTES = sa.Table("notes", sa.MetaData(), sa.Column("text", sa.Text))
     """
     code = dedent(head) + dedent(body) + "\nasyncio.run(main())\n"

@@ -12,13 +12,13 @@ import pytest
 import sqlalchemy as sa
 
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
-from hookgate.core.errors import PluginError, StoreHeldError, StoreUnavailableError
+from hookgate.core.domain.errors import PluginError, StoreHeldError, StoreUnavailableError
+from hookgate.core.domain.operations import Empty, Invocation
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.turn import Principal
 from hookgate.core.host import Host
-from hookgate.core.operations import Empty, Invocation
-from hookgate.core.ports import CONVERSATIONS, STORE
 from hookgate.core.runtime import Gateway
-from hookgate.core.settings import Settings
-from hookgate.core.turn import Principal
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 BUILTIN = ("storage", "providers")
@@ -142,7 +142,7 @@ async def test_the_operations_show_and_upgrade_the_tables_of_every_plugin(
         operations = gateway.host.operations
         assert (operations["db.upgrade"].scope, operations["db.upgrade"].command) == (
             "operate",
-            "db upgrade",
+            "",  # the command line has a command of its own, which needs no gateway
         )
     async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
         shown = await call(gateway, "db.status")

@@ -14,10 +14,10 @@ from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.opening import open_store, upgrade_database
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
-from hookgate.core.errors import StaleFenceError, StartError, StoreUnavailableError
+from hookgate.core.domain.errors import StaleFenceError, StartError, StoreUnavailableError
+from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.turn import SessionKey
 from hookgate.core.host import SystemClock
-from hookgate.core.messages import Message, Text
-from hookgate.core.turn import SessionKey
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import UtcTime
-from hookgate.core.errors import StoreError, StoreUnavailableError
+from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

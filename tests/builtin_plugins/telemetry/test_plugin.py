@@ -15,10 +15,10 @@ from tests.builtin_plugins.telemetry.collecting import collecting
 from tests.support.script import until
 from tests.support.wire import bearer, tokens
 
-from hookgate.core.errors import ConfigError, MissingKeyError, StartError
+from hookgate.core.domain.errors import ConfigError, MissingKeyError, StartError
 from hookgate.core.gateway.serve import listen
-from hookgate.core.settings import Settings
-from hookgate.embedding import Gateway
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 BUILTIN = ("egress", "providers", "policy", "telemetry", "tools")

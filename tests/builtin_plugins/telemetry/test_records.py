@@ -12,8 +12,8 @@ from hookgate.builtin_plugins.telemetry.limits import Limits
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
 from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
-from hookgate.core.hooks import HookFailure
-from hookgate.core.metrics import MetricRecord
+from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.hooks.caller import HookFailure
 
 KNOWN = ("turn", "model.call", "tool.call", "awareness.turn", "awareness.tripped")
 FIELDS = (

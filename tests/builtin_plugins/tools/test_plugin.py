@@ -11,10 +11,10 @@ from tests.builtin_plugins.turns import make_host, make_turn
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
-from hookgate.core.errors import StartError
-from hookgate.core.ports import EGRESS
-from hookgate.core.tooling import compile_schema
-from hookgate.core.tools import Tool, ToolResult
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.ports import EGRESS
+from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.registry.schemas import compile_schema
 
 
 class OpenEgress:

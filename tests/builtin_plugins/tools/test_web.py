@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 
 from hookgate.builtin_plugins.tools.web import TAINT, fetch
-from hookgate.core.errors import EgressDeniedError, EgressFailedError
+from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hookgate.core.tools import ToolResult
+    from hookgate.core.domain.tools import ToolResult
 
 
 async def _pages(request: web.Request) -> web.StreamResponse:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from hookgate.core.content.fields import KEYWORD, UNKNOWN, Fields
-from hookgate.core.content.yaml_reader import read_yaml
+from hookgate.kit.content.fields import KEYWORD, UNKNOWN, Fields
+from hookgate.kit.content.yaml_reader import read_yaml
 
 
 def fields(text: str) -> Fields:

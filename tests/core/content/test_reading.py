@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.core.content.problems import ContentError
-from hookgate.core.content.reading import read_text
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.reading import read_text
 
 
 def test_what_becomes_a_link_after_the_look_at_it_is_not_read(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hookgate.core.content import workspaces
-from hookgate.core.content.problems import ContentError
-from hookgate.core.content.workspaces import CARDS, SKILLS, Workspaces, content_of
+from hookgate.kit.content import workspaces
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.workspaces import CARDS, SKILLS, Workspaces, content_of
 
 AT = "2026-01-01T00:00:00+00:00"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.core.content.writing import write_whole
+from hookgate.kit.content.writing import write_whole
 
 
 @pytest.mark.parametrize("durable", [True, False])

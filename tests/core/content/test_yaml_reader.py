@@ -10,9 +10,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.content.problems import ContentError
-from hookgate.core.content.yaml_reader import MAX_DEPTH, Place, read_yaml
-from hookgate.core.strict_json import MAX_INTEGER
+from hookgate.core.domain.strict_json import MAX_INTEGER
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.yaml_reader import MAX_DEPTH, Place, read_yaml
 
 
 def value(text: str) -> Any:

@@ -19,10 +19,10 @@ from tests.support.script import (
 )
 from tests.support.wire import serving
 
-from hookgate.core.errors import ProviderError
-from hookgate.core.events import Event
-from hookgate.core.models import Refusal, TextDelta
-from hookgate.core.turn import Turn
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.models import Refusal, TextDelta
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 IMAGE = {"media_type": "image/png", "data": "iVBORw0KGgo="}

@@ -23,9 +23,9 @@ from tests.support.script import (
 )
 from tests.support.wire import Served, serving
 
-from hookgate.core.errors import ProviderError
+from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.gateway import rest
-from hookgate.core.operations import Invocation, Operation, OperationModel
 from hookgate.hookspecs import hookimpl
 
 SSE = {"Accept": "text/event-stream"}

@@ -11,11 +11,11 @@ from tests.support.script import Script, Scripted, gateway, say, until
 from tests.support.wire import bearer, serving, tokens
 
 from hookgate import __version__
-from hookgate.core.events import Event
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.domain.ports import LANES
+from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.app import build_app
-from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
-from hookgate.core.ports import LANES
-from hookgate.core.turn import SessionKey
 from hookgate.hookspecs import hookimpl
 
 CORE = {
@@ -317,7 +317,7 @@ async def test_a_request_of_a_client_that_goes_away_is_cancelled() -> None:
 async def test_only_so_many_requests_of_one_socket_run_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.core.gateway.socket.MAX_REQUESTS", 2)
+    monkeypatch.setattr("hookgate.core.gateway.websocket.MAX_REQUESTS", 2)
     counter = Counter()
     async with serving(counter) as served, served.socket() as socket:
         first, second = await socket.send("hold"), await socket.send("hold")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from tests.support.wire import Served, serving
 
-from hookgate.core.errors import StartError, WireError
+from hookgate.core.domain.errors import StartError, WireError
 from hookgate.core.gateway.app import ROUTES
 from hookgate.core.gateway.origin import (
     Authority,
@@ -79,7 +79,8 @@ async def status_of(
         key = base64.b64encode(os.urandom(16)).decode()
         lines[-1] = "Connection: Upgrade"
         lines += ["Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}"]
-    body = '{"content":"x"}' if path == "/v1/turns" else "{}" if method == "POST" else ""
+    bodies = {"/v1/turns": '{"content":"x"}', "/v1/sessions/delete": '{"session":"a:b:c:d"}'}
+    body = bodies.get(path, "{}" if method == "POST" else "")
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
     if origin is not None:
@@ -94,7 +95,9 @@ def all_routes(served: Served) -> list[tuple[str, str]]:
         assert route.resource is not None
         # With parameters that are right, 400 can only mean that the request was refused.
         path = route.resource.canonical.replace("{name}", "ping")
-        routes.append((route.method, path.replace("history", "history?session=a:b:c:d")))
+        if path.endswith(("/history", "/export")):
+            path += "?session=a:b:c:d"
+        routes.append((route.method, path))
     return sorted(routes)
 
 

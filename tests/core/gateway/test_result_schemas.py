@@ -20,6 +20,8 @@ from hookgate.core.runtime import Gateway
 PARAMS: dict[str, dict[str, Any]] = {
     "chat.send": {"content": "hi"},
     "session.history": {"session": "main:cli:local:main"},
+    "session.export": {"session": "main:cli:local:main"},
+    "session.delete": {"session": "main:cli:local:main"},
     "plugin.why": {"name": "providers"},
     "token.revoke": {"name": "spare"},
     # Its trial measures for a long time.
@@ -79,7 +81,8 @@ async def test_each_result_is_as_its_schema_says(builtin: tuple[str, ...], tmp_p
     ):
         await turn_frames(socket, await socket.send("chat.send", content="hi"))
         rows = (await socket.result("operation.list"))["operations"]
-        for row in rows:
+        # What deletes the session comes last.
+        for row in sorted(rows, key=lambda row: row["name"] == "session.delete"):
             name, wanted = row["name"], row["params"].get("required", [])
             if name in NOT_TO_CALL or (wanted and name not in PARAMS):
                 continue

@@ -10,10 +10,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from tests.support.script import Script, Scripted, say
 from tests.support.wire import Served, bearer, serving, tokens
 
-from hookgate.core.errors import StartError
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.app import ROUTES, build_app
 from hookgate.core.gateway.routes import Routes, principal_of
-from hookgate.core.operations import Access
 from hookgate.hookspecs import hookimpl
 
 

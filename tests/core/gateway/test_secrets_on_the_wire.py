@@ -9,7 +9,7 @@ import pytest
 from tests.support.script import Allow, Script, Scripted, Tools, call, echo_tool, settings
 from tests.support.wire import Served, Socket, bearer, serving, tokens
 
-from hookgate.core.errors import (
+from hookgate.core.domain.errors import (
     HookError,
     ProviderError,
     RefusedError,
@@ -17,10 +17,10 @@ from hookgate.core.errors import (
     TurnError,
     WireError,
 )
-from hookgate.core.events import Event
-from hookgate.core.models import Refusal
-from hookgate.core.operations import Empty, Invocation, Operation, OperationModel
-from hookgate.core.turn import Turn
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
+from hookgate.core.domain.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 CANARIES = [f"canary-{number:02}-{'zyxwvut'[number % 7] * 9}" for number in range(12)]

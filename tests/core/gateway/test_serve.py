@@ -15,8 +15,8 @@ from tests.core.gateway.test_chat import Gate
 from tests.support.script import Script, Scripted, gateway, say, until
 from tests.support.wire import WAIT, Socket, serving
 
+from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.serve import drain, loop_factory, serve
-from hookgate.core.turn import Turn
 from hookgate.hookspecs import hookimpl
 
 ROOT = Path(__file__).parent.parent.parent.parent

@@ -16,8 +16,8 @@ from tests.core.gateway.test_chat import Gate
 from tests.support.script import Recorder, Script, Scripted, say, until
 from tests.support.wire import Served, serving, small_buffers
 
+from hookgate.core.domain.models import TextDelta
 from hookgate.core.gateway.stream import QUEUE_BYTES, Backlog
-from hookgate.core.models import TextDelta
 
 CHUNK = "x" * 1000
 

@@ -10,11 +10,11 @@ from tests.core.gateway.test_chat import Gate
 from tests.support.script import Recorder, Script, Scripted, say, settings, until
 from tests.support.wire import bearer, serving, tokens
 
-from hookgate.core.errors import ConfigError, StartError
+from hookgate.core.domain.errors import ConfigError, StartError
+from hookgate.core.domain.ports import SIGNALS
 from hookgate.core.gateway.auth import Caller, check_listener
 from hookgate.core.gateway.serve import listen
 from hookgate.core.gateway.tokens import REVOKED, new_token
-from hookgate.core.ports import SIGNALS
 
 # -- revoking -------------------------------------------------------------------------------------
 

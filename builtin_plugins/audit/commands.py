@@ -1,0 +1,150 @@
+"""``hookgate audit``: verifying the record of decisions, and taking it elsewhere.
+
+`list` is an operation of the plugin ``audit``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hookgate.core.domain.counting import counted
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.console import Console
+
+__all__ = ["COMMANDS", "app"]
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="The record of decisions on tool calls: list, verify and export it.",
+)
+
+
+@app.command()
+def verify(
+    ctx: typer.Context,
+    head: Annotated[
+        Path | None,
+        typer.Option(help="An export that was kept elsewhere: its heads must still be rows."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether the record is as it was written, and name the first bad row.
+
+    Exit code 1 if it is not, or if rows were sealed with another key.
+
+    Example:
+        hookgate audit verify --head audit-export.jsonl
+    """
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    heads = [] if head is None else _heads(head)
+    found = state.ask("audit.verify", {"heads": heads})
+
+    def render(console: Console) -> None:
+        from rich.text import Text
+
+        console.print(
+            Text.assemble(
+                ("ok ", "bold green") if found["ok"] else ("bad ", "bold red"), _said(found)
+            )
+        )
+        if heads and found["ok"]:
+            console.print(
+                f"{len(heads)} exported {'head is' if len(heads) == 1 else 'heads are'} there"
+            )
+        if not found["durable"]:
+            console.print(
+                "no store: what is recorded is lost when the gateway stops", style="yellow"
+            )
+
+    state.show(found, render)
+    if not found["ok"]:
+        raise typer.Exit(1)
+
+
+def _said(found: Mapping[str, Any]) -> str:
+    said = [counted(found["rows"], "row")]
+    if found["bad"]:
+        said = [f"row {found['bad']}: {found['why']}"]
+    for name, count in found["foreign"].items():
+        said.append(f"{counted(count, 'row')} sealed with another key ({name})")
+    if found["unsealed"]:
+        said.append(f"{counted(found['unsealed'], 'row')} from before there were seals")
+    return "; ".join(said)
+
+
+@app.command()
+def export(
+    ctx: typer.Context,
+    out: Annotated[
+        Path | None, typer.Option(help="The file; without it, it goes to standard output.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write every row with its seal, one JSON object a line, and the heads in the last line.
+
+    Kept elsewhere, it shows with `hookgate audit verify --head FILE` whether rows were cut off
+    at the end, or everything was rebuilt with the key.
+    """
+    del as_json  # Read by the state.
+    state = state_of(ctx)
+    lines = _lines(state)
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    fresh = out.with_name(f".{out.name}.part")
+    count = 0
+    try:
+        with fresh.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+        fresh.replace(out)
+    finally:
+        fresh.unlink(missing_ok=True)
+    data = {"file": str(out), "rows": count - 1}
+    state.show(data, lambda console: console.print(f"wrote {counted(count - 1, 'row')} to {out}"))
+
+
+def _lines(state: State) -> Iterator[str]:
+    from hookgate.core.domain.strict_json import canonical
+
+    after, heads = "", {}
+    while True:
+        page = state.ask("audit.export", {"after": after})
+        for row in page["rows"]:
+            heads[row["chain"]] = f"{row['chain']}/{row['seq']}/{row['seal']}"
+            yield canonical(row).decode()
+        after = page["next"]
+        if not after:
+            break
+    yield canonical({"heads": list(heads.values())}).decode()
+
+
+def _heads(path: Path) -> list[str]:
+    from hookgate.core.domain.errors import StartError
+
+    try:
+        last = path.read_text(encoding="utf-8").rstrip().rsplit("\n", 1)[-1]
+        heads = json.loads(last)["heads"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StartError(
+            f"found no heads in the last line of {path} ({error}): expected a file that "
+            "`hookgate audit export --out FILE` wrote"
+        ) from error
+    if not isinstance(heads, list) or not all(isinstance(one, str) for one in heads):
+        raise StartError(f"found heads in {path} that are no list of texts: expected an export")
+    return heads
+
+
+COMMANDS = {"audit": app}

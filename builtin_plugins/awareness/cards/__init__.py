@@ -1,0 +1,1 @@
+"""Cards: where they are read from, what there is, and which of them are pinned."""

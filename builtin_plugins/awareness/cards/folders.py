@@ -1,0 +1,343 @@
+"""Folders of cards: which there are, and which cards are in them."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import time
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.awareness.cards.opening import (
+    Stamp,
+    look_at,
+    open_folder,
+    read_at,
+    why,
+)
+from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
+from hookgate.kit.content.problems import ContentError, Problem
+from hookgate.kit.content.reading import decoded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hookgate.core.domain.descriptors import Card, CardOrigin
+
+__all__ = [
+    "MAX_CARDS",
+    "NO_CARD",
+    "SETTLED_NS",
+    "SUFFIX",
+    "CardFile",
+    "CardFolder",
+    "CardScan",
+    "folders_of",
+    "scan",
+    "shipped_cards",
+]
+
+MAX_CARDS = 2000
+"""The most cards of one folder."""
+
+MAX_ODD = 20
+"""The most files of one folder that are named for looking like cards."""
+
+SETTLED_NS = 2_000_000_000
+"""A file system's time stamps are this coarse at worst, in nanoseconds (FAT)."""
+
+SUFFIX = ".md"
+MISSPELT = (".markdown", ".mdx")
+NO_CARD = "readme.md"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFolder:
+    """A folder that is read.
+
+    Attributes:
+        path: The folder.
+        origin: Whose the cards in it are.
+        trusted: Whether medium findings in them warn instead of rejecting.
+        strict: Whether unknown keys in them are errors.
+        expected: Whether somebody named it, so that its absence is worth a word.
+        within: A folder above it, below which no link is followed on the way to it: where
+            nobody named the folder, it may have been put there. None: it may be a link.
+        linked: Whether files may have several hard links, as installers make them.
+    """
+
+    path: Path
+    origin: CardOrigin
+    trusted: bool = False
+    strict: bool = False
+    expected: bool = False
+    within: Path | None = None
+    linked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFile:
+    """A file that was read.
+
+    Attributes:
+        folder: The folder.
+        name: Its name in the folder.
+        stamp: What it was when it was opened.
+        read_ns: When that was, by the clock that stamps files.
+        reading: What came of it.
+    """
+
+    folder: CardFolder
+    name: str
+    stamp: Stamp
+    read_ns: int
+    reading: CardReading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardScan:
+    """What the folders hold. Two scans are equal where nothing has changed.
+
+    Attributes:
+        cards: The cards, each id once, in the order of folders and names.
+        problems: What is wrong, and which cards were left out for an earlier one.
+        files: All files that were read, those that are no card too.
+    """
+
+    cards: tuple[Card, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    files: tuple[CardFile, ...] = field(default=(), compare=False, repr=False)
+
+
+def shipped_cards() -> Path:
+    """Return the folder of the cards that come with hookgate."""
+    return Path(str(files("hookgate"))) / "capabilities" / "cards"
+
+
+def folders_of(
+    *,
+    home: Path,
+    workspace: Path,
+    dirs: Sequence[Path] = (),
+    allow_workspace_cards: bool = False,
+    allow_user_capabilities: bool = False,
+    accepted: Path | None = None,
+) -> tuple[CardFolder, ...]:
+    """Return the folders to read; of two cards that have the same id, the earlier one counts.
+
+    Args:
+        home: The gateway's home folder.
+        workspace: The folder in which the gateway was started.
+        dirs: The folders of the settings, whole.
+        allow_workspace_cards: Whether ``.hookgate/cards`` in the workspace is read.
+        allow_user_capabilities: Whether ``user-capabilities`` in the home folder is read.
+        accepted: Where what the workspace brings is read; None where nobody has accepted it.
+    """
+    found = [
+        CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True)
+    ]
+    brought = os.path.realpath(workspace / ".hookgate" / "cards")
+    for path in dirs:
+        # Named by the settings it counts; whose words stand in it does not change by that.
+        ours = _real_path(path) != brought
+        found.append(CardFolder(path=path, origin="configured", trusted=ours, expected=True))
+    if allow_workspace_cards and accepted is not None:
+        path = accepted / ".hookgate" / "cards"
+        found.append(CardFolder(path=path, origin="workspace", within=accepted))
+    if allow_user_capabilities:
+        path = home / "user-capabilities"
+        found.append(CardFolder(path=path, origin="user", strict=True))
+    folders: dict[str, CardFolder] = {}
+    for folder in found:
+        folders.setdefault(_real(folder), folder)
+    return tuple(folders.values())
+
+
+def _real_path(path: Path) -> str:
+    try:
+        return os.path.realpath(path)
+    except (OSError, ValueError):
+        return str(path)
+
+
+def _real(folder: CardFolder) -> str:
+    """Return what tells two folders apart, however they are reached."""
+    try:
+        if folder.within is None:
+            return os.path.realpath(folder.path)
+        # A link there is not followed, so it is no way to any other of the folders.
+        way = folder.path.relative_to(folder.within)
+        return os.path.join(os.path.realpath(folder.within), way)
+    except (OSError, ValueError):
+        return str(folder.path)
+
+
+def scan(
+    folders: Sequence[CardFolder], before: CardScan | None = None, *, only: str | None = None
+) -> CardScan:
+    """Read every card in `folders`. It blocks, and never raises.
+
+    Args:
+        folders: The folders, the most important one first.
+        before: An earlier scan: files that have not changed since are not read again.
+        only: The name of the one file to look at.
+    """
+    known = {(file.folder, file.name): file for file in (before or CardScan()).files}
+    first: dict[str, Card] = {}
+    read: list[CardFile] = []
+    problems: list[Problem] = []
+    for folder in folders:
+        look = _Look(folder, known)
+        for file in look.files(only):
+            read.append(file)
+            problems += file.reading.problems
+            card = file.reading.card
+            if card is not None and first.setdefault(card.id, card) is not card:
+                problems.append(_left_out(card, first[card.id]))
+        problems += look.problems
+    return CardScan(cards=tuple(first.values()), problems=tuple(problems), files=tuple(read))
+
+
+def _left_out(loser: Card, winner: Card) -> Problem:
+    return Problem(
+        file=loser.source_ref,
+        key="capability_id",
+        found=f"the id {loser.id!r}, which {winner.source_ref} has already",
+        expected="another id; this card is left out",
+        severity="warning",
+    )
+
+
+class _Look:
+    """One look into one folder."""
+
+    def __init__(self, folder: CardFolder, known: dict[tuple[CardFolder, str], CardFile]) -> None:
+        self.problems: list[Problem] = []
+        self._folder = folder
+        self._known = known
+
+    def files(self, only: str | None) -> Iterator[CardFile]:
+        """Yield the files that were read, in the order of names."""
+        descriptor = self._opened()
+        if descriptor is None:
+            return
+        try:
+            for name in self._names(descriptor) if only is None else [only]:
+                try:
+                    yield self._file(descriptor, name)
+                except ContentError as error:
+                    self.problems.append(error.problem)
+        finally:
+            os.close(descriptor)
+
+    # -- the folder --------------------------------------------------------
+
+    def _opened(self) -> int | None:
+        """Return a descriptor of the folder; None where it is not there, or is none."""
+        folder = self._folder
+        try:
+            return open_folder(folder.path, folder.within)
+        except FileNotFoundError:
+            if folder.expected:
+                self._warn(_shown(str(folder.path)), "no such folder", "a folder of cards")
+        except (OSError, ValueError) as error:
+            found = why(error)
+            expected = "a folder of cards that can be read"
+            if folder.within is not None:
+                expected += f", without a link below {_shown(str(folder.within))}"
+            file = _shown(str(folder.path))
+            self.problems.append(Problem(file=file, found=found, expected=expected))
+        return None
+
+    def _names(self, descriptor: int) -> list[str]:
+        """Return the names of the cards, sorted; name files that look like cards."""
+        try:
+            with os.scandir(descriptor) as entries:
+                names = heapq.nsmallest(MAX_CARDS + 1, self._looked_like(entries))
+        except OSError as error:
+            expected = "a folder that can be read"
+            file = _shown(str(self._folder.path))
+            self.problems.append(Problem(file=file, found=why(error), expected=expected))
+            return []
+        if len(names) > MAX_CARDS:
+            found = f"more than {MAX_CARDS} cards, of which those from {_shown(names[-1])} on"
+            found += " are left out"
+            expected = f"at most {MAX_CARDS} in a folder"
+            file = _shown(str(self._folder.path))
+            self.problems.append(Problem(file=file, found=found, expected=expected))
+        return names[:MAX_CARDS]
+
+    def _looked_like(self, entries: Iterator[os.DirEntry[str]]) -> Iterator[str]:
+        odd: list[str] = []
+        for entry in entries:
+            name = entry.name
+            if name.startswith(".") or name.casefold() == NO_CARD:
+                continue
+            if name.endswith(SUFFIX):
+                yield name
+            elif name.lower().endswith((SUFFIX, *MISSPELT)) and len(odd) < MAX_ODD:
+                odd.append(name)
+        for name in sorted(odd):
+            expected = f"a name that ends in {SUFFIX}, if it is a card"
+            self._warn(self._path(name), f"the name {_shown(name)}", expected)
+
+    # -- a file ------------------------------------------------------------
+
+    def _file(self, descriptor: int, name: str) -> CardFile:
+        """Return a file, read again or as it was.
+
+        Raises:
+            ContentError: It is none that may be read.
+        """
+        path = self._path(name)
+        if not name.isprintable():
+            found = "a name with characters that cannot be printed"
+            raise ContentError(Problem(file=path, found=found, expected="a plain name"))
+        stamp = look_at(descriptor, name, path, max_bytes=CARD_BYTES, linked=self._folder.linked)
+        same = self._known.get((self._folder, name))
+        if same is not None and _is_unchanged(same, stamp):
+            return same
+        read_ns = time.time_ns()
+        raw, stamp = read_at(
+            descriptor, name, path, max_bytes=CARD_BYTES, linked=self._folder.linked
+        )
+        return CardFile(
+            folder=self._folder,
+            name=name,
+            stamp=stamp,
+            read_ns=read_ns,
+            reading=self._reading(raw, path),
+        )
+
+    def _reading(self, raw: bytes, path: str) -> CardReading:
+        folder = self._folder
+        try:
+            text = decoded(raw, path, max_bytes=CARD_BYTES)
+        except ContentError as error:
+            return CardReading(problems=(error.problem,))
+        return parse_card(
+            text, path, origin=folder.origin, trusted=folder.trusted, strict=folder.strict
+        )
+
+    def _path(self, name: str) -> str:
+        return _shown(str(self._folder.path / name))
+
+    def _warn(self, file: str, found: str, expected: str) -> None:
+        self.problems.append(Problem(file=file, found=found, expected=expected, severity="warning"))
+
+
+def _is_unchanged(file: CardFile, stamp: Stamp) -> bool:
+    """Whether a file is the one that was read.
+
+    One that had changed right before it was read does not count: it may have changed again
+    within the same tick of the clock that stamps it.
+    """
+    settled = max(stamp.mtime_ns, stamp.ctime_ns) <= file.read_ns - SETTLED_NS
+    return settled and stamp == file.stamp
+
+
+def _shown(name: str) -> str:
+    """Return the name of a file for messages; it may hold what is no text."""
+    return name if name.isprintable() else ascii(name)[1:-1]

@@ -1,0 +1,333 @@
+"""The cards of a gateway: read from folders and URLs, watched, looked through, and pinned."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.awareness.cards.folders import CardScan, folders_of, scan
+from hookgate.builtin_plugins.awareness.cards.remote import fetched
+from hookgate.core.domain.descriptors import Rejected
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import AUDIT, EGRESS
+from hookgate.kit.content.problems import ContentError, Problem, brief
+from hookgate.kit.content.watching import changes
+from hookgate.kit.content.workspaces import CARDS, Workspaces
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
+    from hookgate.builtin_plugins.awareness.cards.pins import Pin, Pins
+    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+    from hookgate.core.domain.descriptors import Card
+    from hookgate.core.host import Host
+
+__all__ = ["CardRegistry", "Review"]
+
+SOURCE = "awareness"
+"""The name under which the cards of folders and URLs are registered: the plugin's."""
+
+FILES = "cards"
+REJECTED = "cards rejected"
+CHANGED = "cards changed"
+WAITING = "workspace cards"
+"""What `status` calls what is wrong with files, and what was found in cards."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """What was found in the cards that there are.
+
+    Attributes:
+        rejected: Why a card reaches no model, by its id.
+        warned: What was found in trusted cards that are used all the same, by id.
+        differing: Ids of the cards that are not the ones that were approved.
+    """
+
+    rejected: Mapping[str, str] = field(default_factory=dict)
+    warned: Mapping[str, str] = field(default_factory=dict)
+    differing: tuple[str, ...] = ()
+
+
+class CardRegistry:
+    """Reads cards, and keeps what it knows of them.
+
+    Attributes:
+        settings: The plugin's settings as they are now.
+        pins: What was approved; None before the plugin is open.
+        review: What was found in the cards when they were last looked through.
+        problems: What is wrong with files and URLs.
+    """
+
+    def __init__(self, settings: AwarenessSettings, *, workspace: Path | None = None) -> None:
+        self.settings = settings
+        self.pins: Pins | None = None
+        self.review = Review()
+        self.problems: tuple[Problem, ...] = ()
+        self._scan = CardScan()
+        self._cards: tuple[Card, ...] = ()
+        self._workspace = Path.cwd() if workspace is None else workspace
+        self._reading = asyncio.Lock()
+        self._judging = asyncio.Lock()
+        self._judged = -1
+        self._warnings: dict[str, tuple[Card, str]] = {}
+
+    def folders(self, home: Path, accepted: Path | None = None) -> tuple[CardFolder, ...]:
+        """Return the folders that are read, the most important one first.
+
+        Args:
+            home: The gateway's home folder.
+            accepted: Where what the workspace brings is read, if somebody has accepted it.
+        """
+        return folders_of(
+            home=home,
+            workspace=self._workspace,
+            dirs=self.settings.dirs,
+            allow_workspace_cards=self.settings.allow_workspace_cards,
+            allow_user_capabilities=self.settings.allow_user_capabilities,
+            accepted=accepted,
+        )
+
+    # -- reading -----------------------------------------------------------
+
+    async def refresh(self, host: Host) -> Sequence[Card]:
+        """Read everything again; return the cards for the hook `list_cards`."""
+        async with self._reading:
+            await self._read(host)
+            return self._cards
+
+    async def watch(self, host: Host) -> None:
+        """Read the folders again whenever something in them changes, until cancelled."""
+        stop = asyncio.Event()
+
+        def places() -> list[Path]:
+            home = host.settings.home
+            found = [folder.path for folder in self.folders(home)]
+            if self.settings.allow_workspace_cards:
+                found += [self._workspace / one for one in CARDS] + [Workspaces(home).path]
+            return found
+
+        try:
+            async for _ in changes(places, debounce_ms=self.settings.debounce_ms, stop=stop):
+                await self._update(host)
+        finally:
+            stop.set()
+
+    async def _update(self, host: Host) -> None:
+        async with self._reading:
+            before = self._cards
+            await self._read(host)
+            if self._cards == before:
+                return
+            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
+            host.cards.replace(SOURCE, cards)
+        self._tell(host, before)
+
+    async def settle(self, host: Host) -> None:
+        """Register the cards again where a reload has brought what it had read before a change."""
+        async with self._reading:
+            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
+            there = {
+                name: card
+                for name, card in host.cards.view().items()
+                if host.cards.source_of(name) == SOURCE
+            }
+            if {card.id: card for card in cards} != there:
+                host.cards.replace(SOURCE, cards)
+
+    def _tell(self, host: Host, before: Sequence[Card]) -> None:
+        known = {card.id: card for card in before}
+        now = {card.id: card for card in self._cards}
+        data = {
+            "added": sorted(now.keys() - known.keys()),
+            "removed": sorted(known.keys() - now.keys()),
+            "changed": sorted(i for i in now.keys() & known.keys() if now[i] != known[i]),
+        }
+        host.log.info("cards reloaded", **data)
+        host.events.publish(Event("cards_reloaded", data, scope="read"))
+
+    async def _read(self, host: Host) -> None:
+        accepted, problems = await self._accepted(host)
+        folders = self.folders(host.settings.home, accepted)
+        self._scan = await asyncio.to_thread(scan, folders, self._scan)
+        kept = host.settings.home / "awareness" / "sources"
+        readings = await fetched(self.settings.sources, host.get(EGRESS), kept)
+        problems += self._scan.problems
+        cards = {card.id: card for card in self._scan.cards}
+        for reading in readings:
+            problems += reading.problems
+            if reading.card is None:
+                continue
+            first = cards.setdefault(reading.card.id, reading.card)
+            if first is not reading.card:
+                problems.append(_left_out(reading.card, first))
+        # Shipped cards tell of builtins: one that does not run takes its card along.
+        off = {
+            info.name
+            for info in host.doors.plugins()
+            if info.origin == "builtin" and info.state != "running"
+        }
+        self._cards = tuple(
+            card for card in cards.values() if card.origin != "repo" or card.id not in off
+        )
+        self._say(host, tuple(problems))
+
+    async def _accepted(self, host: Host) -> tuple[Path | None, list[Problem]]:
+        """Return where the workspace's cards are read, and what is wrong with them."""
+        if not self.settings.allow_workspace_cards:
+            host.withdraw(WAITING)
+            return None, []
+        workspaces = Workspaces(host.settings.home)
+        try:
+            standing = await asyncio.to_thread(workspaces.standing, self._workspace)
+        except ContentError as error:
+            host.withdraw(WAITING)
+            return None, [error.problem]
+        if told := standing.waiting(CARDS):
+            host.announce(WAITING, told)
+        else:
+            host.withdraw(WAITING)
+        return standing.copy, []
+
+    def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:
+        known, self.problems = self.problems, problems
+        for problem in problems:
+            if problem.severity == "warning" and problem not in known:
+                host.log.info("card file", problem=str(problem))
+        errors = [str(one) for one in problems if one.severity == "error"]
+        if errors:
+            host.degrade(FILES, f"passed over: {brief(errors)}")
+        else:
+            host.recover(FILES)
+
+    # -- what is in them ---------------------------------------------------
+
+    async def judge(self, host: Host) -> None:
+        """Look through all cards that there are, from wherever; say what was found.
+
+        A card that is rejected reaches no model in any case: this says it before a turn asks.
+
+        Raises:
+            Exception: Pins could not be kept, or a change not be written into the audit. What
+                was found is said all the same; the next call tries it again.
+        """
+        async with self._judging:
+            await self._judge(host)
+
+    async def reviewed(self, host: Host) -> Review:
+        """Return what was found in the cards that there are now, looking where nobody has yet."""
+        async with self._judging:
+            if self._judged != host.cards.version:
+                try:
+                    await self._judge(host)
+                except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
+                    host.log.warning("the cards could not be looked through", error=repr(error))
+            return self.review
+
+    async def _judge(self, host: Host) -> None:
+        version, cards = host.cards.version, list(host.cards.view().values())
+        failure: Exception | None = None
+        try:
+            if self.pins is not None:
+                await self._check_pins(host, self.pins, cards)
+        except Exception as error:  # noqa: BLE001 - raised below
+            failure = error
+        rejected: dict[str, str] = {}
+        warned: dict[str, str] = {}
+        for card in cards:
+            safe = await host.sanitize(card)
+            if isinstance(safe, Rejected):
+                rejected[card.id] = safe.reason
+            elif card.trusted and (why := await self._warning(host, card)):
+                warned[card.id] = why
+        self._warnings = {i: told for i, told in self._warnings.items() if i in host.cards.view()}
+        new = {card: why for card, why in warned.items() if self.review.warned.get(card) != why}
+        for card_id, why in new.items():
+            host.log.warning("a trusted card is suspicious", card=card_id, why=why)
+        differing = self.pins.differing(cards) if self.pins is not None else []
+        self.review = Review(
+            rejected=rejected,
+            warned=warned,
+            differing=tuple(sorted(card.id for card in differing)),
+        )
+        self._judged = version
+        self._say_review(host)
+        if failure is not None:
+            raise failure
+
+    async def approve(self, cards: Sequence[Card], now: str) -> Sequence[Pin]:
+        """Approve `cards` as they are now; return the pins that this has changed."""
+        assert self.pins is not None, "the plugin is open"
+        # Not while they are looked through: what was compared before must not be kept after.
+        async with self._judging:
+            return await self.pins.approve(cards, now)
+
+    async def _warning(self, host: Host, card: Card) -> str:
+        """Return what would reject this trusted card if it were a stranger's; "" for nothing."""
+        known = self._warnings.get(card.id)
+        if known is None or known[0] != card:
+            safe = await host.sanitize(replace(card, trusted=False))
+            # Without findings it is not the text that is wrong: nobody sanitizes, say.
+            why = safe.reason if isinstance(safe, Rejected) and safe.findings else ""
+            known = self._warnings[card.id] = (card, why)
+        return known[1]
+
+    async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
+        now = host.clock.now().isoformat()
+        # Another gateway on the same store may have approved some meanwhile.
+        await pins.load()
+        # Digests of thousands of cards take longer than the event loop may be held.
+        fresh, changes = await asyncio.to_thread(pins.compare, cards, now)
+        for change in changes:
+            data = {
+                "card": change.pin.id,
+                "source": change.pin.source,
+                "before": change.before,
+                "after": change.pin.seen,
+                "approved": change.pin.approved == change.pin.seen,
+            }
+            host.log.warning("a card has changed", **data)
+            host.events.publish(Event("card_changed", data, scope="read"))
+            audit = host.get(AUDIT)
+            if audit is not None:
+                await audit.append("card_changed", data)
+        # Last: what the audit does not have yet is found again the next time.
+        await pins.keep(fresh)
+
+    def _say_review(self, host: Host) -> None:
+        review = self.review
+        if review.rejected:
+            told = [f"{card} ({why})" for card, why in sorted(review.rejected.items())]
+            host.degrade(REJECTED, f"no model sees {brief(told)}")
+        else:
+            host.recover(REJECTED)
+        if not review.differing:
+            host.withdraw(CHANGED)
+            return
+        strict = self.settings.pin == "strict"
+        one = len(review.differing) == 1
+        what = "waits to be approved" if one else "wait to be approved"
+        if not strict:
+            verb = "is used, and was" if one else "are used, and were"
+            what = f"{verb} not approved like this"
+        named = brief(review.differing, ", ")
+        then = "`hookgate cards approve --id ID`, or `--all`"
+        host.announce(CHANGED, f"{named} {what}: look, then {then}")
+
+    def waiting(self, cards: Mapping[str, Card]) -> frozenset[str]:
+        """Return the ids of the cards that nobody has approved in their present form."""
+        if self.settings.pin == "note":
+            return frozenset()
+        return frozenset(cards) if self.pins is None else self.pins.waiting(cards.values())
+
+
+def _left_out(loser: Card, winner: Card) -> Problem:
+    return Problem(
+        file=loser.source_ref,
+        found=f"the id {loser.id!r}, which {winner.source_ref} has already",
+        expected="another id; this card is left out",
+        severity="warning",
+    )

@@ -1,0 +1,1 @@
+"""Which cards a turn gets: router tags, keywords, nearness, and the budget."""

@@ -1,0 +1,310 @@
+"""Router tags: what a message is about, by its words and by its meaning.
+
+Tags decide which cards a turn gets to see, and a card is worth its tokens in few turns only. So
+keywords are phrases that are seldom meant otherwise, and a meaning counts where a message is
+near to the examples of a tag, and not as near to messages that are about something else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hookgate.builtin_plugins.awareness.selection.keywords import Keywords, fold
+from hookgate.builtin_plugins.awareness.selection.nearness import Nearness
+from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from hookgate.core.domain.descriptors import Card
+    from hookgate.core.domain.ports import Embedder
+
+__all__ = ["DEFAULT_TAGS", "SentenceVectors", "TagRouter", "examples"]
+
+DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "config": (
+            "config.toml",
+            "config check",
+            "config show",
+            "hookgate config",
+            "configure hookgate",
+            "configure the gateway",
+            "your settings",
+            "your configuration",
+            "your system prompt",
+            "settings of the gateway",
+            "settings of hookgate",
+            "gateway settings",
+            "hookgate settings",
+            "gateway configuration",
+            "configuration of the gateway",
+            "configuration of hookgate",
+            "options of the gateway",
+            "disable a plugin",
+            "enable a plugin",
+            "switch off a plugin",
+            "soul file",
+            "your soul",
+        ),
+        "integration": (
+            "anthropic api key",
+            "anthropic key",
+            "openai api key",
+            "openai key",
+            "model provider",
+            "ollama",
+            "vllm",
+            "llama.cpp",
+            "litellm",
+            "local model",
+            "fallback model",
+            "language model behind you",
+            "which model are you",
+            "what model are you",
+            "which llm are you",
+            "what llm are you",
+            "change your model",
+            "switch your model",
+        ),
+        "deployment": (
+            "hookgate serve",
+            "hookgate token",
+            "gateway token",
+            "token for the gateway",
+            "deploy hookgate",
+            "deploy the gateway",
+            "run the gateway",
+            "run hookgate",
+            "expose hookgate",
+            "expose the gateway",
+            "does the gateway listen",
+            "does hookgate listen",
+            "gateway port",
+            "in front of the gateway",
+            "in front of hookgate",
+        ),
+        "memory": (
+            "remember about me",
+            "know about me",
+            "stored about me",
+            "what do you remember",
+            "do you remember my",
+            "do you remember what",
+            "will you remember",
+            "can you remember",
+            "remember that i",
+            "remember that my",
+            "remember i",
+            "remember my",
+            "please remember",
+            "keep in mind that",
+            "make a note",
+            "take a note",
+            "note for later",
+            "forget what i",
+            "forget that i",
+            "your memory",
+            "between conversations",
+            "next conversation",
+        ),
+        "security": (
+            "tool call denied",
+            "call was denied",
+            "call denied",
+            "denied by policy",
+            "policy profile",
+            "hookgate policy",
+            "your permissions",
+            "approvals list",
+            "asking for approval",
+            "asking me for approval",
+            "ask me for approval",
+            "approve the call",
+            "approve a call",
+            "approve tool calls",
+            "without asking me",
+            "you allowed to",
+            "you permitted to",
+        ),
+        "debug": (
+            "hookgate status",
+            "status of the gateway",
+            "gateway status",
+            "plugins doctor",
+            "plugins trace",
+            "plugin does not start",
+            "plugin doesn't start",
+            "plugin is not loaded",
+            "which hooks",
+            "logs of the gateway",
+            "log of the gateway",
+            "gateway logs",
+            "gateway log",
+            "debug the gateway",
+            "debug hookgate",
+            "wrong with the gateway",
+            "broken in the gateway",
+            "--explain",
+        ),
+        "tools": (
+            "your tools",
+            "tools do you have",
+            "tools can you use",
+            "tools are available to you",
+            "http_get",
+            "read_file",
+            "read_roots",
+            "hookgate tools",
+            "can you open web pages",
+            "can you browse",
+            "can you read files",
+            "can you read my files",
+            "access to my files",
+            "access the internet",
+        ),
+    }
+)
+"""Keywords of the router tags that come with hookgate. A message with one of them has the tag."""
+
+EXAMPLES = Path(__file__).with_name("router_examples.toml")
+UNRELATED = "unrelated"
+
+EXAMPLE_WORDS = 4
+"""A keyword of so many words says by itself what a tag is about; a shorter one may mean many
+things."""
+
+
+@lru_cache(maxsize=1)
+def examples() -> Mapping[str, tuple[str, ...]]:
+    """Return the examples of each tag, and unrelated messages; reads a file, once.
+
+    Raises:
+        OSError: The file is not there.
+    """
+    data = tomllib.loads(EXAMPLES.read_text("utf-8"))
+    return MappingProxyType({name: tuple(texts) for name, texts in data.items()})
+
+
+class TagRouter:
+    """Names the router tags of messages. Made once for each set of tags and cards.
+
+    A tag of the settings takes the place of the one with its name; one without keywords is
+    switched off, for cards too. A tag that only cards name is found by its name, and by the
+    meaning of their descriptions and longer keywords.
+
+    Args:
+        tags: The operator's tags, each with its keywords.
+        cards: The cards, for tags that only they name.
+        vectors: Keeps vectors from one router to the next.
+        taught: What `examples` returned; read from its file where it is None.
+    """
+
+    def __init__(
+        self,
+        tags: Mapping[str, Sequence[str]] | None = None,
+        cards: Collection[Card] = (),
+        *,
+        vectors: SentenceVectors | None = None,
+        taught: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        given = dict(tags or {})
+        taught = examples() if taught is None else taught
+        known = {**DEFAULT_TAGS, **given}
+        words = {name: Keywords(keywords) for name, keywords in known.items() if keywords}
+        texts = {
+            name: _long(keywords) if name in given else tuple(taught.get(name, ()))
+            for name, keywords in known.items()
+            if keywords
+        }
+        for name, own in _tags_of(cards).items():
+            if name not in known:
+                words[name] = Keywords((_spoken(name),))
+                texts[name] = _said(own)
+        self._words = words
+        self._names = tuple(name for name in texts if texts[name])
+        self._texts = tuple(text for name in self._names for text in texts[name])
+        self._counts = tuple(len(texts[name]) for name in self._names)
+        self._unrelated = tuple(taught.get(UNRELATED, ()))
+        self._vectors = vectors if vectors is not None else SentenceVectors()
+        self._made: tuple[str, Nearness] | None = None
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The names of all tags that a message can have."""
+        return frozenset(self._words)
+
+    def words(self, text: str) -> frozenset[str]:
+        """Return the tags of which `text` holds a keyword as a word.
+
+        The time grows with the length of `text` up to a bound; of a long text, the beginning
+        and the end are searched.
+        """
+        folded = fold(text)
+        return frozenset(name for name, words in self._words.items() if words.held(folded))
+
+    def ready(self, embedder: Embedder) -> bool:
+        """Whether `meaning` would wait for nothing but the vector of its text."""
+        if not self._names:
+            return True
+        return self._made is not None and self._made[0] == embedder.fingerprint
+
+    async def prepare(self, embedder: Embedder) -> None:
+        """Make the vectors of all examples, once for each model.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+        if not self._names or self.ready(embedder):
+            return
+        fingerprint = embedder.fingerprint
+        matrix = await self._vectors.of([*self._texts, *self._unrelated], embedder)
+        examples, unrelated = matrix[: len(self._texts)], matrix[len(self._texts) :]
+        nearness = await asyncio.to_thread(Nearness, examples, self._counts, unrelated)
+        self._made = (fingerprint, nearness)
+
+    async def meaning(self, text: str, embedder: Embedder) -> frozenset[str]:
+        """Return the tags whose examples mean what `text` means.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+        if not self._names or not text.strip():
+            return frozenset()
+        await self.prepare(embedder)
+        vector = await embedder.embed_query(text)
+        made = self._made
+        if made is None or made[0] != embedder.fingerprint or not np.isfinite(vector).all():
+            # The model was changed meanwhile: vectors of two models do not compare.
+            return frozenset()
+        return frozenset(self._names[at] for at in made[1].nearest(vector))
+
+
+def _tags_of(cards: Iterable[Card]) -> dict[str, list[Card]]:
+    found: dict[str, list[Card]] = {}
+    for card in cards:
+        for name in card.triggers.router_tags:
+            found.setdefault(name, []).append(card)
+    return found
+
+
+def _spoken(name: str) -> str:
+    """Return the name of a tag as it is said: ``cost-control`` is "cost control"."""
+    return " ".join(name.replace("-", " ").replace("_", " ").split())
+
+
+def _long(keywords: Iterable[str]) -> tuple[str, ...]:
+    return tuple(keyword for keyword in keywords if len(keyword.split()) >= EXAMPLE_WORDS)
+
+
+def _said(cards: Iterable[Card]) -> tuple[str, ...]:
+    """Return the sentences by whose meaning the tag of some cards is found."""
+    texts = [text for card in cards for text in (card.description, *_long(card.triggers.keywords))]
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))

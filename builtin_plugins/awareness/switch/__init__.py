@@ -1,0 +1,1 @@
+"""Whether cards are on, and the record of the turns that decides it."""

@@ -1,0 +1,213 @@
+"""Whether cards are on, and the record of every turn that decides it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.awareness.switch.killswitch import (
+    KillSwitch,
+    SwitchState,
+    read_state,
+    write_state,
+)
+from hookgate.builtin_plugins.awareness.switch.records import Recent, read_turns
+from hookgate.core.domain.ports import AUDIT
+from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+    from typing import Any
+
+    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
+    from hookgate.builtin_plugins.awareness.switch.killswitch import Window
+    from hookgate.builtin_plugins.awareness.switch.records import TurnRecord
+    from hookgate.core.host import Host
+
+__all__ = ["Control", "milliseconds"]
+
+PART = "awareness"
+"""What `status` calls the plugin where it is off."""
+
+RECORDS = "awareness records"
+STATE = "awareness switch"
+
+TURN_ON = "`hookgate awareness enable` turns them on again"
+
+
+def milliseconds(host: Host) -> int:
+    """Return the time of the host's clock, in milliseconds since 1970."""
+    return int(host.clock.now().timestamp() * 1000)
+
+
+class Control:
+    """The switch, its file, and the file of records.
+
+    Attributes:
+        settings: The plugin's settings as they are now.
+        switch: Counts turns.
+        recent: The last turns of the last sessions.
+    """
+
+    def __init__(self, settings: AwarenessSettings) -> None:
+        self.settings = settings
+        self.switch = KillSwitch(settings.kill_switch)
+        self.recent = Recent()
+        self._host: Host | None = None
+        self._writer: JsonLinesWriter | None = None
+        self._changing = asyncio.Lock()
+
+    @property
+    def on(self) -> bool:
+        """Whether cards are shown to turns that start now."""
+        return self.settings.enabled and self.switch.state.on
+
+    @property
+    def why_off(self) -> str:
+        """Why they are not; "" where they are."""
+        if not self.settings.enabled:
+            return "`plugin.awareness.enabled` is false"
+        return "" if self.switch.state.on else self.switch.state.reason
+
+    def folder(self, host: Host) -> Path:
+        """Return the folder of the plugin's files."""
+        return host.settings.home / "awareness"
+
+    # -- opening -----------------------------------------------------------
+
+    async def open(self, host: Host) -> None:
+        """Read what earlier runs left, and begin to write."""
+        self._host = host
+        self.switch.state = await asyncio.to_thread(self._read_state, host)
+        records = self.settings.records
+        if records.enabled:
+            path = self.folder(host) / "turns.jsonl"
+            start = milliseconds(host) - int(self.switch.settings.window_hours * 3_600_000)
+            since = max(start, self.switch.state.since)
+
+            def replay() -> None:
+                found = read_turns(path, records.keep, since)
+                self.switch.replay((record.timestamp, bool(record.injected)) for record in found)
+
+            try:
+                await asyncio.to_thread(replay)
+            except OSError as error:
+                host.degrade(RECORDS, f"the records of earlier turns cannot be read: {error}")
+            self._writer = self._opened(host, path)
+        self._say(host)
+
+    def _opened(self, host: Host, path: Path) -> JsonLinesWriter:
+        records = self.settings.records
+        loop = asyncio.get_running_loop()
+
+        def failed(error: OSError) -> None:
+            why = f"records of turns were lost: {error}"
+            loop.call_soon_threadsafe(host.degrade, RECORDS, why)
+
+        file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep, secrets=host.secrets)
+        return JsonLinesWriter(file, failed=failed)
+
+    def _read_state(self, host: Host) -> SwitchState:
+        path = self.folder(host) / "switch.json"
+        try:
+            return read_state(path)
+        except (OSError, ValueError) as error:
+            # Whether they were off cannot be known: off costs nothing, on may cost every turn.
+            host.log.error("the switch cannot be read", path=str(path), error=str(error))
+            return SwitchState(on=False, reason=f"{path} cannot be read ({error})")
+
+    async def close(self) -> None:
+        """Write what is still on its way."""
+        if self._writer is not None:
+            await self._writer.close()
+            self._writer = None
+
+    def take_settings(self, settings: AwarenessSettings) -> None:
+        """Take over changed settings; turns that run go on as they began."""
+        self.settings = settings
+        self.switch.settings = settings.kill_switch
+        if self._host is not None:
+            self._say(self._host)
+
+    # -- turns -------------------------------------------------------------
+
+    async def record(self, host: Host, record: TurnRecord, told: Mapping[str, Any]) -> None:
+        """Keep the record of a turn, and turn cards off where too many turns had one.
+
+        Args:
+            host: The gateway.
+            record: What was decided.
+            told: The same, and what was not chosen and why, for `recent`.
+        """
+        self.recent.add(record.session, told)
+        line = record.to_json()
+        if self._writer is not None:
+            self._writer.add(line)
+        host.metric("awareness.turn", **{key: line[key] for key in line if key != "timestamp"})
+        window = self.switch.add(record.timestamp, triggered=bool(record.injected))
+        if window is not None:
+            await self._tripped(host, window)
+
+    async def _tripped(self, host: Host, window: Window) -> None:
+        self._say(host)
+        host.log.error("cards turned themselves off", reason=self.switch.state.reason)
+        host.metric(
+            "awareness.tripped",
+            rate=round(window.rate, 4),
+            turns=window.turns,
+            triggered=window.triggered,
+            threshold=self.switch.settings.threshold,
+        )
+        async with self._changing:
+            await self._save(host)
+        audit = host.get(AUDIT)
+        if audit is not None:
+            data = {"by": "the kill switch", "reason": self.switch.state.reason}
+            await audit.append("awareness_disabled", data)
+
+    # -- the switch --------------------------------------------------------
+
+    async def turn_on(self, host: Host) -> None:
+        """Turn cards on, with a window that begins now."""
+        async with self._changing:
+            self.switch.turn_on(milliseconds(host))
+            self._say(host)
+            host.metric("awareness.enabled")
+            await self._save(host)
+
+    async def turn_off(self, host: Host, reason: str) -> None:
+        """Turn cards off until somebody turns them on."""
+        async with self._changing:
+            self.switch.turn_off(milliseconds(host), reason)
+            self._say(host)
+            await self._save(host)
+
+    def window(self, host: Host) -> Window:
+        """Return the turns that count now."""
+        return self.switch.window(milliseconds(host))
+
+    def records(self, host: Host, since: int = 0) -> Sequence[TurnRecord]:
+        """Return what is on record, oldest first. It blocks."""
+        path = self.folder(host) / "turns.jsonl"
+        return list(read_turns(path, self.settings.records.keep, since))
+
+    async def flush(self) -> None:
+        """Wait until everything that was recorded is in the file."""
+        if self._writer is not None:
+            await self._writer.flush()
+
+    def _say(self, host: Host) -> None:
+        if self.switch.state.on:
+            host.recover(PART)
+        else:
+            host.degrade(PART, f"cards are off: {self.switch.state.reason}; {TURN_ON}")
+
+    async def _save(self, host: Host) -> None:
+        path = self.folder(host) / "switch.json"
+        try:
+            await asyncio.to_thread(write_state, path, self.switch.state)
+        except OSError as error:
+            host.degrade(STATE, f"whether cards are on is lost at the next start: {error}")
+        else:
+            host.recover(STATE)

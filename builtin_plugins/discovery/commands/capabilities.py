@@ -1,0 +1,137 @@
+"""``hookgate capabilities``: checking and writing their files, which needs no gateway.
+
+`list` and `show` are operations of the plugin ``discovery``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hookgate.builtin_plugins.discovery.sources.scanner import Scan
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    cls=CommandGroup,
+    no_args_is_help=True,
+    help="Capabilities: list and show them, check their files, begin new ones.",
+)
+
+
+@app.command()
+def validate(
+    ctx: typer.Context,
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A CAPABILITY.yaml, a SKILL.md, a catalogue of extensions, or a folder; "
+            "without it, all folders that the gateway reads.",
+            exists=True,
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check manifests, skills and catalogues; no gateway is needed.
+
+    Exit code 1 if a capability would be passed over; warnings alone do no harm.
+
+    Example:
+        hookgate capabilities validate .hookgate/capabilities
+    """
+    from hookgate.builtin_plugins.discovery.sources.scaffold import check_path
+
+    state = state_of(ctx)
+    found = _everything(state) if path is None else check_path(path)
+    ids = [declared.row.id for declared in found.declared]
+    bad = any(problem.severity == "error" for problem in found.problems)
+    data = {
+        "ok": not bad,
+        "capabilities": ids,
+        "problems": [asdict(problem) for problem in found.problems],
+    }
+
+    def render(console: Console) -> None:
+        from rich.text import Text
+
+        from hookgate.kit.rendering import problem_line
+
+        for problem in found.problems:
+            console.print(problem_line(problem), soft_wrap=True)
+        count = f"{len(ids)} {'capability' if len(ids) == 1 else 'capabilities'}"
+        style = "bold red" if bad else "bold green"
+        console.print(Text.assemble(("wrong " if bad else "ok ", style), count))
+
+    state.show(data, render)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _everything(state: State) -> Scan:
+    """Return what is in the folders that the gateway of these settings would read."""
+    from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
+    from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
+    from hookgate.builtin_plugins.discovery.sources.folders import roots_of
+    from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
+    from hookgate.core.settings.sections import section_of
+
+    with state.placed():
+        section = section_of(state.settings, "discovery", DiscoverySettings)
+    roots = roots_of(
+        state.settings.home,
+        environ=state.environ,
+        user_home=Path.home(),
+        workspace=Path.cwd(),
+        # Files are checked where they are written, whether anybody has accepted them or not.
+        accepted=Path.cwd(),
+        folder=state.settings.folder,
+        dirs=section.dirs,
+        skill_dirs=section.skill_dirs,
+    )
+    found = scan(roots)
+    if section.catalogue is not None:
+        listed = read_catalogue(section.catalogue)
+        found = Scan(
+            declared=(*found.declared, *listed.declared),
+            problems=(*found.problems, *listed.problems),
+        )
+    return found
+
+
+@app.command()
+def new(
+    ctx: typer.Context,
+    kind: Annotated[
+        Literal["tool", "skill", "extension", "channel"],
+        typer.Argument(help="tool, skill, extension or channel."),
+    ],
+    name: Annotated[str, typer.Argument(help="Its name, which becomes the folder's, too.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where; without it, `capabilities` in the home folder."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the files of a new capability, to be filled in. Nothing is overwritten.
+
+    Example:
+        hookgate capabilities new skill weekly-report --dir .hookgate/capabilities
+    """
+    from hookgate.builtin_plugins.discovery.sources.scaffold import create
+
+    state = state_of(ctx)
+    files = create(kind, name, folder or state.settings.home / "capabilities")
+
+    def render(console: Console) -> None:
+        for file in files:
+            console.print(f"wrote {file}", markup=False, soft_wrap=True)
+
+    state.show({"files": [str(file) for file in files]}, render)

@@ -1,0 +1,1 @@
+"""What is searched, and how: words, vectors, relations, and how sure a search is."""

@@ -1,0 +1,210 @@
+"""Makes an index from rows: words at once, vectors as the embedder gets to them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hookgate.builtin_plugins.discovery.index.documents import digest_of, sentences_of, text_of
+from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
+from hookgate.builtin_plugins.discovery.index.saved import Saved
+from hookgate.builtin_plugins.discovery.index.searching import Dense, Index
+from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, VectorStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.discovery.index.vectors import Vectors
+    from hookgate.core.domain.descriptors import Capability
+
+__all__ = ["NOBODY", "Draft", "Material"]
+
+ENOUGH = 0.95
+"""The share of the texts that must have vectors, so that meaning takes part: of fewer, the
+rows with vectors would win for having them."""
+
+SLACK = 1000
+"""Vectors that nobody points to, beside as many as are in use, before a store is made anew."""
+
+
+SLACK_WORDS = 10_000
+"""Words that no row holds any more, beside as many as are held, before a table is made anew."""
+
+
+NOBODY = "?"
+"""The fingerprint of no embedder: for a draft that goes by words alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A version whose words are indexed.
+
+    Attributes:
+        version: The version of the rows.
+        rows: The rows.
+        lexical: Their words.
+        texts: The texts of each row that have a vector, as digests.
+        missing: The texts whose vectors are not there yet, by digest.
+        fingerprint: The embedder's, whose vectors are meant; "" where any will do.
+    """
+
+    version: int
+    rows: Sequence[Capability]
+    lexical: LexicalIndex
+    texts: Sequence[Sequence[bytes]]
+    missing: Mapping[bytes, str]
+    fingerprint: str = ""
+
+
+@dataclass(slots=True)
+class Material:
+    """What one version of the index leaves for the next one. Used by one thread at a time.
+
+    Attributes:
+        table: The words of the latest rows.
+        store: The vectors.
+        fingerprint: The embedder's, that the vectors are from.
+        background: Messages that need no capability; see `relevance`.
+        elsewhere: Returns the vectors of an embedder by its fingerprint, where they are kept
+            in a database; None where they are kept in memory.
+    """
+
+    table: WordTable | None = None
+    store: Vectors | None = None
+    fingerprint: str = ""
+    background: tuple[str, ...] = ()
+    elsewhere: Callable[[str], Vectors | None] = lambda _: None
+
+    def draft(self, version: int, rows: Sequence[Capability], fingerprint: str = "") -> Draft:
+        """Index the words of `rows`, and see which vectors are missing.
+
+        Args:
+            version: The version of the rows.
+            rows: The rows.
+            fingerprint: The embedder's, whose vectors are meant; "" where any will do.
+        """
+        digests = [digest_of(row) for row in rows]
+        before = self.table
+        if before is not None and len(before.words) > 2 * len(before.numbers) + SLACK_WORDS:
+            before = None
+        self.table = WordTable.of(rows, digests, before)
+        self._reach(fingerprint)
+        store = self.store if self._is_from(fingerprint) else None
+        known: Mapping[bytes, int] = {} if store is None else store.slots
+        missing: dict[bytes, str] = {}
+        keys: list[list[bytes]] = []
+        # These come first: nothing is judged by meaning before they are there.
+        for text in self.background:
+            if text_key(text) not in known:
+                missing[text_key(text)] = text
+        for row in rows:
+            of_row = []
+            for text in (text_of(row), *sentences_of(row)):
+                key = text_key(text)
+                of_row.append(key)
+                if key not in known:
+                    missing[key] = text
+            keys.append(of_row)
+        return Draft(version, rows, LexicalIndex(self.table), keys, missing, fingerprint)
+
+    def index(self, draft: Draft) -> Index:
+        """Return the index of a draft, with meaning where enough vectors are there."""
+        dense, background = None, None
+        texts = sum(len(keys) for keys in draft.texts)
+        if self.store is not None and texts and self._is_from(draft.fingerprint):
+            missing = sum(1 for key in draft.missing if key not in self.store.slots)
+            if missing <= (1 - ENOUGH) * texts:
+                self._settle(draft)
+                dense = Dense.of(self.store, draft.texts, self.fingerprint)
+                background = self._background()
+        return Index(draft.version, draft.rows, draft.lexical, dense, background)
+
+    def _reach(self, fingerprint: str) -> None:
+        """Turn to the vectors of an embedder that a database keeps; nothing is looked up."""
+        store = self.store
+        there = store is not None and store.blocking and self._is_from(fingerprint)
+        if there or fingerprint in ("", NOBODY):
+            return
+        kept = self.elsewhere(fingerprint)
+        if kept is not None:
+            self.store, self.fingerprint = kept, fingerprint
+
+    def look_up(self, draft: Draft) -> Draft:
+        """Return `draft` without what a database keeps already.
+
+        Raises:
+            VectorsError: The database did not answer.
+        """
+        store = self.store
+        if store is None or not store.blocking or not self._is_from(draft.fingerprint):
+            return draft
+        store.know([text_key(text) for text in self.background])
+        store.know([key for keys in draft.texts for key in keys])
+        known = store.slots
+        missing = {key: text for key, text in draft.missing.items() if key not in known}
+        return replace(draft, missing=missing)
+
+    def let_go(self) -> None:
+        """Forget which vectors a database keeps, so that they are looked up anew."""
+        if self.store is not None and self.store.blocking:
+            self.store, self.fingerprint = None, ""
+
+    def _is_from(self, fingerprint: str) -> bool:
+        """Whether the vectors are from the embedder of this fingerprint."""
+        return fingerprint in ("", self.fingerprint)
+
+    def _background(self) -> npt.NDArray[np.float32] | None:
+        if self.store is None:
+            return None
+        slots = [self.store.slots.get(text_key(text), -1) for text in self.background]
+        found = np.array([slot for slot in slots if slot >= 0], np.int64)
+        return self.store.vectors(found) if len(found) else None
+
+    def take(
+        self, fingerprint: str, keys: Sequence[bytes], vectors: npt.NDArray[np.float32]
+    ) -> None:
+        """Take vectors of an embedder; those of another one are thrown away."""
+        self._reach(fingerprint)
+        if self.store is None or self.fingerprint != fingerprint:
+            self.store = VectorStore(vectors.shape[1])
+            self.fingerprint = fingerprint
+        self.store.add(keys, vectors)
+
+    def _settle(self, draft: Draft) -> None:
+        """Make the store anew where it has become too large for its kind, or mostly unused."""
+        store = self.store
+        if store is None:
+            return
+        used = dict.fromkeys(key for keys in draft.texts for key in keys)
+        used.update(dict.fromkeys(text_key(text) for text in self.background))
+        approximate = len(used) >= ANN_VECTORS
+        if approximate != store.approximate or len(store) > 2 * len(used) + SLACK:
+            self.store = store.without(list(used), approximate=approximate)
+
+    # -- on disk -------------------------------------------------------------
+
+    def saved(self) -> Saved | None:
+        """Return what is to be kept; None where nothing has been made yet."""
+        if self.table is None:
+            return None
+        # What a database keeps is not kept twice.
+        store = self.store if isinstance(self.store, VectorStore) else None
+        return Saved(self.table, store, self.fingerprint)
+
+    def restore(self, saved: Saved) -> None:
+        """Begin with what was kept.
+
+        Vectors of another embedder stay until that embedder's come: while no model can be
+        loaded, nothing is lost.
+        """
+        self.table, self.store, self.fingerprint = saved.table, saved.store, saved.fingerprint
+
+
+def text_key(text: str) -> bytes:
+    """Return the 16 bytes by which a text's vector is known."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -1,0 +1,78 @@
+"""What of a ranking is found: all that is relevant enough, and what a tag speaks for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from hookgate.builtin_plugins.discovery.show.results import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.discovery.index.relevance import Relevance
+    from hookgate.builtin_plugins.discovery.index.searching import Index, Query, Ranking
+    from hookgate.core.domain.descriptors import Capability
+
+    Floats: TypeAlias = npt.NDArray[np.float32]
+
+__all__ = ["no_tag", "passed", "tag_of"]
+
+
+def tag_of(relevance: Relevance, query: Query) -> Callable[[Capability], str]:
+    """Return what names the tag of a capability that stands in a message."""
+    words, content = query.parts[0].words, relevance.content(query)
+    return lambda row: relevance.tag_in(row, words, content)
+
+
+def no_tag(row: Capability) -> str:
+    """Name no tag."""
+    del row
+    return ""
+
+
+def passed(
+    index: Index,
+    query: Query,
+    ranking: Ranking,
+    relevance: Floats,
+    shown: Callable[[Capability], bool],
+    *,
+    limit: int,
+    floor: float,
+    tag: Callable[[Capability], str],
+) -> tuple[Found, ...]:
+    """Return the rows of a ranking that pass, best first: by their relevance, or by a tag.
+
+    Args:
+        index: What was searched.
+        query: For what.
+        ranking: What the search came to.
+        relevance: The relevance of each of its rows.
+        shown: Whether a capability may be found at all.
+        limit: So many at most.
+        floor: The least relevance.
+        tag: Names a tag of a capability for which it passes below the floor, or "".
+    """
+    found: list[Found] = []
+    for at, place in enumerate(ranking.places.tolist()):
+        sure = float(relevance[at])
+        if sure <= 0 or len(found) >= limit:
+            break
+        row = index.rows[place]
+        evident = tag(row) if sure < floor else ""
+        if (sure < floor and not evident) or not shown(row):
+            continue
+        found.append(
+            Found(
+                row=row,
+                relevance=sure,
+                dense=float(ranking.cosines[at]),
+                lexical=float(ranking.shares[at]),
+                words=index.lexical.held(query.parts[0].words, place),
+                tag=evident,
+            )
+        )
+    return tuple(found)

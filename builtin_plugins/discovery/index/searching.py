@@ -1,0 +1,376 @@
+"""The index of one version of the rows, and how words and meaning come together in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from hookgate.builtin_plugins.discovery.index.words import clauses_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex
+    from hookgate.builtin_plugins.discovery.index.vectors import Vectors
+    from hookgate.core.domain.descriptors import Capability
+
+    Floats: TypeAlias = npt.NDArray[np.float32]
+    Places: TypeAlias = npt.NDArray[np.int64]
+
+__all__ = ["Dense", "Index", "Query", "Ranking"]
+
+LOW_COSINE = -0.1
+"""The cosine that counts as nothing: about the lowest that a text and a query have with
+MiniLM. A fixed one does as well as the lowest of each query, which a search does not know."""
+
+DENSE_MOST, DENSE_LEAST, FULL_SHARE = 0.72, 0.40, 0.40
+"""The weight of meaning against words: the most where no word of the query is held, the least
+where the best row reaches `FULL_SHARE` of the score that it could. Words that fit well are
+the better witness; words that fit badly, the worse one."""
+
+WORDS_POWER = 1.4
+"""A row that reaches half of the best row's BM25 score fits less than half as well."""
+
+CLAUSE_WEIGHT = 0.6
+"""What the best clause counts against the whole message, where it has several."""
+
+READY_VECTORS = 4096
+"""Vectors that a version keeps at hand as 32-bit floats: 6 MB with MiniLM."""
+
+CANDIDATES = 64
+"""Rows that each part of a query brings by words and by meaning, before they are compared."""
+
+
+FURTHER = 64
+"""A search looks through so many times the vectors that it wants, where most of the nearest
+belong to other versions of the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The whole of a message, or one of its clauses.
+
+    Attributes:
+        text: What is said.
+        words: Its words, each once.
+        vector: Its vector; None where there is none.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    vector: Floats | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """A message as it is searched for.
+
+    Attributes:
+        parts: The whole message, and behind it its clauses where it has several.
+    """
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, text: str) -> Query:
+        """Take `text` apart; the vectors are not there yet."""
+        texts = [text, *clauses_of(text)]
+        return cls(tuple(Part(part, tuple(dict.fromkeys(words_of(part)))) for part in texts))
+
+    def with_vectors(self, vectors: Sequence[Floats]) -> Query:
+        """Return the query with a vector for each part."""
+        return Query(
+            tuple(
+                Part(part.text, part.words, vector)
+                for part, vector in zip(self.parts, vectors, strict=True)
+            )
+        )
+
+    def without_vectors(self) -> Query:
+        """Return the query as it is searched for by words alone."""
+        if all(part.vector is None for part in self.parts):
+            return self
+        return Query(tuple(Part(part.text, part.words) for part in self.parts))
+
+    @cached_property
+    def matrix(self) -> Floats | None:
+        """The vectors of all parts, one a row; None where one is missing."""
+        vectors = [part.vector for part in self.parts if part.vector is not None]
+        return np.stack(vectors) if len(vectors) == len(self.parts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The vectors of one version's rows.
+
+    Attributes:
+        store: Where they are.
+        slots: The slots of the rows' vectors, row by row; most rows have one, long
+            descriptions have one more for each sentence.
+        starts: Where each row begins in `slots`, and one more for the end.
+        owners: The rows of each slot of the store, slot by slot: none where no row of this
+            version has it, several where they say the same.
+        heads: Where each slot begins in `owners`, and one more for the end.
+        counts: How many vectors each row has.
+        whole: Whether every row has one.
+        ready: The vectors in the order of the rows, where there are few: taking them out of
+            the store for each search would take longer than the search.
+        fingerprint: The embedder's, that the vectors are from.
+    """
+
+    store: Vectors
+    slots: Places
+    starts: Places
+    owners: Places
+    heads: Places
+    counts: Places
+    whole: bool
+    ready: Floats | None
+    fingerprint: str = ""
+
+    @classmethod
+    def of(cls, store: Vectors, digests: Sequence[Sequence[bytes]], fingerprint: str = "") -> Dense:
+        """Point the rows to their vectors in `store`.
+
+        Args:
+            store: Where they are.
+            digests: The digests of each row's texts; a row whose text is not in the store
+                has no vectors yet.
+            fingerprint: The embedder's, that the vectors are from.
+        """
+        found = [[store.slots[key] for key in keys if key in store.slots] for keys in digests]
+        starts = np.zeros(len(found) + 1, np.int64)
+        np.cumsum([len(part) for part in found], out=starts[1:])
+        slots = np.array([slot for part in found for slot in part], np.int64)
+        counts = np.diff(starts)
+        owners = np.repeat(np.arange(len(found)), counts)[np.argsort(slots, kind="stable")]
+        heads = np.zeros(len(store) + 1, np.int64)
+        np.cumsum(np.bincount(slots, minlength=len(store)), out=heads[1:])
+        ready = store.vectors(slots) if len(slots) <= READY_VECTORS else None
+        whole = bool((counts > 0).all())
+        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint)
+
+    def best(self, queries: Floats, count: int) -> Places:
+        """Return the rows of the `count` vectors that are nearest to each query, in order."""
+        wanted = count
+        while True:
+            _, slots = self.store.search(queries, wanted)
+            # The store may hold more than this version knows of: what came later has no head.
+            slots = np.where(slots < len(self.heads) - 1, slots, -1)
+            held = (slots >= 0) & (self.heads[slots + 1] > self.heads[slots])
+            least = held.sum(axis=1).min(initial=count)
+            if least >= count or wanted >= min(len(self.store), FURTHER * count):
+                break
+            # Vectors of other versions stand in front of those of this one.
+            wanted *= 4
+        slots = np.unique(slots[held])
+        first = self.heads[slots]
+        return np.unique(self.owners[_spread(first, self.heads[slots + 1] - first)])
+
+    def cosines(self, queries: Floats, places: Places) -> Floats:
+        """Return the best cosine of each row with each query: an array (queries, places).
+
+        A row that has no vector yet has NaN.
+        """
+        if self.ready is not None and self.whole and len(places) == len(self.counts):
+            every: Floats = np.maximum.reduceat(queries @ self.ready.T, self.starts[:-1], axis=1)
+            return every
+        counts = self.counts[places]
+        result = np.full((len(queries), len(places)), np.nan, np.float32)
+        has = counts > 0
+        if not has.any():
+            return result
+        first, counts = self.starts[places[has]], counts[has]
+        cosines = queries @ self.store.vectors(self.slots[_spread(first, counts)]).T
+        result[:, has] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts, axis=1)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a search came to, best first.
+
+    Attributes:
+        places: The rows.
+        scores: How well they fit, compared with the best: 1 is as well as anything here.
+        cosines: The best cosine of a part of the query with each.
+        shares: The best share of the reachable BM25 score.
+        complete: Whether every row that fits at all is among them.
+        known: How like an earlier query the message is by its words, 0 to 1, where words
+            alone count.
+    """
+
+    places: Places
+    scores: Floats
+    cosines: Floats
+    shares: Floats
+    complete: bool
+    known: float = 0.0
+
+
+class Index:
+    """The rows of one version, to be searched. It never changes."""
+
+    def __init__(
+        self,
+        version: int,
+        rows: Sequence[Capability],
+        lexical: LexicalIndex,
+        dense: Dense | None,
+        background: Floats | None = None,
+    ) -> None:
+        """Take what `building` has made.
+
+        Args:
+            version: The version of the rows.
+            rows: The rows.
+            lexical: Their words.
+            dense: Their vectors; None where there are not enough yet.
+            background: The vectors of messages that need no capability.
+        """
+        self.version = version
+        self.rows = rows
+        self.lexical = lexical
+        self.dense = dense
+        self.background = background
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def blocking(self) -> bool:
+        """Whether a search may take long, and must not be made on the event loop."""
+        return self.dense is not None and self.dense.store.blocking
+
+    def without_vectors(self) -> Index:
+        """Return the index as it is searched by words alone."""
+        return Index(self.version, self.rows, self.lexical, None)
+
+    def search(
+        self,
+        query: Query,
+        *,
+        count: int = CANDIDATES,
+        mode: str = "fused",
+        learned: tuple[Places, Floats] | None = None,
+    ) -> Ranking:
+        """Rank the rows.
+
+        The score of a part is a weighted mean of meaning, which is the cosine between
+        `LOW_COSINE` and the best one, and of words, which is the BM25 score against the best
+        one. The score of a message with clauses is that of the whole and that of the clause
+        that fits the row best, so that each thing that is asked for brings its own rows.
+
+        Args:
+            query: What is looked for, with vectors where meaning counts.
+            count: Candidates by words and by meaning, for each part.
+            mode: ``fused``, or ``lexical`` or ``dense`` to leave out the other.
+            learned: Rows that an earlier query like this one was answered with, and how
+                like: the cosines, or the shares of words. An array (parts, rows).
+        """
+        matrix = query.matrix if self.dense is not None and mode != "lexical" else None
+        lexical = np.zeros((len(query.parts), len(self.rows)), np.float32)
+        most = np.ones(len(query.parts), np.float32)
+        if mode != "dense":
+            for at, part in enumerate(query.parts):
+                most[at] = max(self.lexical.add(lexical[at], part.words), 1e-6)
+        places, complete = self._candidates(lexical, matrix, count)
+        if learned is not None:
+            places = np.union1d(places, learned[0])
+        by_words = lexical[:, places]
+        best = by_words.max(axis=1, initial=0.0)
+        shares = by_words / most[:, None]
+        words = (by_words / np.maximum(best, 1e-6)[:, None]) ** WORDS_POWER
+        cosines = np.zeros_like(words)
+        known = 0.0
+        if matrix is None or self.dense is None:
+            parts = words if learned is None else _with_learned(words, places, learned)
+            known = 0.0 if learned is None else float(learned[1].max(initial=0.0))
+        else:
+            cosines = self.dense.cosines(matrix, places)
+            if learned is not None:
+                cosines = _with_learned(cosines, places, learned)
+            if not self.dense.whole:
+                # Of a row whose vector is not there yet, the words speak alone.
+                there = ~np.isnan(cosines)
+                cosines = np.where(there, cosines, 0)
+                parts = _fused(words, cosines, best / most, mode)
+                parts = np.where(there, parts, words if mode != "dense" else 0)
+            else:
+                parts = _fused(words, cosines, best / most, mode)
+        scores = parts[0]
+        if len(parts) > 1:
+            scores = (1 - CLAUSE_WEIGHT) * scores + CLAUSE_WEIGHT * parts[1:].max(axis=0)
+        order = _best_first(scores, places, count)
+        top = max(float(scores.max(initial=0.0)), 1e-6)
+        return Ranking(
+            places=places[order],
+            scores=(scores / top)[order],
+            cosines=cosines.max(axis=0, initial=-1.0)[order],
+            shares=shares.max(axis=0, initial=0.0)[order],
+            complete=complete,
+            known=known,
+        )
+
+    def _candidates(
+        self, lexical: Floats, matrix: Floats | None, count: int
+    ) -> tuple[Places, bool]:
+        """Return the rows that are compared, and whether no other row can fit."""
+        rows = len(self.rows)
+        if rows <= 2 * count:
+            return np.arange(rows), True
+        if matrix is not None and self.dense is not None and self.dense.ready is not None:
+            # All of them in one go take less time than choosing.
+            return np.arange(rows), False
+        found = []
+        complete = matrix is None
+        for scores in lexical:
+            held = np.flatnonzero(scores)
+            if len(held) > count:
+                complete = False
+                held = held[np.argpartition(-scores[held], count)[:count]]
+            found.append(held)
+        if matrix is not None and self.dense is not None:
+            found.append(self.dense.best(matrix, count))
+        return np.unique(np.concatenate(found)), complete
+
+
+def _spread(first: Places, counts: Places) -> Places:
+    """Return the places of spans that begin at `first` and have `counts` places, in order."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Places = np.arange(total) + np.repeat(first - (ends - counts), counts)
+    return places
+
+
+def _fused(words: Floats, cosines: Floats, share: Floats, mode: str) -> Floats:
+    """Return the weighted mean of words and meaning, by part and row."""
+    top = cosines.max(axis=1, initial=LOW_COSINE + 0.05)
+    meaning: Floats = (cosines - LOW_COSINE) / (top - LOW_COSINE)[:, None]
+    if mode == "dense":
+        return meaning
+    weight = DENSE_MOST - (DENSE_MOST - DENSE_LEAST) * np.minimum(share / FULL_SHARE, 1.0)
+    fused: Floats = weight[:, None] * meaning + (1 - weight)[:, None] * words
+    return fused
+
+
+def _best_first(scores: Floats, places: Places, count: int) -> Places:
+    """Return the order of the rows, the best first; of many, the best ones alone."""
+    if len(scores) <= 4 * count:
+        return np.lexsort((places, -scores))
+    best = np.argpartition(-scores, 2 * count)[: 2 * count]
+    order: Places = best[np.lexsort((places[best], -scores[best]))]
+    return order
+
+
+def _with_learned(cosines: Floats, places: Places, learned: tuple[Places, Floats]) -> Floats:
+    known, likeness = learned
+    at = np.searchsorted(places, known)
+    cosines = cosines.copy()
+    cosines[:, at] = np.fmax(cosines[:, at], likeness)
+    return cosines

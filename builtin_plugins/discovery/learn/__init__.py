@@ -1,0 +1,1 @@
+"""Learning from use: examples, where they are kept, and how they count."""

@@ -1,0 +1,247 @@
+"""Learning from use: queries that a capability has answered well become examples of it.
+
+Retrieval may look at them, and does without them: whatever fails here is said in `status`
+and ends no turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from hookgate.builtin_plugins.discovery.learn.operations import example_operations
+from hookgate.builtin_plugins.discovery.learn.teaching import fold, kept_text, used_well
+from hookgate.builtin_plugins.discovery.learn.view import (
+    NO_EXAMPLES,
+    Bounds,
+    Example,
+    ExampleSet,
+    ExampleView,
+)
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.ports import STORE
+from hookgate.core.hooks.shielding import finish
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.discovery.learn.store import StoreExamples
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.ports import Store
+    from hookgate.core.domain.turn import Outcome, Turn
+    from hookgate.core.host import Host
+
+__all__ = ["Example", "ExampleSet", "Examples", "LearningScope"]
+
+LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]
+
+PART = "discovery.examples"
+
+
+class Examples:
+    """The examples of one gateway.
+
+    Without a store they are kept in memory and end with the process. While the store fails,
+    nothing is learned, and each lesson tries again. Everything here is called on the event
+    loop; what `of_scope` returns may be read anywhere.
+
+    Args:
+        enabled: Whether anything is learned, and shown to retrieval. What is kept already
+            can be seen and erased all the same.
+        per_capability: Examples of one capability in one scope at most.
+        total: Examples of one scope at most.
+        overall: Examples of all scopes together at most.
+        scope: Who shares examples: all turns of one principal, of one agent, or all.
+        judged_only: Whether only turns teach that a plugin has judged (`judge_turn`), and not
+            those that the core takes for a success because they gave a whole answer.
+    """
+
+    def __init__(
+        self,
+        *,
+        enabled: bool = True,
+        per_capability: int = 30,
+        total: int = 10_000,
+        overall: int = 100_000,
+        scope: LearningScope = "principal",
+        judged_only: bool = False,
+    ) -> None:
+        self._enabled = enabled
+        self._bounds = Bounds(per_capability=per_capability, total=total, overall=overall)
+        self._width: LearningScope = scope
+        self._judged_only = judged_only
+        self._view = ExampleView(self._bounds)
+        self._host: Host | None = None
+        self._store: Store | None = None
+        self._kept: StoreExamples | None = None
+        self._last = 0
+        # The store and the view change together, one change after the other.
+        self._lock = asyncio.Lock()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether anything is learned."""
+        return self._enabled
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is learned outlives the process."""
+        return self._kept is not None and self._store is not None and self._store.durable
+
+    async def open(self, host: Host) -> None:
+        """Load what is kept.
+
+        Raises:
+            StartError: The table is outdated and may not be changed, or newer than the code.
+        """
+        self._host, self._store, self._kept = host, host.get(STORE), None
+        self._view = ExampleView(self._bounds)
+        if self._store is None:
+            if self._enabled:
+                host.degrade(
+                    PART,
+                    "no plugin provides a store: examples are kept in memory and lost when the "
+                    "gateway stops (enable the plugin `storage`)",
+                )
+            return
+        try:
+            await self._ready()
+        except StoreError as error:
+            self._fails(error)
+
+    async def learn(self, turn: Turn, outcome: Outcome | None) -> int:
+        """Keep the message of `turn` as an example of each capability that it used well.
+
+        A message that is an example already is counted once more.
+
+        Args:
+            turn: The turn, ended.
+            outcome: How it went; None where nobody knows, which teaches nothing.
+
+        Returns:
+            How many examples are new.
+        """
+        if not self._enabled or self._host is None:
+            return 0
+        capabilities = used_well(turn, outcome, judged_only=self._judged_only)
+        if not capabilities:
+            return 0
+        text = kept_text(turn.message.text, self._host.secrets.redact)
+        if text is None:
+            return 0
+        # Whole: what the store has taken, memory knows, even if the hook is cut short.
+        return await finish(self._keep(self.scope_of(turn), capabilities, text))
+
+    def of_scope(self, scope: str) -> ExampleSet:
+        """Return the examples of `scope` as they are now; none where learning is off."""
+        return self._view.of_scope(scope) if self._enabled else NO_EXAMPLES
+
+    def scope_of(self, turn: Turn) -> str:
+        """Return the scope whose examples `turn` may see and add to."""
+        return self.scope_for(turn.principal.id, turn.agent.name)
+
+    def scope_for(self, principal: str, agent: str) -> str:
+        """Return the scope of the turns of a principal with an agent, by their names."""
+        if self._width == "principal":
+            return f"principal:{principal}"
+        return f"agent:{agent}" if self._width == "agent" else "gateway"
+
+    def matching(
+        self, *, scope: str | None = None, capability: str | None = None, text: str = ""
+    ) -> Sequence[Example]:
+        """Return the examples that fit and hold `text`, the most recently used first."""
+        part = fold(text)
+        fits = self._view.matching(scope=scope, capability=capability, folded=None)
+        return [example for example in reversed(fits) if part in example.folded]
+
+    async def forget(
+        self,
+        *,
+        scope: str | None = None,
+        capability: str | None = None,
+        query: str | None = None,
+    ) -> int:
+        """Erase the examples that fit everything that is not None; all, where all are None.
+
+        Args:
+            scope: A scope, such as ``principal:loopback``.
+            capability: The id of a capability.
+            query: A text; case, width and white space do not matter.
+
+        Returns:
+            How many are gone, from the store too.
+
+        Raises:
+            StoreError: The store did not take it; nothing is erased.
+        """
+        return await finish(self._forget(scope, capability, None if query is None else fold(query)))
+
+    def operations(self) -> Sequence[Operation[Any, Any]]:
+        """Return what shows and erases examples."""
+        return example_operations(self)
+
+    # -- inside ------------------------------------------------------------------
+
+    async def _keep(self, scope: str, capabilities: Sequence[str], text: str) -> int:
+        async with self._lock:
+            try:
+                kept = await self._ready()
+                examples = [self._used(scope, capability, text) for capability in capabilities]
+                if kept is not None:
+                    await kept.keep(examples)
+            except StoreError as error:
+                self._fails(error)
+                return 0
+            if kept is not None and self._host is not None:
+                self._host.recover(PART)
+            new = [example for example in examples if example not in self._view]
+            self._view.keep(examples)
+            return sum(example in self._view for example in new)
+
+    async def _forget(self, scope: str | None, capability: str | None, folded: str | None) -> int:
+        async with self._lock:
+            kept = await self._ready()
+            erased = None
+            if kept is not None:
+                erased = await kept.forget(scope=scope, capability=capability, folded=folded)
+            gone = self._view.matching(scope=scope, capability=capability, folded=folded)
+            self._view.drop(gone)
+            return len(gone) if erased is None else erased
+
+    def _used(self, scope: str, capability: str, text: str) -> Example:
+        """Return the example as it is with one use more."""
+        assert self._host is not None, "nothing is learned before `open`"
+        now = int(self._host.clock.now().timestamp() * 1_000_000)
+        # Grows always, so that the order of use survives a restart and a clock that jumps.
+        self._last = max(self._last + 1, now)
+        example = Example.new(scope, capability, text, at=self._last)
+        known = self._view.get(example.id)
+        return (
+            example if known is None else replace(known, count=known.count + 1, used=example.used)
+        )
+
+    async def _ready(self) -> StoreExamples | None:
+        """Return the examples in the store, loaded; None where there is no store.
+
+        Raises:
+            StoreError: They cannot be loaded now.
+        """
+        if self._kept is not None or self._store is None:
+            return self._kept
+        module = "hookgate.builtin_plugins.discovery.learn.store"
+        tables = await tables_of(self._store, "discovery", module)
+        kept: StoreExamples = tables.StoreExamples(self._store, self._bounds)
+        rows = await kept.load()
+        view = ExampleView(self._bounds)
+        # The bounds may be lower than they were when these were kept.
+        if gone := await asyncio.to_thread(view.keep, rows):
+            await kept.drop(gone)
+        self._last = max([self._last, *(row.used for row in rows)])
+        self._view, self._kept = view, kept
+        return kept
+
+    def _fails(self, error: StoreError) -> None:
+        if self._host is not None:
+            self._host.degrade(PART, f"nothing is learned from use: {error}")

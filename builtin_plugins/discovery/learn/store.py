@@ -1,0 +1,136 @@
+"""The examples in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    MetaData,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    select,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hookgate.builtin_plugins.discovery.learn.view import Example
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from hookgate.builtin_plugins.discovery.learn.view import Bounds
+    from hookgate.core.domain.ports import Store
+
+__all__ = ["EXAMPLES", "METADATA", "SCRIPTS", "StoreExamples"]
+
+SCRIPTS = Path(__file__).parents[1] / "migrations"
+
+METADATA = MetaData()
+
+EXAMPLES = Table(
+    "discovery_example",
+    METADATA,
+    # SHA-256 of scope, capability and folded text: these may be longer than a key of an index.
+    Column("id", Text, primary_key=True),
+    Column("scope", Text, nullable=False),
+    Column("capability", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("folded", Text, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    # Microseconds since 1970 in UTC.
+    Column("learned", BigInteger, nullable=False),
+    Column("used", BigInteger, nullable=False),
+    Index("discovery_example_by_capability", "scope", "capability", "used"),
+    Index("discovery_example_by_scope", "scope", "used"),
+    Index("discovery_example_by_use", "used"),
+)
+
+
+class StoreExamples:
+    """Keeps examples in the store, within the bounds of `ExampleView` and by its rule.
+
+    Args:
+        store: The store; `METADATA` is migrated.
+        bounds: How many are kept.
+    """
+
+    def __init__(self, store: Store, bounds: Bounds) -> None:
+        self._store = store
+        self._bounds = bounds
+
+    async def load(self) -> Sequence[Example]:
+        """Return all examples, the least recently used first."""
+
+        def work(connection: Connection) -> list[Example]:
+            rows = connection.execute(select(EXAMPLES).order_by(EXAMPLES.c.used, EXAMPLES.c.id))
+            return [Example(**row) for row in rows.mappings()]
+
+        return await self._store.read(work)
+
+    async def keep(self, examples: Sequence[Example]) -> None:
+        """Add `examples`, or count them once more; what is too many goes in the same commit."""
+
+        def work(connection: Connection) -> None:
+            for example in examples:
+                _count(connection, example)
+            self._trim(connection, examples)
+
+        await self._store.write(work)
+
+    async def drop(self, examples: Sequence[Example]) -> None:
+        """Delete `examples`."""
+        query = delete(EXAMPLES).where(EXAMPLES.c.id == bindparam("gone"))
+        rows = [{"gone": example.id} for example in examples]
+
+        def work(connection: Connection) -> None:
+            connection.execute(query, rows)
+
+        await self._store.write(work)
+
+    async def forget(self, *, scope: str | None, capability: str | None, folded: str | None) -> int:
+        """Delete what fits everything that is not None; return how many rows that were."""
+        wanted = {"scope": scope, "capability": capability, "folded": folded}
+        fits = [EXAMPLES.c[name] == value for name, value in wanted.items() if value is not None]
+        query = delete(EXAMPLES).where(*fits)
+        return await self._store.write(lambda connection: connection.execute(query).rowcount)
+
+    def _trim(self, connection: Connection, examples: Sequence[Example]) -> None:
+        columns, bounds = EXAMPLES.c, self._bounds
+        for scope, capability in dict.fromkeys((one.scope, one.capability) for one in examples):
+            owner = (columns.scope == scope, columns.capability == capability)
+            _trim(connection, owner, bounds.per_capability)
+        for scope in dict.fromkeys(one.scope for one in examples):
+            _trim(connection, (columns.scope == scope,), bounds.total)
+        _trim(connection, (), bounds.overall)
+
+
+def _count(connection: Connection, example: Example) -> None:
+    """Insert `example`; where it is there, raise its count and say when it was used."""
+    # Both databases know the clause; SQLAlchemy has it in their dialects alone.
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    values = {column.name: getattr(example, column.name) for column in EXAMPLES.columns}
+    connection.execute(
+        dialect.insert(EXAMPLES)
+        .values(values)
+        .on_conflict_do_update(
+            index_elements=["id"],
+            set_={"count": EXAMPLES.c.count + 1, "used": example.used},
+        )
+    )
+
+
+def _trim(connection: Connection, which: Sequence[ColumnElement[bool]], limit: int) -> None:
+    """Delete all but the `limit` most recently used rows among `which`."""
+    used = EXAMPLES.c.used
+    newest = connection.execute(
+        select(used).where(*which).order_by(used.desc()).offset(limit).limit(1)
+    ).scalar_one_or_none()
+    if newest is not None:
+        connection.execute(delete(EXAMPLES).where(*which, used <= newest))

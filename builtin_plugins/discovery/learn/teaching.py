@@ -1,0 +1,115 @@
+"""What a turn teaches: which capabilities it used well, and the text that asked for them."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.strict_json import well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.core.domain.turn import Outcome, Turn
+
+__all__ = ["MAX_CHARS", "META_TOOL", "fold", "kept_text", "used_well"]
+
+META_TOOL = "discover_capabilities"
+"""The tool by which a model finds more; what it reveals counts as selected."""
+
+MAX_CHARS = 500
+"""The longest message that is kept, in characters.
+
+A longer one mostly carries something pasted, which is not the sender's own word and may be
+somebody's letter, and it asks for several things at once, so that it resembles no later query.
+"""
+
+HEURISTIC = "heuristic"
+"""The source of an outcome that no plugin has judged; see `hookgate.core.turn.outcome`."""
+
+
+def fold(text: str) -> str:
+    """Return `text` as examples are compared: case, width and white space do not matter."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def kept_text(text: str, redact: Callable[[str], str]) -> str | None:
+    """Return `text` as it is kept, or None where it is not.
+
+    Not kept are an empty text, one past `MAX_CHARS`, one that no database takes, and one that
+    holds a secret: a masked text is no query that anybody sends again, and what else stands
+    beside a secret is better not kept either.
+
+    Args:
+        text: The message.
+        redact: Masks every known secret.
+    """
+    kept = text.strip()
+    if not fold(kept) or len(kept) > MAX_CHARS or "\0" in kept or well_formed(kept) != kept:
+        return None
+    return kept if redact(kept) == kept else None
+
+
+def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False) -> tuple[str, ...]:
+    """Return the ids of the capabilities that `turn` used well, each once, in order of use.
+
+    Used well is a tool that was selected for the turn, or revealed by `META_TOOL`, that was
+    called and answered without an error, in a turn that was a success. Two things keep text
+    of third parties from teaching anything: the message has to be a principal's own, and a
+    call counts only where the model had read nothing tainted when it asked for it.
+
+    Args:
+        turn: The turn, ended.
+        outcome: How it went; None where nobody knows.
+        judged_only: Whether the core's own rough judgement does not count.
+    """
+    if outcome is None or outcome.status != "success" or not _typed(turn):
+        return ()
+    if judged_only and outcome.source == HEURISTIC:
+        return ()
+    clean = _asked_before_any_taint(turn)
+    revealed: set[str] = set()
+    used: dict[str, None] = {}
+    for done in turn.calls:
+        tool, result = done.call.tool, done.result
+        if result.is_error or result.status != "done":
+            continue
+        if tool.name == META_TOOL:
+            revealed.update(result.reveal)
+        capability = f"tool:{tool.name}"
+        if (
+            (capability in turn.selections or tool.name in revealed)
+            and tool.owner == "host"
+            and not tool.always_on
+            and tool.name != READ_TOOL
+            and done.call.id in clean
+        ):
+            used[capability] = None
+    return tuple(used)
+
+
+def _typed(turn: Turn) -> bool:
+    """Whether a principal wrote the message: no other session, schedule, channel or tool."""
+    message = turn.message
+    return (
+        message.role == "user"
+        and turn.parent is None
+        and turn.origin.provenance is Provenance.EXTERNAL_USER
+        and message.provenance is Provenance.EXTERNAL_USER
+        and not message.taint
+    )
+
+
+def _asked_before_any_taint(turn: Turn) -> set[str]:
+    """Return the ids of the calls that the model asked for while all it had read was clean.
+
+    A message of the model carries the taint of everything that it had read.
+    """
+    clean: set[str] = set()
+    tainted: set[str] = set()
+    for message in turn.messages:
+        if message.role == "assistant":
+            (tainted if message.taint else clean).update(use.id for use in message.tool_uses)
+    return clean - tainted  # some models give the same id to calls of two rounds

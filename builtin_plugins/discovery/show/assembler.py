@@ -1,0 +1,290 @@
+"""What a model gets to see of the capabilities: three tiers, each within a budget of tokens.
+
+Tier 0 is the map of categories, tier 1 a line for each capability that fits what was said,
+tier 2 the full details of the best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.discovery.show.category_map import category_map
+from hookgate.builtin_plugins.discovery.show.cutting import clip, cut_line, cut_text, one_line
+from hookgate.builtin_plugins.discovery.show.parameters import parameter_lines
+from hookgate.builtin_plugins.discovery.show.results import Tier
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from hookgate.builtin_plugins.discovery.show.results import EdgeType, Entry
+    from hookgate.core.domain.descriptors import Capability
+    from hookgate.core.domain.ports import TokenCounter
+
+__all__ = ["Assembler", "Budgets", "details", "render"]
+
+HEAD = "Relevant capabilities:"
+
+RELATIONS: dict[EdgeType | None, str] = {
+    "DEPENDS_ON": "needed by",
+    "COMPOSED_WITH": "often used with",
+}
+"""How a pulled-in capability is introduced; any other relation is ``related to``."""
+
+VERSIONS = 2
+"""Maps are kept for so many versions: a running turn may still show the one before the newest."""
+
+MAPS = 32
+"""So many maps are kept for one version: what is withheld may differ from turn to turn."""
+
+NAME_CHARS = 60
+LIST_LENGTHS = (12, 8, 6, 4, 3, 2, 1)
+"""Lengths to which lists of parameters and requirements are shortened, step by step."""
+
+LIST_SHARE = 0.6
+"""Lists are shortened while a line without its description takes more of an entry than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budgets:
+    """How much the tiers may take.
+
+    Attributes:
+        tier0: Tokens of the map of categories.
+        tier1: Tokens of all summaries.
+        tier2: Tokens of all details.
+        entry: Tokens of one summary.
+        top_summaries: So many found capabilities are summarised; pulled-in ones come on top.
+        top_details: So many found capabilities are shown in full.
+    """
+
+    tier0: int = 200
+    tier1: int = 800
+    tier2: int = 2000
+    entry: int = 50
+    top_summaries: int = 5
+    top_details: int = 2
+
+
+class Assembler:
+    """Writes the tiers. No tier is ever larger than its budget, whatever the counter says."""
+
+    def __init__(self, budgets: Budgets, counter: TokenCounter) -> None:
+        self._budgets = budgets
+        self._counter = counter
+        self._maps: dict[int, dict[frozenset[str], Tier]] = {}
+
+    def tier0(
+        self,
+        rows: Iterable[Capability],
+        version: int,
+        withheld: frozenset[str] = frozenset(),
+    ) -> Tier:
+        """Return the map of categories; without tokens where there are no capabilities.
+
+        It is written once for each version and set of withheld ids: `rows` are not looked
+        at again. With 100,000 rows the first time takes some tens of milliseconds and belongs
+        on a thread.
+
+        Args:
+            rows: All capabilities; examples are named in this order.
+            version: The version of `rows`.
+            withheld: Ids that are neither named nor counted.
+        """
+        known = self._maps.get(version, {}).get(withheld)
+        if known is not None:
+            return known
+        tier = category_map(rows, withheld, self._budgets.tier0, self._counter)
+        maps = {**self._maps.get(version, {}), withheld: tier}
+        if len(maps) > MAPS:
+            maps.pop(next(iter(maps)))
+        # Replaced as a whole: another thread sees the old maps or the new ones.
+        kept = {**self._maps, version: maps}
+        for old in sorted(kept)[:-VERSIONS]:
+            del kept[old]
+        self._maps = kept
+        return tier
+
+    def tier1(self, entries: Sequence[Entry]) -> Tier:
+        """Return a line for each of the best found capabilities, then for pulled-in ones.
+
+        Args:
+            entries: Best first. Nobody's line is longer than the budget of an entry.
+        """
+        entries = _once(entries)
+        names = {entry.found.row.id: entry.found.row.name for entry in entries}
+        found = [entry for entry in entries if not entry.found.pulled_by]
+        pulled = [entry for entry in entries if entry.found.pulled_by]
+        text = ""
+        ids: list[str] = []
+        left_out: list[str] = []
+        for entry in (*found[: self._budgets.top_summaries], *pulled):
+            parent = entry.found.pulled_by
+            if parent:
+                relation = RELATIONS.get(entry.found.edge, "related to")
+                lead, tail = "- ", f", {relation} {_name(names.get(parent, parent))}"
+            else:
+                lead, tail = f"{len(ids) + 1}. ", ""
+            line = self._summary(lead, tail, entry)
+            longer = f"{text or HEAD}\n{line}"
+            if line and self._counter.count(longer) <= self._budgets.tier1:
+                text = longer
+                ids.append(entry.found.row.id)
+            else:
+                left_out.append(entry.found.row.id)
+        return self._tier(text, ids, left_out)
+
+    def tier2(self, entries: Sequence[Entry], *, offered: Collection[str] = ()) -> Tier:
+        """Return the full details of the best found capabilities.
+
+        Where they do not all fit, each is cut to a fair share: what one does not need of its
+        share, others may use.
+
+        Args:
+            entries: Best first; pulled-in ones are not shown.
+            offered: Names of tools whose schemas go with the request anyway: they are not
+                repeated here.
+        """
+        found = [entry for entry in _once(entries) if not entry.found.pulled_by]
+        found = found[: self._budgets.top_details]
+        parts = [details(entry, offered) for entry in found]
+        texts = self._shared_out(parts, [entry.found.row.id for entry in found])
+        shown = [(entry.found.row.id, text) for entry, text in zip(found, texts, strict=True)]
+        return self._tier(
+            "\n\n".join(text for _, text in shown if text),
+            [id_ for id_, text in shown if text],
+            [id_ for id_, text in shown if not text],
+        )
+
+    def _tier(self, text: str, ids: Sequence[str], left_out: Sequence[str]) -> Tier:
+        tokens = self._counter.count(text) if text else 0
+        return Tier(text=text, tokens=tokens, ids=tuple(ids), left_out=tuple(left_out))
+
+    # -- tier 1 ----------------------------------------------------------------------
+
+    def _summary(self, lead: str, tail: str, entry: Entry) -> str:
+        """Return an entry's line; "" where not even a part of its name fits."""
+        row = entry.found.row
+        needs = row.required_secrets or row.required_tools
+        mark = ""
+        if not row.available:
+            mark = f" (not available: needs {_listed(needs, 3)})" if needs else " (not available)"
+        head = f"{lead}{_name(row.name)} ({row.kind}){mark}{tail}"
+        description = one_line(entry.description)
+        required = () if mark and needs == row.required_tools else row.required_tools
+        lists = [("Params", row.parameters), ("Requires", required)]
+
+        longest = max(len(row.parameters), len(required))
+        for length in (longest, *(length for length in LIST_LENGTHS if length < longest)):
+            listed = [f"{title}: {_listed(names, length)}" for title, names in lists if names]
+            if self._fits(line := _sentences([head, description, *listed])):
+                return line
+            shortest = _sentences([head, *listed])
+            if self._counter.count(shortest) <= self._budgets.entry * LIST_SHARE:
+                break
+        text = cut_line(description, lambda text: self._fits(_sentences([head, text, *listed])))
+        if text:
+            return _sentences([head, text, *listed])
+        name = cut_line(shortest.removeprefix(lead), lambda text: self._fits(lead + text))
+        return lead + name if name else ""
+
+    def _fits(self, line: str) -> bool:
+        return self._counter.count(line) <= self._budgets.entry
+
+    # -- tier 2 ----------------------------------------------------------------------
+
+    def _shared_out(self, parts: Sequence[tuple[str, str]], ids: Sequence[str]) -> list[str]:
+        """Return each text with its foot, cut so that all of them fit together."""
+        texts = [text + foot for text, foot in parts]
+        limit = self._budgets.tier2
+        while self._total(texts) > self._budgets.tier2:
+            if limit <= 0:
+                return [""] * len(parts)
+            gaps = self._counter.count("\n\n") * (len(parts) - 1)
+            sizes = [self._counter.count(text + foot) for text, foot in parts]
+            shares = _fair_shares(sizes, limit - gaps)
+            texts = [
+                cut_text(text, foot, share, self._counter, id=id_)
+                for (text, foot), share, id_ in zip(parts, shares, ids, strict=True)
+            ]
+            # Parts that fit one by one may be too much together, as a counter sees it.
+            limit = min(limit - 1, 2 * limit - self._total(texts), limit * 9 // 10)
+        return texts
+
+    def _total(self, texts: Sequence[str]) -> int:
+        text = "\n\n".join(filter(None, texts))
+        return self._counter.count(text) if text else 0
+
+
+def render(tiers: Iterable[Tier]) -> str:
+    """Return the text of all tiers that have one, with a blank line between them."""
+    return "\n\n".join(tier.text for tier in tiers if tier.text)
+
+
+def _once(entries: Sequence[Entry]) -> list[Entry]:
+    seen: dict[str, Entry] = {}
+    for entry in entries:
+        seen.setdefault(entry.found.row.id, entry)
+    return list(seen.values())
+
+
+def _name(name: str) -> str:
+    return clip(one_line(name), NAME_CHARS)
+
+
+def _listed(names: Sequence[str], length: int) -> str:
+    shown = [_name(name) for name in names[:length]]
+    return ", ".join([*shown, "…"] if len(names) > length else shown)
+
+
+def _sentences(parts: Sequence[str]) -> str:
+    """Join the parts that say something, with a full stop behind each but the last."""
+    said = [part for part in parts if part]
+    ended = [part if part.endswith((".", "!", "?", "…")) else f"{part}." for part in said[:-1]]
+    return " ".join([*ended, *said[-1:]])
+
+
+def _is_offered(row: Capability, offered: Collection[str]) -> bool:
+    return row.kind == "tool" and row.name in offered
+
+
+def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
+    """Return a capability's details, and what stands at their foot.
+
+    Args:
+        entry: The capability, with schema and content.
+        offered: Names of tools whose schemas the model has anyway.
+    """
+    row = entry.found.row
+    with_schema = not _is_offered(row, offered)
+    segments = row.name.replace("_", "-").split("-")
+    title = row.display_name or " ".join(part[:1].upper() + part[1:] for part in segments)
+    facts = [f"Kind: {row.kind}"]
+    if row.category:
+        facts.append(f"Category: {clip(one_line(row.category), NAME_CHARS)}")
+    if not row.available:
+        facts.append("Not available")
+    description = one_line(entry.description)
+    about = [f"# {_name(title)}", " | ".join(facts), *([description] if description else [])]
+    sections = ["\n".join(about)]
+    lines = parameter_lines(entry.schema) if with_schema and entry.schema else []
+    if lines:
+        sections.append("\n".join(["## Input Schema", *lines]))
+    if entry.content.strip():
+        sections.append(entry.content.strip())
+    required = (("tools", row.required_tools), ("secrets", row.required_secrets))
+    foot = "\n".join(
+        f"Required {what}: {_listed(names, len(names))}" for what, names in required if names
+    )
+    return "\n\n".join(sections), f"\n\n{foot}" if foot else ""
+
+
+def _fair_shares(needs: Sequence[int], total: int) -> list[int]:
+    """Divide `total`: all get what they need, or as much as anybody who gets less."""
+    shares = [0] * len(needs)
+    left = max(0, total)
+    by_need = sorted(range(len(needs)), key=lambda place: needs[place])
+    for done, place in enumerate(by_need):
+        shares[place] = min(needs[place], left // (len(needs) - done))
+        left -= shares[place]
+    return shares

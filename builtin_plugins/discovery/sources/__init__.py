@@ -1,0 +1,1 @@
+"""Where capabilities come from: manifests, skills, extensions, folders."""

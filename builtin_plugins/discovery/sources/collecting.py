@@ -1,0 +1,340 @@
+"""The capabilities that files and installed packages bring, kept up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
+from hookgate.builtin_plugins.discovery.sources.availability import Availability
+from hookgate.builtin_plugins.discovery.sources.extensions import (
+    installed_extensions,
+    read_catalogue,
+)
+from hookgate.builtin_plugins.discovery.sources.folders import roots_of
+from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
+from hookgate.core.domain.descriptors import Capability
+from hookgate.core.registry.catalogue import described
+from hookgate.hookspecs import PROJECT
+from hookgate.kit.content.problems import ContentError, Problem, brief
+from hookgate.kit.content.watching import changes
+from hookgate.kit.content.workspaces import SKILLS, Workspaces
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.discovery.sources.folders import Root
+    from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+    from hookgate.core.domain.descriptors import CapabilityKind
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.host import Host, PluginInfo
+    from hookgate.core.settings.schema import Settings
+
+__all__ = ["Inventory", "Sources"]
+
+PART = "capabilities"
+"""What `status` calls the sources, where something is wrong with one."""
+
+WAITING = "workspace capabilities"
+"""What `status` calls what a workspace brings and nobody has accepted."""
+
+OnChange = Callable[["Inventory"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What all sources hold at one moment. Two are equal where nothing has changed.
+
+    Attributes:
+        rows: Skills, extensions, and whatever else nobody brings but a file.
+        descriptions: What manifests say of tools and channels; see `Host.descriptions`.
+        problems: What is wrong, warnings included.
+        reasons: Why a capability is not available, by id.
+        scan: What the folders hold, to tell whether they have changed.
+        waiting: What to tell of a workspace that nobody has accepted; "" for nothing.
+    """
+
+    rows: tuple[Capability, ...] = ()
+    descriptions: tuple[Capability, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    scan: Scan = field(default_factory=Scan)
+    waiting: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Around:
+    """What a reading depends on beside the files; gathered on the event loop."""
+
+    tools: frozenset[str]
+    channels: frozenset[str]
+    plugins: tuple[PluginInfo, ...]
+    replaced: Mapping[str, str]
+    look_for_installed: bool
+    settings: Settings
+
+
+class Sources:
+    """The folders, the installed extensions and the catalogue file of one gateway."""
+
+    def __init__(
+        self,
+        *,
+        dirs: Sequence[Path] = (),
+        skill_dirs: Sequence[Path] = (),
+        catalogue: Path | None = None,
+        disabled: Sequence[str] = (),
+        debounce_ms: int = 500,
+        environ: Mapping[str, str] | None = None,
+        user_home: Path | None = None,
+        workspace: Path | None = None,
+        source: str = "discovery",
+    ) -> None:
+        """Choose what is read; nothing is opened yet.
+
+        Args:
+            dirs: More folders of manifests and skills.
+            skill_dirs: Folders of skills alone.
+            catalogue: A file that names extensions; see `read_catalogue`.
+            disabled: Ids of capabilities that are not available whatever else holds.
+            debounce_ms: The longest time for which a burst of changes is gathered.
+            environ: The environment; this process's where it is None.
+            user_home: The user's home folder; the one of this process where it is None.
+            workspace: The folder that the gateway was started in; the current one where it is
+                None.
+            source: The name under which the rows are registered: the plugin's.
+        """
+        self._dirs = tuple(dirs)
+        self._skill_dirs = tuple(skill_dirs)
+        self._workspace = Path.cwd() if workspace is None else workspace
+        self._catalogue = catalogue
+        self._disabled = tuple(disabled)
+        self._debounce_ms = debounce_ms
+        self._environ = os.environ if environ is None else environ
+        self._user_home = Path.home() if user_home is None else user_home
+        self._source = source
+        self._inventory = Inventory()
+        self._refused: set[str] = set()
+        self._reading = asyncio.Lock()
+
+    @property
+    def inventory(self) -> Inventory:
+        """What was read last."""
+        return self._inventory
+
+    def roots(self, settings: Settings, accepted: Path | None = None) -> tuple[Root, ...]:
+        """Return the folders that are scanned, the most important one first.
+
+        Args:
+            settings: The gateway's settings.
+            accepted: Where what the workspace brings is read, if somebody has accepted it.
+        """
+        return roots_of(
+            settings.home,
+            environ=self._environ,
+            user_home=self._user_home,
+            workspace=self._workspace,
+            folder=settings.folder,
+            dirs=self._dirs,
+            skill_dirs=self._skill_dirs,
+            accepted=accepted,
+        )
+
+    def operations(self) -> Sequence[Operation[Any, Any]]:
+        """Return the operations that show the capabilities and what is wrong with files."""
+        return capability_operations(lambda: self._inventory)
+
+    # -- reading -----------------------------------------------------------
+
+    async def refresh(self, host: Host) -> Sequence[Capability]:
+        """Read everything again; return the rows for the hook `list_capabilities`.
+
+        What manifests say of tools and channels goes to ``host.descriptions``. What is wrong
+        is said by ``host.degrade``. The files are read on a thread.
+        """
+        async with self._reading:
+            inventory = await asyncio.to_thread(self._read, host, self._around(host))
+            self._take(host, inventory)
+        return self._free(host, inventory)
+
+    async def watch(self, host: Host, on_change: OnChange | None = None) -> None:
+        """Read again whenever a file or the set of tools changes; it runs until cancelled.
+
+        Args:
+            host: The gateway.
+            on_change: Called with the whole of what there is now, once it is registered; not
+                called where nothing has changed.
+        """
+        stop, wake = asyncio.Event(), asyncio.Event()
+        host.tools.watch(wake.set)
+
+        def places() -> list[Path]:
+            found = [root.path for root in self.roots(host.settings)]
+            found += [self._workspace / name for name in SKILLS]
+            found.append(Workspaces(host.settings.home).path)
+            return found if self._catalogue is None else [*found, self._catalogue]
+
+        async def follow() -> None:
+            async for _ in changes(places, debounce_ms=self._debounce_ms, stop=stop):
+                wake.set()
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(follow())
+                while True:
+                    await wake.wait()
+                    wake.clear()
+                    await self._update(host, on_change)
+        finally:
+            stop.set()
+
+    async def _update(self, host: Host, on_change: OnChange | None) -> None:
+        async with self._reading:
+            inventory = await asyncio.to_thread(self._read, host, self._around(host))
+            if inventory == self._inventory:
+                return
+            self._take(host, inventory)
+            host.capabilities.replace(self._source, self._free(host, inventory))
+        host.log.info("capabilities changed", rows=len(inventory.rows))
+        if on_change is not None:
+            on_change(inventory)
+
+    def _take(self, host: Host, inventory: Inventory) -> None:
+        """Make `inventory` the one that counts."""
+        known = self._inventory.problems
+        self._inventory = inventory
+        if inventory.waiting:
+            host.announce(WAITING, inventory.waiting)
+        else:
+            host.withdraw(WAITING)
+        host.descriptions.replace(self._source, inventory.descriptions)
+        for problem in inventory.problems:
+            if problem.severity == "warning" and problem not in known:
+                host.log.info("capability file", problem=str(problem))
+        errors = [str(one) for one in inventory.problems if one.severity == "error"]
+        if not errors:
+            host.recover(PART)
+            return
+        host.degrade(PART, f"passed over: {brief(errors)}")
+
+    def _free(self, host: Host, inventory: Inventory) -> list[Capability]:
+        """Return the rows whose ids nobody else has; name the others."""
+        rows, owners = host.capabilities.unclaimed(self._source, inventory.rows)
+        refused = set()
+        for row in inventory.rows:
+            if row.id in owners:
+                part = f"{PART}: {row.id}"
+                refused.add(part)
+                why = f"{owners[row.id]} brings one of this id: change it in {row.source_ref}"
+                host.degrade(part, why)
+        for part in self._refused - refused:
+            host.recover(part)
+        self._refused = refused
+        return rows
+
+    def _around(self, host: Host) -> _Around:
+        plugins = host.settings.plugins
+        return _Around(
+            tools=frozenset(host.tools.view()),
+            channels=frozenset(host.channels),
+            plugins=tuple(host.doors.plugins()) if plugins.entry_points else (),
+            replaced=dict(plugins.replace),
+            look_for_installed=plugins.entry_points,
+            settings=host.settings,
+        )
+
+    def _read(self, host: Host, around: _Around) -> Inventory:
+        """Read everything; it blocks."""
+        accepted, waiting, problems = self._accepted(around.settings.home)
+        found = scan(self.roots(around.settings, accepted), self._inventory.scan)
+        problems += found.problems
+        declared = {one.row.id: one.row for one in found.declared}
+        if self._catalogue is not None:
+            listed = read_catalogue(self._catalogue)
+            problems += listed.problems
+            problems += [_listed_in_vain(one) for one in listed.declared if one.row.id in declared]
+            declared = {one.row.id: one.row for one in listed.declared} | declared
+        reasons: dict[str, tuple[str, ...]] = {}
+        if around.look_for_installed:
+            points = list(entry_points(group=PROJECT))
+            extensions, more = installed_extensions(around.plugins, around.replaced, points)
+            problems += more
+            for extension in extensions:
+                row, said = extension.row, declared.get(extension.row.id)
+                if extension.why:
+                    reasons[row.id] = (extension.why,)
+                declared[row.id] = row if said is None else described(row, said)
+        for row_id in self._disabled:
+            kind, _, name = row_id.partition(":")
+            if kind in ("tool", "channel") and row_id not in declared:
+                declared[row_id] = _silent(row_id, name, channel=kind == "channel")
+        inventory = self._judged(host, around, found, declared, problems, reasons)
+        return replace(inventory, waiting=waiting)
+
+    def _accepted(self, home: Path) -> tuple[Path | None, str, list[Problem]]:
+        """Return where what the workspace brings is read, what waits of it, and what is wrong."""
+        real = os.path.realpath
+        if real(self._workspace / ".hookgate") == real(home) or real(self._workspace) == real(
+            self._user_home
+        ):
+            # The operator's own home stands here, and is read as that.
+            return None, "", []
+        try:
+            standing = Workspaces(home).standing(self._workspace)
+        except ContentError as error:
+            return None, "", [error.problem]
+        return standing.copy, standing.waiting(SKILLS), []
+
+    def _judged(
+        self,
+        host: Host,
+        around: _Around,
+        found: Scan,
+        declared: Mapping[str, Capability],
+        problems: Sequence[Problem],
+        reasons: dict[str, tuple[str, ...]],
+    ) -> Inventory:
+        judge = Availability(
+            secrets=host.secrets,
+            tools=around.tools,
+            channels=around.channels,
+            disabled=self._disabled,
+            described=declared,
+        )
+        rows: list[Capability] = []
+        descriptions: list[Capability] = []
+        for row_id, row in declared.items():
+            why = reasons.get(row_id, ()) + judge.reasons(
+                replace(row, available=True) if row_id in reasons else row
+            )
+            if why:
+                reasons[row_id] = why
+            judged = replace(row, available=not why)
+            about = row_id in (f"tool:{row.name}", f"channel:{row.name}")
+            (descriptions if about else rows).append(judged)
+        return Inventory(
+            rows=tuple(rows),
+            descriptions=tuple(descriptions),
+            problems=tuple(problems),
+            reasons=reasons,
+            scan=found,
+        )
+
+
+def _silent(row_id: str, name: str, *, channel: bool) -> Capability:
+    """Return a row that says nothing of a thing but that it is switched off."""
+    kind: CapabilityKind = "channel" if channel else "tool"
+    return Capability(id=row_id, kind=kind, name=name, whose="own")
+
+
+def _listed_in_vain(one: Declared) -> Problem:
+    return Problem(
+        file=str(one.path),
+        line=one.line,
+        found=f"the id {one.row.id!r}, which a manifest has already",
+        expected="another name; this entry is left out",
+        severity="warning",
+    )

@@ -1,0 +1,202 @@
+"""Where manifests and skills are looked for, and walking there without going astray."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from hookgate.builtin_plugins.discovery.sources.manifests import MANIFEST
+from hookgate.builtin_plugins.discovery.sources.skills import SKILL
+from hookgate.kit.content.problems import Problem
+from hookgate.kit.content.workspaces import SKILLS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hookgate.core.domain.descriptors import Whose
+
+__all__ = ["Root", "Walk", "roots_of", "shipped_folder"]
+
+FOLDER_DEPTH = 8
+"""Folders below a root are looked into this deep."""
+
+FOLDERS = 250_000
+"""Folders below one root that are looked into: a root such as / must have an end."""
+
+# The format's own folders beside a SKILL.md hold its material; a template there is no skill.
+MATERIAL = {"assets", "references", "scripts"}
+PASSED_OVER = {"__pycache__", "node_modules"}
+MISSPELT = {"CAPABILITY.yml", "capability.yaml", "capability.yml", "Capability.yaml"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Root:
+    """A folder that is scanned.
+
+    Attributes:
+        path: The folder.
+        origin: Why it is scanned: ``user``, ``workspace``, ``environment``, ``settings`` or
+            ``hookgate``.
+        skills_only: Whether manifests in it are passed over.
+        expected: Whether somebody named it, so that its absence is worth a word.
+        whose: Whose the words in it are; a workspace may come from anywhere.
+    """
+
+    path: Path
+    origin: Literal["user", "workspace", "environment", "settings", "hookgate"]
+    skills_only: bool = False
+    expected: bool = False
+    whose: Whose = "own"
+
+
+def shipped_folder() -> Path:
+    """Return the folder of the capabilities that come with hookgate."""
+    return Path(str(files("hookgate"))) / "capabilities"
+
+
+def roots_of(
+    home: Path,
+    *,
+    environ: Mapping[str, str],
+    user_home: Path,
+    workspace: Path,
+    folder: Path,
+    dirs: Sequence[Path] = (),
+    skill_dirs: Sequence[Path] = (),
+    accepted: Path | None = None,
+) -> tuple[Root, ...]:
+    """Return the folders to scan; of two that have the same id, the earlier one counts.
+
+    Args:
+        home: The gateway's home folder.
+        environ: Names more folders in ``HOOKGATE_CAPABILITY_DIRS``, separated as in ``PATH``.
+            ``AGENTOS_CAPABILITY_DIRS`` is read behind it, and so are the ``.agentos`` folders
+            behind those of the same rank.
+        user_home: The user's home folder.
+        workspace: The folder in which the gateway was started.
+        folder: The folder of the settings file, where relative paths of the environment begin.
+        dirs: More folders of the settings.
+        skill_dirs: Folders of the settings in which there are skills alone.
+        accepted: Where what the workspace brings is read; None where nobody has accepted it. Of
+            its folders those count all the same that the environment or the settings name.
+    """
+    named = [
+        folder / Path(part).expanduser()
+        for variable in ("HOOKGATE_CAPABILITY_DIRS", "AGENTOS_CAPABILITY_DIRS")
+        for part in environ.get(variable, "").split(os.pathsep)
+        if part
+    ]
+    candidates = [
+        Root(path=home / "capabilities", origin="user"),
+        Root(path=user_home / ".agentos" / "capabilities", origin="user"),
+        *(
+            Root(path=place / name, origin="workspace", whose="foreign")
+            for place in (() if accepted is None else (accepted,))
+            for name in SKILLS
+        ),
+        *(Root(path=path, origin="environment", expected=True) for path in named),
+        *(Root(path=path, origin="settings", expected=True) for path in dirs),
+        *(
+            Root(path=path, origin="settings", skills_only=True, expected=True)
+            for path in skill_dirs
+        ),
+        Root(path=shipped_folder(), origin="hookgate", expected=True),
+    ]
+    own = {Path(os.path.realpath(root.path)) for root in candidates if root.origin == "user"}
+    brought = [Path(os.path.realpath(workspace / name)) for name in SKILLS]
+    roots: dict[Path, Root] = {}
+    for root in candidates:
+        real = Path(os.path.realpath(root.path))
+        if any(real.is_relative_to(one) for one in brought if one not in own):
+            root = replace(root, whose="foreign")
+        roots.setdefault(real, root)
+    return tuple(roots.values())
+
+
+@dataclass
+class Walk:
+    """A walk over one root, in the order of names.
+
+    Attributes:
+        root: The root.
+        problems: What could not be looked into.
+    """
+
+    root: Root
+    problems: list[Problem] = field(default_factory=list)
+    _seen: set[str] = field(default_factory=set)
+
+    def files(self) -> Iterator[Path]:
+        """Yield every CAPABILITY.yaml, and every SKILL.md that has none beside it."""
+        path = self.root.path
+        if not path.is_dir():
+            if self.root.expected or path.exists() or path.is_symlink():
+                found = "something that is no folder" if path.exists() else "no such folder"
+                self._warn(path, found, "a folder of capabilities")
+            return
+        yield from self._folder(path, os.path.realpath(path), 0, within=False)
+
+    def _folder(self, folder: Path, top: str, depth: int, *, within: bool) -> Iterator[Path]:
+        real = os.path.realpath(folder)
+        if real in self._seen:
+            return
+        if len(self._seen) >= FOLDERS:
+            if len(self._seen) == FOLDERS:
+                self._warn(folder, f"more than {FOLDERS} folders", "a folder of capabilities alone")
+                self._seen.add("")
+            return
+        self._seen.add(real)
+        try:
+            with os.scandir(folder) as entries:
+                listed = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            why = (error.strerror or "an error").lower()
+            self.problems.append(
+                Problem(file=str(folder), found=why, expected="a folder that can be read")
+            )
+            return
+        names = {entry.name for entry in listed}
+        own = self._own(folder, names)
+        if own is not None:
+            yield own
+        for entry in listed:
+            inner = within or own is not None
+            if self._is_looked_into(entry, top, within=inner):
+                if depth == FOLDER_DEPTH:
+                    self._warn(Path(entry.path), "a deeper folder", f"at most {FOLDER_DEPTH} deep")
+                    return
+                yield from self._folder(folder / entry.name, top, depth + 1, within=inner)
+
+    def _own(self, folder: Path, names: set[str]) -> Path | None:
+        if not self.root.skills_only:
+            if MANIFEST in names:
+                return folder / MANIFEST
+            for name in sorted(names & MISSPELT):
+                self._warn(folder / name, f"the name {name}", f"the name {MANIFEST}")
+        return folder / SKILL if SKILL in names else None
+
+    def _is_looked_into(self, entry: os.DirEntry[str], top: str, *, within: bool) -> bool:
+        name = entry.name
+        if name.startswith(".") or name in PASSED_OVER or (within and name in MATERIAL):
+            return False
+        try:
+            if not entry.is_dir():
+                return False
+            linked = entry.is_symlink()
+        except OSError as error:
+            self._warn(Path(entry.path), (error.strerror or "an error").lower(), "a folder")
+            return False
+        if linked and not Path(os.path.realpath(entry.path)).is_relative_to(top):
+            found = f"a link that leads out of {self.root.path}"
+            expected = "a folder within: copy it there, or name its target in the settings"
+            self.problems.append(Problem(file=entry.path, found=found, expected=expected))
+            return False
+        return True
+
+    def _warn(self, path: Path, found: str, expected: str) -> None:
+        self.problems.append(
+            Problem(file=str(path), found=found, expected=expected, severity="warning")
+        )

@@ -1,0 +1,113 @@
+"""Scanning folders for manifests and skills."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.discovery.sources.folders import Walk
+from hookgate.builtin_plugins.discovery.sources.manifests import (
+    CONTENT,
+    MANIFEST,
+    SCHEMA,
+    Reading,
+    read_manifest,
+)
+from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.kit.content.problems import ContentError, Problem
+from hookgate.kit.content.reading import stamp_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.discovery.sources.folders import Root
+    from hookgate.builtin_plugins.discovery.sources.manifests import Declared
+
+__all__ = ["Scan", "scan"]
+
+SETTLED_NS = 2_000_000_000
+"""A file system's time stamps are this coarse at worst, in nanoseconds (FAT)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scan:
+    """What the folders hold. Two scans are equal where nothing has changed.
+
+    Attributes:
+        declared: The capabilities, each id once, in the order of folders and names.
+        problems: What is wrong, and which files were left out for an earlier one.
+    """
+
+    declared: tuple[Declared, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
+    """Read every manifest and skill below `roots`. It blocks, and never raises.
+
+    Args:
+        roots: The folders, the most important one first.
+        before: An earlier scan: files that have not changed since are not read again.
+    """
+    known = _without_problems(before or Scan())
+    settled = time.time_ns() - SETTLED_NS
+    first: dict[str, Declared] = {}
+    problems: list[Problem] = []
+    for root in roots:
+        walk = Walk(root)
+        for path in walk.files():
+            same = known.get(path)
+            if same is not None and _is_unchanged(same, settled):
+                reading = Reading(declared=(same,))
+            else:
+                reading = read_manifest(path) if path.name == MANIFEST else read_skill(path)
+            problems += reading.problems
+            for read in reading.declared:
+                declared = read
+                if read.row.whose != root.whose:
+                    declared = replace(read, row=replace(read.row, whose=root.whose))
+                winner = first.setdefault(declared.row.id, declared)
+                if winner is not declared:
+                    problems.append(_left_out(declared, winner))
+        problems += walk.problems
+    return Scan(declared=tuple(first.values()), problems=tuple(problems))
+
+
+def _without_problems(before: Scan) -> dict[Path, Declared]:
+    """Return what can be taken over; what is worth a word is read, and said, again."""
+    named = {problem.file for problem in before.problems}
+    return {one.path: one for one in before.declared if str(one.path) not in named}
+
+
+def _is_unchanged(declared: Declared, settled: int) -> bool:
+    """Whether a file and those that it names are the ones that were read.
+
+    A file that changed just now does not count: it may change again within the same tick of
+    the clock that stamps it.
+    """
+    try:
+        if os.stat(declared.path).st_ino != declared.stamps[0][1]:
+            return False  # A link leads to another file now.
+        for stamp in declared.stamps:
+            if stamp[3] > settled or stamp_of(Path(stamp[0])) != stamp:
+                return False
+    except (OSError, ContentError):
+        return False
+    if declared.path.name != MANIFEST:
+        return True
+    beside = {os.path.basename(stamp[0]) for stamp in declared.stamps}
+    folder = declared.path.parent
+    return all(os.path.lexists(folder / name) == (name in beside) for name in (CONTENT, SCHEMA))
+
+
+def _left_out(loser: Declared, winner: Declared) -> Problem:
+    return Problem(
+        file=str(loser.path),
+        line=loser.line,
+        found=f"the id {loser.row.id!r}, which {winner.path} has already",
+        expected="another id; this file is left out",
+        severity="warning",
+    )

@@ -1,0 +1,1 @@
+"""The bench of policy authors: cases, replay, comparison."""

@@ -1,0 +1,182 @@
+"""The bench of policy authors: the gateway's own judging, on calls that do not run.
+
+A case that somebody wrote, or a row of the audit, becomes a turn and a call, and these go
+through the same `Judge` as those of a gateway.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from hookgate.builtin_plugins.policy.judge.engine import Engine
+from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.core.domain.messages import Message, Provenance
+from hookgate.core.domain.tools import Effect, Tool, ToolCall
+from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
+from hookgate.core.registry.snapshots import Snapshot
+from hookgate.core.turn.tools.call import MAX_ROUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.builtin_plugins.policy.judge.engine import Judgement
+    from hookgate.builtin_plugins.policy.judge.facts import Facts
+    from hookgate.builtin_plugins.policy.rules.model import Rule
+    from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+    from hookgate.core.domain.tools import ToolOwner
+
+__all__ = ["WORDS", "Bench", "Found", "Word", "imagined", "session_of"]
+
+Word: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
+WORDS: tuple[Word, ...] = ("allow", "rewrite", "ask", "deny")
+
+_EFFECTS: Mapping[Effect, Word] = {
+    Effect.ALLOW: "allow",
+    Effect.ASK: "ask",
+    Effect.DENY: "deny",
+}
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
+_EMPTY = Snapshot()
+_PLAN = TurnPlan()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What policy says of a call.
+
+    Attributes:
+        effect: What follows; ``rewrite`` where it runs with other arguments.
+        rule: What decided: ``rule:NAME``, ``deny:GLOB`` of a list, the name of a profile's
+            rule, or ``profile:NAME`` where nothing has a say.
+        why: Why, for people.
+        arguments: The arguments that were judged last.
+        rewritten: Whether a rule changed them.
+        judgements: What the rules said, one for each round.
+    """
+
+    effect: Word
+    rule: str
+    why: str = ""
+    arguments: Mapping[str, Any]
+    rewritten: bool = False
+    judgements: tuple[Judgement, ...] = ()
+
+
+class Bench:
+    """Judges calls that do not run, by settings and rules.
+
+    Attributes:
+        settings: The settings.
+        engine: The rules.
+    """
+
+    def __init__(
+        self,
+        settings: PolicySettings,
+        rules: Sequence[Rule],
+        profile: ProfileName | None = None,
+    ) -> None:
+        """Make ready what the gateway would judge by, under another profile where one is given."""
+        if profile is not None:
+            settings = settings.model_copy(update={"profile": profile})
+        self.settings = settings
+        self.engine = Engine(rules)
+        self._judge = Judge(settings, self.engine)
+        self._others: dict[ProfileName, Bench] = {settings.profile: self}
+
+    def under(self, profile: ProfileName | None) -> Bench:
+        """Return the bench of the same rules and lists under another profile."""
+        if profile is None:
+            return self
+        if profile not in self._others:
+            self._others[profile] = Bench(self.settings, self.engine.rules, profile)
+        return self._others[profile]
+
+    def decide(
+        self, facts: Facts, history: History | None = None, now: float = 0.0, *, every: bool = False
+    ) -> Found:
+        """Return what follows, after as many rounds as the gateway would judge.
+
+        Args:
+            facts: The call.
+            history: The calls that were allowed before.
+            now: The time of the history's clock, in seconds.
+            every: Whether the outcomes of all rules are wanted, of those that fail too.
+        """
+        history = History() if history is None else history
+        judgements: list[Judgement] = []
+        arguments = facts.arguments
+        for number in range(MAX_ROUNDS):
+            if number:
+                facts = replace(facts, arguments=arguments)
+            turn, call = imagined(facts)
+            if every:
+                looked = self.engine.judge(facts_of(turn, call), history, now, every=True)
+                judgements.append(looked)
+            verdict, _ = self._judge.judge(turn, call, history, now)
+            if verdict.arguments is not None and verdict.arguments != arguments:
+                arguments = verdict.arguments
+                rewritten = verdict
+                continue
+            effect = _EFFECTS[verdict.effect]
+            if number and effect == "allow":
+                effect, verdict = "rewrite", rewritten
+            return Found(
+                effect=effect,
+                rule=verdict.rule,
+                why=verdict.ask_for.description if verdict.ask_for else verdict.reason,
+                arguments=arguments,
+                rewritten=number > 0,
+                judgements=tuple(judgements),
+            )
+        return Found(
+            effect="deny",
+            rule="",
+            why=f"the arguments were still being rewritten after {MAX_ROUNDS} rounds",
+            arguments=arguments,
+            rewritten=True,
+            judgements=tuple(judgements),
+        )
+
+
+def session_of(text: str) -> SessionKey:
+    """Return the session of that key; any other text becomes a session of its own."""
+    try:
+        return SessionKey.parse(text)
+    except ValueError:
+        return SessionKey(text, "", "", "")
+
+
+def imagined(facts: Facts) -> tuple[Turn, ToolCall]:
+    """Return a turn and a call of which `facts` hold."""
+    session = session_of(facts.session)
+    provenance = Provenance(facts.provenance)
+    turn = Turn(
+        id=facts.turn or "turn",
+        session=session,
+        agent=Agent(name=facts.agent, models=()),
+        address=Address(facts.channel, facts.account, facts.peer),
+        principal=Principal(id=facts.principal),
+        origin=Origin(provenance=provenance),
+        message=Message(role="user", parts=(), provenance=provenance, id="message", created=_NEVER),
+        snapshot=_EMPTY,
+        plan=_PLAN,
+        extra_taint=facts.taint,
+        started=_NEVER,
+    )
+    tool = Tool(
+        name=facts.tool,
+        description="",
+        schema={},
+        flags=facts.flags,
+        plugin=facts.plugin,
+        sandbox=cast("Any", facts.sandbox),
+        owner=cast("ToolOwner", facts.owner),
+    )
+    call = ToolCall(
+        id="call", tool=tool, arguments=facts.arguments, depth=facts.depth, index=facts.index
+    )
+    return turn, call

@@ -1,0 +1,136 @@
+"""What the commands of ``hookgate policy`` read: settings, rules, cases and tools."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import typer
+
+from hookgate.core.domain.errors import HookgateError, StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console
+
+    from hookgate.builtin_plugins.policy.bench.bench import Found
+    from hookgate.builtin_plugins.policy.bench.cases import Case
+    from hookgate.builtin_plugins.policy.rules.linting import KnownTool
+    from hookgate.builtin_plugins.policy.rules.model import Rule
+    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.kit.commands import State
+    from hookgate.kit.content.problems import Problem
+
+__all__ = [
+    "Profile",
+    "cases",
+    "found_row",
+    "paths_of",
+    "rules",
+    "settings_of",
+    "stop",
+    "tools",
+]
+
+Profile: TypeAlias = Literal["open", "balanced", "strict"]
+
+
+def settings_of(state: State) -> PolicySettings:
+    """Return ``[plugin.policy]``.
+
+    Raises:
+        ConfigError: Something is wrong there.
+    """
+    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.core.settings.sections import section_of
+
+    with state.placed():
+        return section_of(state.settings, "policy", PolicySettings)
+
+
+def paths_of(state: State, given: Sequence[Path] | None, *, needed: bool = True) -> list[Path]:
+    """Return the files and folders of rules: those that were given, else the settings'.
+
+    Raises:
+        StartError: There are none, and some are needed.
+    """
+    found = list(given or settings_of(state).rules)
+    if needed and not found:
+        raise StartError(
+            "found no rules: name files or folders of them, or set `rules` of [plugin.policy]"
+        )
+    return found
+
+
+def rules(state: State, paths: Sequence[Path]) -> tuple[Rule, ...]:
+    """Return the rules of files and folders; where they cannot be used, say why and end."""
+    from hookgate.builtin_plugins.policy.bench.cases import rule_paths
+    from hookgate.builtin_plugins.policy.rules.reading import read_rules
+
+    reading = read_rules(rule_paths(paths))
+    if reading.failed:
+        stop(state, reading.problems)
+    return reading.rules
+
+
+def cases(state: State, paths: Sequence[Path]) -> tuple[Case, ...]:
+    """Return the cases beside rules; where they cannot be used, say why and end."""
+    from hookgate.builtin_plugins.policy.bench.cases import files_of_cases, read_cases
+
+    reading = read_cases(files_of_cases(paths))
+    if reading.failed:
+        stop(state, reading.problems)
+    return reading.cases
+
+
+def stop(state: State, problems: Sequence[Problem]) -> None:
+    """Print what is wrong and end with exit code 1."""
+    data = {"ok": False, "problems": [asdict(one) for one in problems]}
+
+    def render(console: Console) -> None:
+        from hookgate.kit.rendering import problem_line
+
+        for one in problems:
+            console.print(problem_line(one), soft_wrap=True)
+
+    state.show(data, render)
+    raise typer.Exit(1)
+
+
+def tools(state: State, name: str = "*", *, schemas: bool = False) -> list[KnownTool]:
+    """Return the tools of the gateway, or of one in this process.
+
+    Args:
+        state: What was asked for.
+        name: A name, or a glob.
+        schemas: Whether their arguments are wanted, too.
+
+    Raises:
+        HookgateError: No gateway can be asked.
+    """
+    from hookgate.builtin_plugins.policy.rules.linting import known_tool
+
+    rows: list[dict[str, Any]] = state.ask("tool.list", {"name": name})["tools"]
+    return [known_tool(row, _schema(state, row["name"]) if schemas else None) for row in rows]
+
+
+def _schema(state: State, name: str) -> dict[str, Any] | None:
+    """Return a tool's schema; None where the gateway does not tell it."""
+    try:
+        shown = state.ask("capabilities.show", {"id": f"tool:{name}"})
+    except HookgateError:
+        return None
+    schema: dict[str, Any] | None = shown["input_schema"]
+    return schema
+
+
+def found_row(found: Found) -> dict[str, Any]:
+    """Return what follows from a call, for programs."""
+    return {
+        "effect": found.effect,
+        "rule": found.rule,
+        "why": found.why,
+        "arguments": dict(found.arguments),
+    }

@@ -1,0 +1,1 @@
+"""Asking people, and what stands of their answers: questions, grants, pins."""

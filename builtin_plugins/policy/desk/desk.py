@@ -1,0 +1,239 @@
+"""The desk: questions are asked there, answered, and answered again by what stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.policy.desk.approvals import Inbox
+from hookgate.builtin_plugins.policy.desk.approvers import Approvers, Routes
+from hookgate.builtin_plugins.policy.desk.grants import Grants
+from hookgate.core.domain.errors import StoreError, TurnError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.tools import Decision, Effect
+from hookgate.core.domain.turn import Address, SessionKey
+from hookgate.core.hooks.shielding import finish
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any
+
+    from hookgate.builtin_plugins.policy.desk.approvals import Choice, Question
+    from hookgate.builtin_plugins.policy.desk.grants import Grant, GrantScope, GrantStore
+    from hookgate.builtin_plugins.policy.settings import ApprovalSettings
+    from hookgate.core.domain.tools import Ask, ToolCall
+    from hookgate.core.domain.turn import Principal, Turn
+    from hookgate.core.host import Host
+
+__all__ = ["Desk"]
+
+PART = "policy grants"
+"""What `status` calls grants that cannot be read."""
+
+SCOPES: Mapping[str, tuple[GrantScope, ...]] = {
+    "off": (),
+    "arguments": ("arguments",),
+    "tool": ("arguments", "tool"),
+}
+
+
+class Desk:
+    """Questions, who may answer them, and standing answers.
+
+    Attributes:
+        inbox: The questions that wait.
+        grants: The standing answers.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: ApprovalSettings,
+        store: GrantStore,
+        policy: Callable[[], str],
+    ) -> None:
+        """Open the desk.
+
+        Args:
+            host: The gateway.
+            settings: How people are asked.
+            store: Where grants are kept.
+            policy: Returns the version of the policy that is in force.
+        """
+        self._host = host
+        self._scopes = SCOPES[settings.always]
+        self._approvers = Approvers(settings)
+        self.inbox = Inbox(
+            host.clock,
+            self._approvers,
+            nobody=Routes(host, settings, self._approvers).nobody,
+            policy=policy,
+            registered=self._registered,
+            scopes=self._scopes,
+        )
+        self.grants = Grants(
+            store,
+            host.clock,
+            days=settings.always_days,
+            policy=policy,
+            redact=host.secrets.redact,
+        )
+
+    # -- asking ------------------------------------------------------------
+
+    async def ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
+        """Return what somebody allowed always, or ask and wait."""
+        grant = await self._standing(turn, call, ask)
+        if grant is None:
+            return await self.inbox.ask(turn, call, ask)
+        data = {"state": "granted", "id": grant.id, "by": grant.allowed_by, "tool": call.name}
+
+        def may_answer(principal: Principal) -> bool:
+            return self._approvers.may_answer(principal, turn, ask)
+
+        turn.emit(Event("approval", data, scope="approve", audience=may_answer))
+        return Decision(
+            effect=Effect.ALLOW,
+            reason=f"{grant.allowed_by} allowed such calls on {grant.allowed_at[:10]} "
+            f"({grant.id}, until {grant.expires[:10]})",
+            by=grant.allowed_by,
+            rule=f"grant:{grant.id}",
+            asked=ask,
+            answer="allowed",
+        )
+
+    async def _standing(self, turn: Turn, call: ToolCall, ask: Ask) -> Grant | None:
+        if not self._scopes or self._approvers.closed or "allow-always" not in ask.choices:
+            return None
+        there = self._host.tools.view().get(call.name)
+        if there is not None and there.digest != call.tool.digest:
+            # The tool has changed since the turn began: what was allowed is no longer there.
+            return None
+        try:
+            found = await self.grants.fitting(
+                turn, call, by=lambda who: not self._approvers.why_not(who, turn, ask)
+            )
+        except StoreError as error:
+            # A person can still be asked.
+            self._host.degrade(PART, f"what was allowed always is asked about again: {error}")
+            return None
+        self._host.recover(PART)
+        return found
+
+    def _registered(self, call: ToolCall) -> str:
+        there = self._host.tools.view().get(call.name)
+        return "" if there is None else there.digest + there.plugin
+
+    # -- answering ---------------------------------------------------------
+
+    async def resolve(
+        self,
+        principal: Principal,
+        question_id: str,
+        choice: Choice,
+        *,
+        digest: str = "",
+        scope: GrantScope = "arguments",
+    ) -> tuple[Question, Grant | None]:
+        """Answer a question; return it, and the grant that was made.
+
+        Raises:
+            TurnError: It cannot be answered so; see `Inbox.claim`. It waits on.
+            StoreError: The grant cannot be kept. The question waits on.
+        """
+        if choice != "allow-always":
+            return self.inbox.resolve(principal, question_id, choice, digest=digest), None
+        question = self.inbox.claim(principal, question_id, choice, digest=digest)
+        # Half an answer is none: a caller who goes away meanwhile has still answered.
+        return question, await finish(self._always(principal, question, scope))
+
+    async def _always(self, principal: Principal, question: Question, scope: GrantScope) -> Grant:
+        try:
+            if scope not in question.scopes:
+                raise TurnError(
+                    f"found the scope {scope!r}, expected one of {', '.join(question.scopes)}",
+                    code="invalid_params",
+                    action="`[plugin.policy.approvals] always` says how far it may reach",
+                )
+            grant = self.grants.drafted(
+                principal, question.turn, question.call, scope, policy=question.policy
+            )
+            # Recorded first: there is no permission that the audit does not know.
+            await self._record("grant_made", grant)
+            if self.inbox.still_stands(question):
+                await self.grants.keep(grant)
+        except BaseException:
+            self.inbox.put_back(question)
+            raise
+        if not self.inbox.still_stands(question):
+            # Recording and keeping take time, in which what was asked about may have changed.
+            refusal = self.inbox.withdrawn(question)
+            await self.grants.revoke(grant.id)
+            await self._record("grant_revoked", grant, revoked_by="policy")
+            raise refusal
+        reason = f"{principal.id} allowed it always, until {grant.expires[:10]}"
+        question.answer.set_result(
+            Decision(
+                effect=Effect.ALLOW,
+                reason=reason,
+                by=principal.id,
+                rule=f"grant:{grant.id}",
+                asked=question.ask,
+                answer="allowed",
+            )
+        )
+        return grant
+
+    # -- what stands -------------------------------------------------------
+
+    async def rows(self, principal: Principal) -> Sequence[dict[str, Any]]:
+        """Return the grants of the addresses that `principal` may claim, the newest first."""
+        tools = self._host.tools.view()
+        return [
+            {
+                "id": grant.id,
+                "scope": grant.scope,
+                "tool": grant.tool,
+                "arguments": grant.shown,
+                "session": grant.session,
+                "by": grant.allowed_by,
+                "at": grant.allowed_at,
+                "expires": grant.expires,
+                "state": self.grants.state(grant, tools.get(grant.tool)),
+                "tool_digest": grant.tool_digest,
+                "policy": grant.policy,
+            }
+            for grant in await self.grants.all()
+            if _may_see(principal, grant)
+        ]
+
+    async def revoke(self, principal: Principal, grant_id: str) -> Grant:
+        """Take a grant back.
+
+        Raises:
+            TurnError: There is none of this id for this principal.
+            StoreError: It cannot be taken back.
+        """
+        mine = [one for one in await self.grants.all() if _may_see(principal, one)]
+        grant = next((one for one in mine if one.id == grant_id), None)
+        if grant is None or not await self.grants.revoke(grant_id):
+            raise TurnError(
+                f"there is no grant {grant_id!r}: it was revoked, its time is over, or never was",
+                code="not_found",
+                action="list the grants with `approval.grants`",
+            )
+        await self._record("grant_revoked", grant, revoked_by=principal.id)
+        return grant
+
+    async def _record(self, kind: str, grant: Grant, **more: str) -> None:
+        audit = self._host.get(AUDIT)
+        if audit is None:
+            return
+        row = grant.to_row()
+        row["by"] = row.pop("allowed_by")
+        await audit.append(kind, {**row, **more})
+
+
+def _may_see(principal: Principal, grant: Grant) -> bool:
+    key = SessionKey.parse(grant.session)
+    return principal.may_claim(Address(key.channel, key.account, key.peer))

@@ -1,0 +1,74 @@
+"""Opening what policy keeps: standing answers, and the digests of accepted tools."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.policy.desk.desk import Desk
+from hookgate.builtin_plugins.policy.desk.grants import ProcessGrants
+from hookgate.builtin_plugins.policy.desk.pins import ToolPins
+from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.ports import STORE
+from hookgate.core.gateway.tokens import token_book
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from hookgate.builtin_plugins.policy.desk.grants import GrantStore
+    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.core.host import Host
+
+__all__ = ["opened"]
+
+
+@asynccontextmanager
+async def opened(
+    host: Host, settings: PolicySettings, policy: Callable[[], str]
+) -> AsyncIterator[tuple[Desk, Quarantine]]:
+    """Open the desk and the quarantine.
+
+    Without a store both end with the process. Where the store cannot be read, tools that
+    others bring wait until it can.
+
+    Args:
+        host: The gateway.
+        settings: The plugin's settings.
+        policy: Returns the version of the policy that is in force.
+    """
+    kept, pins = await _keeping(host)
+    desk = Desk(host, settings.approvals, kept, policy)
+    quarantine = Quarantine(host, pins, settings.pin_tools)
+    try:
+        await desk.grants.prune()
+        await pins.load()
+    except StoreError as error:
+        host.degrade(PART, f"tools that others bring wait, since the store fails: {error}")
+    host.tools.watch(quarantine.noticed)
+    # What may leave a question without an answer that counts: its tool, or its approvers.
+    host.tools.watch(desk.inbox.look_again)
+    unwatch = (
+        host.events.watch(desk.inbox.look_again),
+        token_book(host).watch(lambda name: desk.inbox.look_again()),
+    )
+    following = host.spawn(quarantine.follow(), name="policy.quarantine")
+    try:
+        yield desk, quarantine
+    finally:
+        for undo in unwatch:
+            undo()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+
+async def _keeping(host: Host) -> tuple[GrantStore, ToolPins]:
+    store = host.get(STORE)
+    if store is None:
+        return ProcessGrants(), ToolPins(None)
+    tables = await tables_of(store, "policy", "hookgate.builtin_plugins.policy.desk.tables")
+    # A store that stands in for one that cannot be read knows nothing of what was accepted.
+    pins = ToolPins(tables.StorePins(store), trust_first=not store.problem)
+    return tables.StoreGrants(store), pins

@@ -1,0 +1,269 @@
+"""Quarantine: a tool that has changed since it was accepted neither runs nor is offered."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.ports import AUDIT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hookgate.builtin_plugins.policy.desk.pins import ToolPins
+    from hookgate.core.domain.tools import Tool, ToolCall
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+__all__ = ["PART", "PinMode", "Quarantine"]
+
+PinMode: TypeAlias = Literal["others", "all", "off"]
+
+PART = "policy tool pins"
+"""What `status` calls pins that cannot be read or kept."""
+
+RETRY_SECONDS = 30.0
+"""After so long, pins are read again where they could not be, or where a tool waits."""
+
+WAIT_SECONDS = 5.0
+"""So long a turn waits for new tools to be pinned; then it goes on without them."""
+
+
+class Quarantine:
+    """Holds the tools of a gateway against their pins.
+
+    A call is judged by comparing digests at that very moment, so that there is no time
+    between a change and its discovery. What is done beside the turns is keeping new pins,
+    and telling people.
+    """
+
+    def __init__(self, host: Host, pins: ToolPins, mode: PinMode) -> None:
+        self._host = host
+        self._pins = pins
+        self._mode = mode
+        self._own: frozenset[str] | None = None
+        self._changed = asyncio.Event()
+        self._settling = asyncio.Lock()
+        self._settled = -1
+        self._generation = 0
+        self._withheld: tuple[Mapping[str, Tool], int, frozenset[str]] | None = None
+        self._told: set[str] = set()
+
+    # -- judging -----------------------------------------------------------
+
+    def why(self, turn: Turn, call: ToolCall) -> str:
+        """Return why `call` must not run; "" where its tool is the accepted one."""
+        tool = call.tool
+        if tool.owner == "client" and any(own is tool for own in turn.client_tools):
+            # The caller of this turn has just said itself what its tool is, and runs it.
+            return ""
+        there = self._host.tools.view().get(tool.name)
+        if not tool.plugin and there is None:
+            # No plugin has brought it, so it was never offered to anybody.
+            return ""
+        for one in (tool,) if there is None or there is tool else (tool, there):
+            if self._is_pinned(one) and (why := self._pins.standing(one)):
+                return self._said(one, why)
+        return ""
+
+    @staticmethod
+    def _said(tool: Tool, why: str) -> str:
+        return (
+            f"{tool.name} is in quarantine: {why}. An operator looks at it with "
+            f"`hookgate tools changes` and accepts it with `hookgate tools accept {tool.name}`"
+        )
+
+    async def withheld(self, turn: Turn) -> frozenset[str]:
+        """Return the ids of the capabilities that `turn` must not be offered."""
+        if self._settled != self._host.tools.version:
+            # Tools that have just come are pinned before anybody is offered them.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self.settle(again=False)
+        tools, known = turn.snapshot.tools, self._withheld
+        if known is None or known[0] is not tools or known[1] != self._generation:
+            ids = frozenset(f"tool:{tool.name}" for tool in self._waiting(tools))
+            known = self._withheld = (tools, self._generation, ids)
+        return known[2]
+
+    def _is_pinned(self, tool: Tool) -> bool:
+        if self._mode == "off":
+            return False
+        return self._mode == "all" or not self._is_own(tool)
+
+    def _is_own(self, tool: Tool) -> bool:
+        # What a builtin plugin runs elsewhere comes from elsewhere.
+        if self._own is None:
+            self._own = frozenset(
+                info.name
+                for info in self._host.doors.plugins()
+                if info.origin == "builtin" and info.state == "running"
+            )
+        return tool.sandbox == "python" and tool.plugin in self._own
+
+    def _pinned(self, tools: Mapping[str, Tool]) -> Iterator[Tool]:
+        return (tool for tool in tools.values() if self._is_pinned(tool))
+
+    def _waiting(self, tools: Mapping[str, Tool]) -> list[Tool]:
+        return [tool for tool in self._pinned(tools) if self._pins.standing(tool)]
+
+    # -- following ---------------------------------------------------------
+
+    def noticed(self) -> None:
+        """Take note that tools have come, gone or changed; never waits."""
+        if self._mode == "off":
+            return
+        if self._pins.in_process:
+            fresh, _ = self._pins.compare(self._pinned(self._host.tools.view()), self._now())
+            self._pins.keep_here(fresh)
+        # What has changed is told at once; what is new is about to be pinned.
+        self._tell(self._pins.known)
+        self._changed.set()
+
+    async def follow(self) -> None:
+        """Keep the pins of new tools, and tell of changed ones; until cancelled."""
+        wait: float | None = 0.0 if self._pins.problem else None
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            self._changed.clear()
+            good = await self.settle()
+            # What waits here may have been accepted by way of another gateway on this store.
+            wait = None if good and not self._told else RETRY_SECONDS
+
+    async def settle(self, *, again: bool = True) -> bool:
+        """Compare all tools with their pins; return whether all of it could be kept.
+
+        What cannot be kept costs the tools that need it: they wait until it can.
+
+        Args:
+            again: Whether to do it although nothing has changed since it was done.
+        """
+        if self._mode == "off":
+            return True
+        async with self._settling:
+            version = self._host.tools.version
+            if not again and version == self._settled:
+                return not self._pins.problem
+            try:
+                await self._compare()
+            except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
+                why = f"tools that others bring wait, since pins cannot be kept: {error}"
+                self._host.degrade(PART, why)
+                return False
+            finally:
+                self._settled = version
+                self._tell()
+            self._host.recover(PART)
+            return True
+
+    async def _compare(self) -> None:
+        await self._pins.load()
+        tools = list(self._pinned(self._host.tools.view()))
+        fresh, changed = self._pins.compare(tools, self._now())
+        if fresh:
+            await self._pins.keep(fresh)
+            # Another gateway may have been first, and have seen another tool.
+            _, changed = self._pins.compare(tools, self._now())
+        for tool, pin in changed:
+            if self._pins.standing(tool):
+                await self._record("tool_changed", tool)
+            await self._pins.save([pin])
+
+    def _tell(self, of: Callable[[str], bool] = lambda _: True) -> None:
+        host = self._host
+        self._generation += 1
+        waiting = {
+            tool.name: self._pins.standing(tool)
+            for tool in self._waiting(host.tools.view())
+            if of(tool.name)
+        }
+        for name in self._told - waiting.keys():
+            host.quarantined.pop(name, None)
+            host.recover(f"quarantine of {name}")
+        host.quarantined.update(waiting)
+        if not self._pins.problem:
+            for name, why in waiting.items():
+                host.degrade(
+                    f"quarantine of {name}", f"{why}; `hookgate tools accept {name}` accepts it"
+                )
+        self._told = set(waiting)
+
+    # -- accepting ---------------------------------------------------------
+
+    def waiting(self) -> Sequence[Tool]:
+        """Return the tools that wait for somebody to accept them."""
+        return self._waiting(self._host.tools.view())
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what people need to know of the tools that wait, JSON-ready."""
+        for tool in sorted(self.waiting(), key=lambda one: one.name):
+            yield {
+                "tool": tool.name,
+                "plugin": tool.plugin,
+                "why": self._pins.standing(tool),
+                "digest": tool.digest,
+                "changes": [asdict(change) for change in self._pins.changes(tool)],
+            }
+
+    async def accept(self, name: str, *, by: str, digest: str = "") -> Sequence[Tool]:
+        """Accept tools as they are now; return those that were not accepted before.
+
+        Args:
+            name: A tool's name; "" for all that wait.
+            by: Who accepts.
+            digest: The tool's digest as it was shown; "" where that does not matter.
+
+        Raises:
+            TurnError: There is no such tool, or it is another by now.
+            StoreError: It cannot be kept.
+        """
+        async with self._settling:
+            await self._pins.load()
+            tools = [self._named(name, digest)] if name else self.waiting()
+            accepted = [tool for tool in tools if self._is_pinned(tool)]
+            accepted = [tool for tool in accepted if self._pins.standing(tool)]
+            for tool in accepted:
+                await self._record("tool_accepted", tool, by=by)
+            await self._pins.accept(accepted, by, self._now())
+            self._tell()
+        return accepted
+
+    def _named(self, name: str, digest: str) -> Tool:
+        tool = self._host.tools.view().get(name)
+        if tool is None:
+            raise TurnError(
+                f"found no tool {name!r}",
+                code="not_found",
+                action="`hookgate tools list` shows all",
+            )
+        if digest and digest != tool.digest:
+            raise TurnError(
+                f"{name} has changed again since it was shown",
+                code="invalid_params",
+                action="look at it again with `hookgate tools changes`",
+            )
+        return tool
+
+    async def _record(self, kind: str, tool: Tool, *, by: str = "") -> None:
+        if by:
+            self._host.log.info("tool accepted", tool=tool.name, plugin=tool.plugin, by=by)
+        audit = self._host.get(AUDIT)
+        if audit is None:
+            return
+        changes = self._pins.changes(tool)
+        data = {
+            "tool": tool.name,
+            "plugin": tool.plugin,
+            "digest": tool.digest,
+            "accepted": self._pins.accepted(tool),
+            "changed": [change.part for change in changes],
+        }
+        await audit.append(kind, {**data, "by": by} if by else data)
+
+    def _now(self) -> str:
+        return self._host.clock.now().isoformat()

@@ -1,0 +1,1 @@
+"""From a call to a verdict: the facts, the rules, and what came before."""

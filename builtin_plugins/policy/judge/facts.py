@@ -1,0 +1,201 @@
+"""What policy looks at: one call, as it would run, and what came before it.
+
+The same facts come from a running turn, from a case that a policy author wrote, and from a row
+of the audit, so that a decision can be explained, tested and replayed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from hookgate.core.domain.tools import ToolCall
+    from hookgate.core.domain.turn import Turn
+
+__all__ = ["Facts", "Happened", "History", "facts_of"]
+
+KEPT = 10_000
+"""Calls that are remembered for rules about windows; the oldest one goes first."""
+
+LONGEST = 86_400.0
+"""Seconds that a window may reach back at most."""
+
+
+# Not frozen: one is made for each call that is judged, and that would take three times as long.
+@dataclass(slots=True, kw_only=True)
+class Facts:
+    """One call, and the circumstances in which it would run. Nobody changes one.
+
+    Attributes:
+        tool: The tool's name.
+        arguments: Its arguments.
+        flags: What the tool declares; None is undeclared.
+        plugin: Who brought the tool.
+        sandbox: Where it runs.
+        owner: ``host`` or ``client``.
+        agent: Who calls it.
+        channel: Where the message came from.
+        account: The account on that channel.
+        peer: Who wrote it.
+        principal: Who authenticated.
+        session: The session's key.
+        turn: The turn's id.
+        provenance: How the turn came in.
+        taint: Where untrusted text in the turn came from.
+        depth: 0 in a turn that a person started.
+        index: The call's place among the calls of its turn.
+        redacted: Paths of arguments that are masked, where the facts come from the audit.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    flags: Flags = field(default_factory=Flags)
+    plugin: str = ""
+    sandbox: str = "python"
+    owner: str = "host"
+    agent: str = "main"
+    channel: str = "cli"
+    account: str = "local"
+    peer: str = "main"
+    principal: str = "loopback"
+    session: str = ""
+    turn: str = ""
+    provenance: str = "external_user"
+    taint: frozenset[str] = frozenset()
+    depth: int = 0
+    index: int = 0
+    redacted: tuple[str, ...] = ()
+
+    def for_conditions(self) -> dict[str, Any]:
+        """Return the variables of conditions.
+
+        What is undeclared is left out: asked for, it makes a condition undecidable. As a null
+        it would compare as not true, and a rule that it should stop would not.
+        """
+        return {
+            "args": dict(self.arguments),
+            "tool": {
+                "name": self.tool,
+                "plugin": self.plugin,
+                "sandbox": self.sandbox,
+                "owner": self.owner,
+                "flags": dict(_declared(self.flags)),
+            },
+            "turn": {
+                "agent": self.agent,
+                "channel": self.channel,
+                "account": self.account,
+                "peer": self.peer,
+                "principal": self.principal,
+                "session": self.session,
+                "provenance": self.provenance,
+                "tainted": bool(self.taint),
+                "taint": sorted(self.taint),
+                "depth": self.depth,
+                "index": self.index,
+            },
+        }
+
+
+@lru_cache(maxsize=1024)
+def _declared(flags: Flags) -> tuple[tuple[str, bool], ...]:
+    values = ((name, flags.get(name)) for name in FLAG_NAMES)
+    return tuple((name, value) for name, value in values if value is not None)
+
+
+def facts_of(turn: Turn, call: ToolCall) -> Facts:
+    """Return the facts of a call that is to run."""
+    return Facts(
+        tool=call.name,
+        arguments=call.arguments,
+        flags=call.flags,
+        plugin=call.tool.plugin,
+        sandbox=call.tool.sandbox,
+        owner=call.tool.owner,
+        agent=turn.agent.name,
+        channel=turn.address.channel,
+        account=turn.address.account,
+        peer=turn.address.peer,
+        principal=turn.principal.id,
+        session=str(turn.session),
+        turn=turn.id,
+        provenance=turn.origin.provenance.value,
+        taint=turn.taint,
+        depth=call.depth,
+        index=call.index,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """A call that was allowed.
+
+    Attributes:
+        at: When, in seconds of a clock that never goes backwards.
+        facts: The call.
+    """
+
+    at: float
+    facts: Facts
+
+
+class History:
+    """The calls that were allowed, for rules about what came before. It lives in the process.
+
+    A restart empties it; what a session has read stays known by its taint, which is stored.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._calls: deque[Happened] = deque()
+        self._sessions: dict[str, deque[Happened]] = {}
+        self._turns: dict[str, deque[Happened]] = {}
+
+    def add(self, at: float, facts: Facts) -> None:
+        """Remember a call that was allowed at `at`."""
+        happened = Happened(at=at, facts=facts)
+        self._calls.append(happened)
+        self._sessions.setdefault(facts.session, deque()).append(happened)
+        self._turns.setdefault(facts.turn, deque()).append(happened)
+        while self._calls[0].at < at - LONGEST or len(self._calls) > self._kept:
+            oldest = self._calls.popleft().facts
+            _drop_first(self._sessions, oldest.session)
+            _drop_first(self._turns, oldest.turn)
+
+    def since(
+        self, at: float, session: str | None = None, turn: str | None = None
+    ) -> Iterable[Facts]:
+        """Return the calls that were allowed at `at` or later, the newest first.
+
+        Args:
+            at: Seconds of the clock.
+            session: Those of one session alone.
+            turn: Those of one turn alone, whatever the session.
+        """
+        calls: Iterable[Happened]
+        if turn is not None:
+            calls = reversed(self._turns.get(turn, ()))
+        elif session is not None:
+            calls = reversed(self._sessions.get(session, ()))
+        else:
+            calls = reversed(self._calls)
+        for happened in calls:
+            if happened.at < at:
+                return
+            yield happened.facts
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+
+def _drop_first(kept: dict[str, deque[Happened]], key: str) -> None:
+    kept[key].popleft()
+    if not kept[key]:
+        del kept[key]

@@ -1,0 +1,213 @@
+"""From a call to a verdict: the settings' lists and the rules, then the profile."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from fnmatch import translate
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement
+from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, Rule, judge
+from hookgate.core.domain.descriptors import FLAG_NAMES
+from hookgate.core.domain.tools import Ask, Effect, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from hookgate.builtin_plugins.policy.judge.engine import Outcome
+    from hookgate.builtin_plugins.policy.rules import model as rules
+    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.core.domain.descriptors import Flags
+    from hookgate.core.domain.messages import Provenance, Taint
+    from hookgate.core.domain.tools import Recheck, ToolCall
+    from hookgate.core.domain.turn import Turn
+
+__all__ = ["Globs", "Judge"]
+
+
+MEMO = 4096
+"""Declarations in their circumstances for which what the profile says is remembered."""
+
+_NOTHING = Judgement()
+
+
+class Globs:
+    """Globs of tool names, compiled."""
+
+    def __init__(self, globs: Sequence[str]) -> None:
+        self._globs = {glob: re.compile(translate(glob)) for glob in globs}
+
+    def match(self, name: str) -> str | None:
+        """Return the first glob that `name` fits, or None."""
+        return next((glob for glob, regex in self._globs.items() if regex.match(name)), None)
+
+    def idle(self, names: Collection[str]) -> list[str]:
+        """Return the globs that none of `names` fits."""
+        return [
+            glob
+            for glob, regex in self._globs.items()
+            if not any(regex.match(name) for name in names)
+        ]
+
+
+class Judge:
+    """Judges calls by the settings and by rules. The same call always gets the same verdict.
+
+    Attributes:
+        engine: The rules.
+    """
+
+    def __init__(
+        self,
+        settings: PolicySettings,
+        engine: Engine | None = None,
+        recheck: Recheck | None = None,
+    ) -> None:
+        """Judge by `settings` and `engine`; `recheck` goes with each verdict."""
+        self.engine = engine or Engine(())
+        self._settings = settings
+        self._recheck = recheck
+        self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
+        self._known: dict[tuple[Flags, Provenance, bool], Rule | None] = {}
+        # From the strictest to the mildest: the first list that names a tool counts.
+        lists = (
+            (Effect.DENY, "deny", settings.deny),
+            (Effect.ASK, "ask", settings.ask),
+            (Effect.ALLOW, "allow", settings.allow),
+        )
+        self._overrides = tuple(
+            (effect, key, Globs(globs)) for effect, key, globs in lists if globs
+        )
+
+    def judge(
+        self, turn: Turn, call: ToolCall, history: History | None = None, now: float = 0.0
+    ) -> tuple[Verdict, tuple[Outcome, ...]]:
+        """Return the verdict on `call`, and what rules in shadow mode would have said.
+
+        There always is a verdict: policy never abstains. The strictest of the settings' lists
+        and the rules counts; where none of them has a say, the profile does.
+
+        Args:
+            turn: The turn.
+            call: The call.
+            history: The calls that were allowed before.
+            now: The time of the history's clock, in seconds.
+        """
+        tool = call.tool
+        if not self.engine.concerns(tool.name, tool.plugin, tool.sandbox, tool.flags):
+            return self._verdict(turn, call, _NOTHING, turn.taint), ()
+        facts = facts_of(turn, call)
+        ruled = self.engine.judge(facts, history or History(), now)
+        return self._verdict(turn, call, ruled, facts.taint), ruled.shadow
+
+    def _verdict(self, turn: Turn, call: ToolCall, ruled: Judgement, taint: Taint) -> Verdict:
+        said = ruled.decisive
+        strict = STRICTNESS[said.effect] if said is not None and said.effect else -1
+        for listed, key, globs in self._overrides:
+            if STRICTNESS[key] < strict:
+                break  # a rule is stricter than what is still to come
+            if glob := globs.match(call.name):
+                verdict = self._overridden(turn, call, listed, f"{key}:{glob}")
+                return _narrowed(verdict, ruled)
+        if said is not None and said.effect:
+            return _narrowed(self._ruled(turn, call, said, ruled.arguments), ruled)
+        rule = self._profiled(call.flags, turn.origin.provenance, bool(taint))
+        if rule is None:
+            return self._allowed
+        if rule.effect is Effect.DENY:
+            return Verdict.deny(f"{call.name} is not run: {rule.why}", rule=rule.name)
+        ask = self._ask(turn, call, rule.why, rule)
+        return Verdict.ask(ask, rule=rule.name, recheck=self._recheck)
+
+    def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> Rule | None:
+        key = (flags, provenance, tainted)
+        try:
+            return self._known[key]
+        except KeyError:
+            if len(self._known) >= MEMO:
+                self._known.clear()
+            circumstances = Circumstances(provenance=provenance, tainted=tainted)
+            rule = self._known[key] = judge(self._settings.profile, flags, circumstances)
+            return rule
+
+    def _ruled(
+        self, turn: Turn, call: ToolCall, said: Outcome, arguments: Mapping[str, Any] | None
+    ) -> Verdict:
+        rule, name = said.rule, f"rule:{said.rule.name}"
+        why = rule.reason or rule.description or f"the rule {rule.name} says so"
+        if said.state == "unknown":
+            why = f"{why} ({said.why})"
+        match said.effect:
+            case "deny":
+                return Verdict.deny(f"{call.name} is not run: {why}", rule=name)
+            case "ask":
+                ask = self._ask_for(turn, call, why, rule)
+                return Verdict.ask(ask, rule=name, recheck=self._recheck)
+            case "rewrite" if arguments is not None:
+                return Verdict.rewrite(arguments, reason=why, rule=name)
+            case _:
+                return Verdict.allow(why, rule=name, recheck=self._recheck)
+
+    def _ask_for(self, turn: Turn, call: ToolCall, why: str, rule: rules.Rule) -> Ask:
+        ask = self._ask(turn, call, why, None)
+        return replace(ask, severity=rule.severity, timeout=rule.timeout or ask.timeout)
+
+    def idle_globs(self, names: Collection[str]) -> list[tuple[str, str]]:
+        """Return ``(key, glob)`` of each override that names none of the tools `names`."""
+        return [(key, glob) for _, key, globs in self._overrides for glob in globs.idle(names)]
+
+    def _overridden(self, turn: Turn, call: ToolCall, effect: Effect, rule: str) -> Verdict:
+        match effect:
+            case Effect.DENY:
+                return Verdict.deny(
+                    f"{call.name} is not run: the operator's settings deny it", rule=rule
+                )
+            case Effect.ASK:
+                why = "the operator's settings ask about it each time"
+                # Each time is each time: nothing stands in for the person.
+                ask = replace(self._ask(turn, call, why, None), choices=("allow-once", "deny"))
+                return Verdict.ask(ask, rule=rule, recheck=self._recheck)
+            case Effect.ALLOW:
+                why = "the operator's settings allow it"
+                return Verdict.allow(why, rule=rule, recheck=self._recheck)
+
+    def _ask(self, turn: Turn, call: ToolCall, why: str, rule: Rule | None) -> Ask:
+        flags = ", ".join(
+            f"{name} {_word(call.flags.get(name))} ({call.flags.standing(name)})"
+            for name in FLAG_NAMES
+        )
+        lines = [
+            f"{call.name} is to run: {why}.",
+            f"It is brought by {call.tool.plugin or 'an unnamed plugin'}; {flags}.",
+            f"The turn came in as {turn.origin.provenance.value}.",
+        ]
+        if turn.taint:
+            lines.append(f"It has read from {', '.join(sorted(turn.taint))}.")
+        return Ask(
+            # A tool's name has at most 64 characters, a title at most 80.
+            title=f"May {call.name} run?",
+            description="\n".join(lines),
+            severity=rule.severity if rule else "warning",
+            timeout=self._settings.approvals.timeout_seconds,
+            choices=(
+                ("allow-once", "deny")
+                if self._settings.approvals.always == "off"
+                else ("allow-once", "allow-always", "deny")
+            ),
+        )
+
+
+def _narrowed(verdict: Verdict, ruled: Judgement) -> Verdict:
+    """Return a verdict that asks with the approvers of all rules that ask."""
+    if verdict.ask_for is None or not (lists := ruled.approvers):
+        return verdict
+    told = "; ".join(", ".join(names) for names in lists)
+    description = f"{verdict.ask_for.description}\nWho may answer: {told}."
+    ask = replace(verdict.ask_for, approvers=lists, description=description)
+    return replace(verdict, ask_for=ask)
+
+
+def _word(value: bool | None) -> str:
+    return "unknown" if value is None else "yes" if value else "no"

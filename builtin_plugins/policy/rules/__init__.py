@@ -1,0 +1,1 @@
+"""Rules: read from YAML, their conditions, and what is odd about them."""

@@ -1,0 +1,44 @@
+"""What rules say, as JSON: by that two sets of rules are compared, and told apart by a digest."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
+
+__all__ = ["said"]
+
+
+def _plain(match: Match | None) -> dict[str, Any]:
+    if match is None:
+        return {}
+    said = {item.name: getattr(match, item.name) for item in fields(match)}
+    flags = {name: sorted(map(str, values)) for name, values in match.flags.items()}
+    return {**said, "flags": flags}
+
+
+def _after(part: After | MoreThan | None) -> dict[str, Any]:
+    if part is None:
+        return {}
+    said = {item.name: getattr(part, item.name) for item in fields(part)}
+    return {**said, "match": _plain(part.match)}
+
+
+def said(rule: Rule) -> dict[str, Any]:
+    """Return what a rule says, without where it stands."""
+    return {
+        "name": rule.name,
+        "effect": rule.effect,
+        "mode": rule.mode,
+        "reason": rule.reason,
+        "match": _plain(rule.match),
+        "when": rule.when.text if rule.when else "",
+        "after": _after(rule.after),
+        "more_than": _after(rule.more_than),
+        "unknown": rule.unknown,
+        "approvers": list(rule.approvers),
+        "set": {name: one.text for name, one in rule.rewrite.set.items()} if rule.rewrite else {},
+        "remove": list(rule.rewrite.remove) if rule.rewrite else [],
+    }

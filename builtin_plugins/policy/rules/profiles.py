@@ -1,0 +1,223 @@
+"""The three profiles: which declaration, in which circumstances, leads to which verdict.
+
+A rule looks at one flag. What a tool leaves undeclared is unknown, and no rule of
+``balanced`` or ``strict`` takes unknown for false. Where several rules apply, the
+strictest one counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.tools import Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hookgate.builtin_plugins.policy.settings import ProfileName
+
+__all__ = ["PROFILES", "Cell", "Circumstances", "Rule", "When", "cells", "judge"]
+
+When: TypeAlias = Literal["always", "tainted", "inter_session", "not_external_user"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the rules look at beside the flags.
+
+    Attributes:
+        provenance: How the turn came in.
+        tainted: Whether the turn has read anything that somebody else wrote.
+    """
+
+    provenance: Provenance
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One line of a profile.
+
+    Attributes:
+        name: Stands in verdicts, in the audit and in the documentation.
+        flag: The flag that it looks at.
+        values: The values of the flag that it is about; None is undeclared.
+        when: The circumstances that it is about.
+        effect: What follows.
+        why: What the tool could do, for the person who is asked and the model that is denied.
+        severity: How an ask is shown.
+    """
+
+    name: str
+    flag: str
+    values: frozenset[bool | None]
+    when: When
+    effect: Effect
+    why: str
+    severity: Literal["info", "warning", "critical"] = "warning"
+
+    def applies(self, flags: Flags, circumstances: Circumstances) -> bool:
+        """Whether this rule is about such a call."""
+        if flags.get(self.flag) not in self.values:
+            return False
+        match self.when:
+            case "always":
+                return True
+            case "tainted":
+                return circumstances.tainted
+            case "inter_session":
+                return circumstances.provenance is Provenance.INTER_SESSION
+            case "not_external_user":
+                return circumstances.provenance is not Provenance.EXTERNAL_USER
+
+
+_TRUE: frozenset[bool | None] = frozenset((True,))
+_UNKNOWN: frozenset[bool | None] = frozenset((None,))
+_TRUE_OR_UNKNOWN = _TRUE | _UNKNOWN
+
+_BALANCED = (
+    Rule(
+        name="privileged-without-a-person",
+        flag="executes_privileged",
+        values=_TRUE,
+        when="not_external_user",
+        effect=Effect.DENY,
+        why="it acts with raised rights, and no person's message led to this",
+    ),
+    Rule(
+        name="privileged-after-foreign-text",
+        flag="executes_privileged",
+        values=_TRUE,
+        when="tainted",
+        effect=Effect.ASK,
+        why="it acts with raised rights, and this turn has read text that somebody else wrote",
+        severity="critical",
+    ),
+    Rule(
+        name="privileged-unknown",
+        flag="executes_privileged",
+        values=_UNKNOWN,
+        when="always",
+        effect=Effect.ASK,
+        why="it does not say whether it acts with raised rights",
+    ),
+    Rule(
+        name="send-after-foreign-text",
+        flag="sends_externally",
+        values=_TRUE_OR_UNKNOWN,
+        when="tainted",
+        effect=Effect.ASK,
+        why="it can carry data out, and this turn has read text that somebody else wrote",
+        severity="critical",
+    ),
+    Rule(
+        name="send-between-sessions",
+        flag="sends_externally",
+        values=_TRUE_OR_UNKNOWN,
+        when="inter_session",
+        effect=Effect.ASK,
+        why="it can carry data out, and another session asked for it",
+    ),
+    Rule(
+        name="autonomous-without-a-person",
+        flag="creates_autonomous_actions",
+        values=_TRUE_OR_UNKNOWN,
+        when="not_external_user",
+        effect=Effect.ASK,
+        why="it makes something that acts later by itself, and no person's message led to this",
+    ),
+    Rule(
+        name="write-after-foreign-text",
+        flag="writes_persistent_state",
+        values=_TRUE_OR_UNKNOWN,
+        when="tainted",
+        effect=Effect.ASK,
+        why="what it writes outlives this turn, which has read text that somebody else wrote",
+    ),
+)
+
+_STRICT = (
+    *_BALANCED,
+    *(
+        Rule(
+            name=f"undeclared-{flag.replace('_', '-')}",
+            flag=flag,
+            values=_UNKNOWN,
+            when="always",
+            effect=Effect.ASK,
+            why=f"it does not declare {flag}",
+        )
+        for flag in FLAG_NAMES
+    ),
+    Rule(
+        name="privileged",
+        flag="executes_privileged",
+        values=_TRUE,
+        when="always",
+        effect=Effect.ASK,
+        why="it acts with raised rights",
+        severity="critical",
+    ),
+    Rule(
+        name="send",
+        flag="sends_externally",
+        values=_TRUE,
+        when="always",
+        effect=Effect.ASK,
+        why="it can carry data out",
+    ),
+    Rule(
+        name="autonomous",
+        flag="creates_autonomous_actions",
+        values=_TRUE,
+        when="always",
+        effect=Effect.ASK,
+        why="it makes something that acts later by itself",
+    ),
+)
+
+PROFILES: Mapping[ProfileName, tuple[Rule, ...]] = {
+    "open": (),
+    "balanced": _BALANCED,
+    "strict": _STRICT,
+}
+"""The rules of each profile. A call that no rule is about is allowed."""
+
+
+def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> Rule | None:
+    """Return the strictest rule of `profile` that is about such a call; None allows it."""
+    applying = [rule for rule in PROFILES[profile] if rule.applies(flags, circumstances)]
+    # max() keeps the first of equals: the order of the table is the order of reasons.
+    return max(applying, key=lambda rule: rule.effect, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One cell of a profile's table: a flag, its value, the circumstances, what follows."""
+
+    flag: str
+    value: bool | None
+    circumstances: Circumstances
+    effect: Effect
+    rule: str
+
+
+def cells(profile: ProfileName) -> Iterator[Cell]:
+    """Yield the whole table of a profile, each flag for itself, all others declared false."""
+    for flag, value, provenance, tainted in product(
+        FLAG_NAMES, (True, False, None), Provenance, (False, True)
+    ):
+        circumstances = Circumstances(provenance=provenance, tainted=tainted)
+        declared = Flags.from_mapping({**Flags.none().to_json(), flag: value})
+        rule = judge(profile, declared, circumstances)
+        yield Cell(
+            flag=flag,
+            value=value,
+            circumstances=circumstances,
+            effect=rule.effect if rule else Effect.ALLOW,
+            rule=rule.name if rule else "",
+        )

@@ -1,0 +1,80 @@
+"""``hookgate cards scan``: which texts of a file the sanitizer of cards would reject."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hookgate.kit.commands import JsonOption, state_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from hookgate.core.domain.descriptors import Card
+    from hookgate.kit.content.problems import Problem
+
+__all__ = ["CHECKS", "COMMANDS", "scan"]
+
+
+def scan(
+    ctx: typer.Context,
+    items: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ITEMS.jsonl[.gz]", help='Lines of {"id", "text", ...}, plain or gzip.'
+        ),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="RUN.jsonl", help="Where to write one line for each text."),
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Scan the texts of a file for orders to a model; no gateway is needed.
+
+    A text is flagged if a card of a stranger with that text would be rejected.
+
+    Example:
+        hookgate cards scan items.jsonl.gz --out run.jsonl
+    """
+    from hookgate.builtin_plugins.sanitizer.scanning import scan_file
+
+    state = state_of(ctx)
+    summary = scan_file(items, out)
+
+    def render(console: Console) -> None:
+        from rich.table import Table
+
+        from hookgate.kit.rendering import clean
+
+        table = Table("", "texts", "flagged", "share", box=None, pad_edge=False)
+        rows = [("all", summary.items, summary.flagged)]
+        rows += [(clean(name), row.items, row.flagged) for name, row in summary.by.items()]
+        for name, count, flagged in rows:
+            share = f"{flagged / count:.4f}" if count else ""
+            table.add_row(name, str(count), str(flagged), share)
+        console.print(table)
+        if summary.milliseconds:
+            times = ", ".join(f"{name} {value}" for name, value in summary.milliseconds.items())
+            console.print(f"milliseconds of processor time a text: {times}", soft_wrap=True)
+        console.print(f"wrote {out}", markup=False, soft_wrap=True)
+
+    state.show({**asdict(summary), "out": str(out)}, render)
+
+
+COMMANDS = {"cards scan": scan}
+
+
+def objections(card: Card, first: int) -> Sequence[Problem]:
+    """See `hookgate.builtin_plugins.sanitizer.objections.objections`."""
+    from hookgate.builtin_plugins.sanitizer import objections
+
+    return objections.objections(card, first)
+
+
+CHECKS = {"card": objections}

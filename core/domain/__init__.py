@@ -1,0 +1,1 @@
+"""What plugins and the core share: values, keys and errors, with no behaviour of a gateway."""

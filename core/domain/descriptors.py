@@ -1,0 +1,346 @@
+"""Capabilities: what the gateway can offer to a model, and what is known about each.
+
+A tool, a skill, an extension, a channel and a card are all capabilities; they differ
+in `kind`. Flags say what a tool does to the world, in three states.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from hookgate.core.domain.messages import CLEAN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hookgate.core.domain.messages import Taint
+
+__all__ = [
+    "FLAG_NAMES",
+    "Capabilities",
+    "Capability",
+    "CapabilityDetail",
+    "CapabilityKind",
+    "Card",
+    "CardOrigin",
+    "Finding",
+    "Flags",
+    "Rejected",
+    "Selection",
+    "Severity",
+    "Standing",
+    "Triggers",
+    "Whose",
+    "least_own",
+    "parameters_of",
+]
+
+CapabilityKind: TypeAlias = Literal["tool", "skill", "extension", "channel", "card"]
+Standing: TypeAlias = Literal["proven", "declared", "unknown"]
+Severity: TypeAlias = Literal["low", "medium", "high"]
+Whose: TypeAlias = Literal["own", "plugin", "foreign"]
+CardOrigin: TypeAlias = Literal["repo", "configured", "workspace", "user", "plugin"]
+
+FLAG_NAMES = (
+    "reads_external_data",
+    "writes_persistent_state",
+    "sends_externally",
+    "executes_privileged",
+    "creates_autonomous_actions",
+)
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """What a tool does, as five statements that are each True, False or None.
+
+    None means undeclared. Undeclared is never read as False: the absence of a
+    declaration is not clearance.
+
+    Attributes:
+        reads_external_data: It returns text that somebody else wrote: web pages, mail, files.
+        writes_persistent_state: It changes something that outlives the turn.
+        sends_externally: It can carry data out: mail, messages, requests with a body or a query.
+        executes_privileged: It runs commands or acts with raised rights.
+        creates_autonomous_actions: It makes something that acts later by itself.
+        proven: The names of the flags that do not rest on a declaration but on what
+            the sandbox grants.
+    """
+
+    reads_external_data: bool | None = None
+    writes_persistent_state: bool | None = None
+    sends_externally: bool | None = None
+    executes_privileged: bool | None = None
+    creates_autonomous_actions: bool | None = None
+    proven: frozenset[str] = frozenset()
+
+    @classmethod
+    def none(cls) -> Flags:
+        """Return flags that declare all five as False: a pure function."""
+        return cls(
+            reads_external_data=False,
+            writes_persistent_state=False,
+            sends_externally=False,
+            executes_privileged=False,
+            creates_autonomous_actions=False,
+        )
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Flags:
+        """Read flags from a manifest; snake_case and camelCase names both work.
+
+        Raises:
+            ValueError: A name is not one of the five, is given twice, or its value is
+                neither true, false nor null.
+        """
+        known = {name: name for name in FLAG_NAMES} | {_camel(name): name for name in FLAG_NAMES}
+        values: dict[str, bool | None] = {}
+        for key, value in data.items():
+            name = known.get(key)
+            if name is None:
+                raise ValueError(f"unknown flag {key!r}: expected one of {', '.join(FLAG_NAMES)}")
+            if name in values:
+                raise ValueError(f"flag {name!r} is given twice, in both spellings: keep one")
+            if value is not None and not isinstance(value, bool):
+                raise ValueError(f"flag {key!r}: found {value!r}, expected true, false or null")
+            values[name] = value
+        return cls(**values)  # type: ignore[arg-type]
+
+    def get(self, name: str) -> bool | None:
+        """Return the flag called `name` (a name of `FLAG_NAMES`)."""
+        if name not in FLAG_NAMES:
+            raise KeyError(name)
+        value: bool | None = getattr(self, name)
+        return value
+
+    def standing(self, name: str) -> Standing:
+        """Return on what the flag called `name` rests."""
+        if self.get(name) is None:
+            return "unknown"
+        return "proven" if name in self.proven else "declared"
+
+    def to_json(self) -> dict[str, bool | None]:
+        """Return the five flags by name."""
+        return {name: self.get(name) for name in FLAG_NAMES}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityDetail:
+    """What is loaded only when a capability's full text is shown.
+
+    Attributes:
+        schema: The JSON Schema of its input, if it has one.
+        content: Its full text, such as the body of a SKILL.md.
+    """
+
+    schema: Mapping[str, Any] | None = None
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capability:
+    """One thing that the gateway can offer to a model.
+
+    Attributes:
+        id: ``{kind}:{name}`` unless its source says otherwise; unique.
+        kind: tool, skill, extension, channel or card.
+        name: The name within its kind.
+        display_name: The name for people.
+        description: What it does, in a sentence or two.
+        category: One word or two, such as ``communication``.
+        tags: Words that it is found by.
+        parameters: Names of what it takes as input, in the order of its schema.
+        parameter_texts: What its schema says of each of them; as long as `parameters`, or empty.
+        required_secrets: Names of secrets without which it does not work.
+        required_tools: Names of tools without which it does not work.
+        available: Whether all that it requires is there.
+        has_side_effects: Whether using it changes anything.
+        flags: The five statements about what it does.
+        source_ref: Where it was declared, for people.
+        whose: Who wrote its words: ``own`` for hookgate, the operator and the embedding program;
+            ``plugin`` for what the code of an installed plugin says of itself; ``foreign`` for
+            anybody else. Whoever reads foreign words is tainted by them.
+        load: Returns the full schema and text; called off the event loop.
+    """
+
+    id: str
+    kind: CapabilityKind
+    name: str
+    display_name: str = ""
+    description: str = ""
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    parameter_texts: tuple[str, ...] = ()
+    required_secrets: tuple[str, ...] = ()
+    required_tools: tuple[str, ...] = ()
+    available: bool = True
+    has_side_effects: bool = False
+    flags: Flags = field(default_factory=Flags)
+    source_ref: str = ""
+    whose: Whose = "foreign"
+    load: Callable[[], CapabilityDetail] | None = field(default=None, compare=False)
+
+    @property
+    def taint(self) -> Taint:
+        """What taints whoever reads its words; nothing where they are not foreign."""
+        return frozenset({self.id}) if self.whose == "foreign" else CLEAN
+
+
+def least_own(*whose: Whose) -> Whose:
+    """Return whose a text is that is made of several: foreign words make all of it foreign."""
+    return "foreign" if "foreign" in whose else "plugin" if "plugin" in whose else "own"
+
+
+def parameters_of(schema: Mapping[str, Any] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of what a schema asks for, and what it says of each.
+
+    Args:
+        schema: The JSON Schema of an object; anything else has no parameters.
+    """
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(properties, Mapping):
+        return (), ()
+    texts = [
+        said.get("description", "") if isinstance(said, Mapping) else ""
+        for said in properties.values()
+    ]
+    return tuple(properties), tuple(text if isinstance(text, str) else "" for text in texts)
+
+
+class Capabilities(Protocol):
+    """An indexed, read-only view of a snapshot's capabilities.
+
+    Selectors get this instead of a list: with 100,000 rows, walking all of them on each
+    turn is what to avoid.
+    """
+
+    @property
+    def version(self) -> int:
+        """Grows by one with each change."""
+
+    def get(self, capability_id: str) -> Capability | None:
+        """Return the capability with this id."""
+
+    def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
+        """Return the capabilities of one kind by id."""
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, capability_id: object) -> bool: ...
+
+    def __iter__(self) -> Iterator[Capability]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """A selector's choice of one capability.
+
+    Attributes:
+        id: The capability's id.
+        score: How well it fits; compared within one kind only. The best score per id counts.
+        reason: Why, for people.
+        forced: Chosen whatever the score: past thresholds, within budgets.
+    """
+
+    id: str
+    score: float
+    reason: str = ""
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Triggers:
+    """When a card applies.
+
+    Attributes:
+        router_tags: Any of these tags on the turn selects the card.
+        keywords: Words that count towards its score.
+        session_types: ``main`` (a person's) and ``isolated`` (nested or scheduled).
+        confidence_threshold: The least score, 0 to 1; at the default one keyword is enough.
+        tools: Tool names after whose use it applies.
+        flags: Flags of a tool after whose use it applies.
+        inject_at: ``bootstrap``, ``mid`` or ``post_tool``.
+    """
+
+    router_tags: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    session_types: tuple[str, ...] = ("main", "isolated")
+    confidence_threshold: float = 0.6
+    tools: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    inject_at: tuple[str, ...] = ("bootstrap", "mid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """A short text that makes a model aware of a capability when it is needed.
+
+    Attributes:
+        id: The capability id that the card speaks of; unique among cards.
+        name: The name for people.
+        description: One line.
+        text: The body; the only part that reaches a model, after `sanitize_card`.
+        triggers: When it applies.
+        priority: 0 to 20; higher goes first.
+        max_chars: The longest text that is injected, in characters.
+        token_budget: The most tokens that it may take.
+        origin: Whose it is.
+        trusted: Whether medium findings warn instead of rejecting.
+        source_ref: Where it was declared, for people.
+    """
+
+    id: str
+    name: str = ""
+    description: str = ""
+    text: str
+    triggers: Triggers = field(default_factory=Triggers)
+    priority: int = 5
+    max_chars: int = 2400
+    token_budget: int = 600
+    origin: CardOrigin = "plugin"
+    trusted: bool = False
+    source_ref: str = ""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that can influence a model or a sanitizer, as hex."""
+        digest = hashlib.sha256()
+        for item in fields(self):
+            digest.update(f"{item.name}={getattr(self, item.name)!r}\n".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What a sanitizer found in a text.
+
+    Attributes:
+        rule: The rule's name.
+        severity: low, medium or high.
+        start: Offset of the first character.
+        end: Offset behind the last one.
+        note: Why, for people.
+    """
+
+    rule: str
+    severity: Severity
+    start: int = 0
+    end: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A sanitizer's answer: this card does not reach a model."""
+
+    reason: str
+    findings: tuple[Finding, ...] = ()

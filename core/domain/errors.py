@@ -1,0 +1,392 @@
+"""Every exception that hookgate raises on purpose.
+
+The tree::
+
+    HookgateError
+    ├── ConfigError                one or more problems in the settings, all at once
+    ├── StartError                 the gateway cannot start; the text says what to do
+    │   ├── PluginError            a plugin cannot be used (names the plugin)
+    │   ├── StoreHeldError         another process holds the store
+    │   └── MissingKeyError        a plugin requires a port that nobody provides
+    ├── ToolDefinitionError        a tool's signature or schema cannot be used (names the tool)
+    ├── HookError                  an implementation failed where its contract says `!`
+    │   ├── HookTimeoutError       it suspended for longer than the contract allows
+    │   └── HookResultError        it returned something that the contract does not know
+    ├── TurnError                  a turn ends, or never starts; carries a wire code
+    │   ├── NoAgentError           no agent could be resolved
+    │   ├── NotAllowedError        the principal may not do this
+    │   ├── LaneFullError          too many messages wait for one session
+    │   ├── LaneHeldError          a nested turn asked for a lane that its ancestor holds
+    │   ├── ClientToolError        a request brings a tool of its own that cannot be offered
+    │   ├── RefusedError           a plugin refused the turn or the model call
+    │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
+    ├── ProviderError              one attempt at a model failed (typed by `kind`)
+    ├── EmbeddingError             a text could not be turned into a vector
+    ├── EgressError                an outgoing request
+    │   ├── EgressDeniedError      it lies outside the grants
+    │   └── EgressFailedError      it was allowed and did not work
+    ├── StoreError                 the store
+    │   ├── StoreUnavailableError  it cannot be read or written
+    │   └── StaleFenceError        a lane's holder was replaced; its write is refused
+    └── WireError                  what a client sent cannot be read (JSON-RPC code)
+
+Messages say what was found, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.core.domain.models import Refusal
+
+__all__ = [
+    "ClientToolError",
+    "ConfigError",
+    "ConfigProblem",
+    "EgressDeniedError",
+    "EgressError",
+    "EgressFailedError",
+    "EgressFailureKind",
+    "EmbeddingError",
+    "HookError",
+    "HookResultError",
+    "HookTimeoutError",
+    "HookgateError",
+    "LaneFullError",
+    "LaneHeldError",
+    "MissingKeyError",
+    "NoAgentError",
+    "NotAllowedError",
+    "PluginError",
+    "ProviderError",
+    "ProviderErrorKind",
+    "RefusedError",
+    "StaleFenceError",
+    "StartError",
+    "StoreError",
+    "StoreHeldError",
+    "StoreUnavailableError",
+    "ToolDefinitionError",
+    "TurnCancelledError",
+    "TurnError",
+    "WireError",
+]
+
+
+class HookgateError(Exception):
+    """Base of every error that hookgate raises on purpose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigProblem:
+    """One thing that is wrong in the settings.
+
+    Attributes:
+        file: Where it stands: a path, or ``environment``.
+        line: The line in that file, counted from 1; None where there is none.
+        key: The dotted key, for example ``gateway.port``.
+        found: What was found there, printable and with secrets masked.
+        expected: What would have been right.
+        nearest: The nearest known key, for a key that is not known.
+    """
+
+    file: str
+    line: int | None
+    key: str
+    found: str
+    expected: str
+    nearest: str | None = None
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        where = "".join(f"{part}: " for part in (place, self.key and f"`{self.key}`") if part)
+        hint = f"; did you mean `{self.nearest}`?" if self.nearest else ""
+        return f"{where}found {self.found}, expected {self.expected}{hint}"
+
+
+class ConfigError(HookgateError):
+    """The settings are wrong. `problems` holds all that is wrong, not the first only."""
+
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = tuple(problems)
+
+
+class StartError(HookgateError):
+    """The gateway cannot start as it is configured."""
+
+
+class PluginError(StartError):
+    """A plugin cannot be imported, registered, configured or opened.
+
+    Attributes:
+        plugin: The name that the plugin runs under.
+    """
+
+    def __init__(self, plugin: str, message: str) -> None:
+        super().__init__(f"plugin {plugin!r}: {message}")
+        self.plugin = plugin
+
+
+class StoreHeldError(StartError):
+    """Another process holds the store.
+
+    Attributes:
+        pid: Its process id; 0 where it is not known.
+    """
+
+    def __init__(self, message: str, pid: int) -> None:
+        super().__init__(message)
+        self.pid = pid
+
+
+class MissingKeyError(StartError):
+    """A plugin requires a key that no plugin provides, or a key is read before it is there."""
+
+
+class ToolDefinitionError(HookgateError):
+    """A tool cannot be offered: its name, its signature or its schema does not do.
+
+    Attributes:
+        tool: The tool's name, as far as it has one.
+    """
+
+    def __init__(self, tool: str, message: str) -> None:
+        super().__init__(f"tool {tool!r}: {message}")
+        self.tool = tool
+
+
+class HookError(HookgateError):
+    """An implementation of a hook failed, and the hook's contract does not allow that.
+
+    Attributes:
+        hook: The hook's name.
+        plugin: The name of the plugin whose implementation failed.
+        reason: One line for people; the original exception is ``__cause__``.
+    """
+
+    def __init__(self, hook: str, plugin: str, reason: str) -> None:
+        super().__init__(f"hook {hook} of plugin {plugin!r} failed: {reason}")
+        self.hook = hook
+        self.plugin = plugin
+        self.reason = reason
+
+
+class HookTimeoutError(HookError):
+    """An implementation was suspended for longer than the hook's contract allows."""
+
+
+class HookResultError(HookError):
+    """An implementation returned a value of a type that the hook's contract does not know."""
+
+
+class TurnError(HookgateError):
+    """A turn ended with an error, or could not start.
+
+    Attributes:
+        code: A stable word for programs, for example ``no_agent``.
+        action: What the caller can do about it.
+        data: More for programs, JSON-ready.
+    """
+
+    code = "turn_failed"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        action: str = "",
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
+        self.action = action
+        self.data = dict(data or {})
+
+
+class NoAgentError(TurnError):
+    """No agent could be resolved for a message."""
+
+    code = "no_agent"
+
+
+class NotAllowedError(TurnError):
+    """The principal lacks a scope, or claims a peer outside its bindings."""
+
+    code = "not_allowed"
+
+
+class LaneFullError(TurnError):
+    """So many messages wait for this session already that one more is refused."""
+
+    code = "lane_full"
+
+
+class LaneHeldError(TurnError):
+    """A nested turn asked for a lane that one of its ancestors holds, or nests too deep."""
+
+    code = "lane_held"
+
+
+class ClientToolError(TurnError):
+    """A request brings a tool that its client runs, and it cannot be offered."""
+
+    code = "invalid_params"
+
+
+class RefusedError(TurnError):
+    """A plugin refused a turn or a model call; `refusal` says who and why."""
+
+    code = "refused"
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message, code=refusal.code, action=refusal.action)
+        self.refusal = refusal
+
+
+class TurnCancelledError(TurnError):
+    """The turn was cancelled by its client, by a disconnect or by its deadline."""
+
+    code = "cancelled"
+
+
+ProviderErrorKind = Literal[
+    "unreachable",
+    "timeout",
+    "rate_limited",
+    "overloaded",
+    "auth",
+    "rejected",
+    "context_overflow",
+    "malformed",
+    "cut",
+    "server",
+]
+
+_PROVIDER_ACTIONS: dict[ProviderErrorKind, str] = {
+    "unreachable": "see that the provider runs and its `base_url` is right, then send it again",
+    "timeout": "send it again; a slow provider needs longer `first_byte_seconds`, `idle_seconds`",
+    "rate_limited": "wait a moment and send it again; the provider's plan sets the limit",
+    "overloaded": "wait a moment and send it again, or give the agent a `fallback`",
+    "auth": "check the provider's API key",
+    "rejected": "check the agent's model and `options`, and the provider's `base_url`",
+    "context_overflow": "send a shorter message or begin a new session (another `peer`); or lower "
+    "`context.budget_tokens`; or give the model a longer context, which is `num_ctx` of Ollama, "
+    "`--ctx-size` of llama.cpp, `--max-model-len` of vLLM",
+    "malformed": "check that the provider's `base_url` and `kind` are those of what answers there",
+    "cut": "send it again",
+    "server": "send it again; if it fails again, ask whoever runs the provider",
+}
+
+
+class ProviderError(HookgateError):
+    """One attempt at a model failed.
+
+    Attributes:
+        kind: What sort of failure this is; `retryable` follows from it.
+        provider: The provider's name.
+        status: The HTTP status, if one was received.
+        retry_after: Seconds that the provider asked to wait, if it did.
+        action: What to do about it; by its kind, where nothing more exact is known.
+    """
+
+    def __init__(
+        self,
+        kind: ProviderErrorKind,
+        message: str,
+        *,
+        provider: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        action: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kind: ProviderErrorKind = kind
+        self.provider = provider
+        self.status = status
+        self.retry_after = retry_after
+        self.action = action or _PROVIDER_ACTIONS.get(kind, "")
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same request may succeed a little later."""
+        return self.kind in (
+            "unreachable",
+            "timeout",
+            "rate_limited",
+            "overloaded",
+            "cut",
+            "server",
+        )
+
+
+class EmbeddingError(HookgateError):
+    """A text could not be turned into a vector: the model is missing, or does not answer.
+
+    Attributes:
+        transient: Whether the same request may succeed a little later.
+        retry_after: Seconds that the model's server asked to wait, if it did.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
+
+
+class EgressError(HookgateError):
+    """An outgoing request did not happen as asked."""
+
+
+class EgressDeniedError(EgressError):
+    """The request, or a redirect that it met, lies outside the grants. Nothing was sent there."""
+
+
+EgressFailureKind = Literal["connect", "timeout", "cut", "limit", "protocol"]
+
+
+class EgressFailedError(EgressError):
+    """The request was allowed, and failed: connection, limit, or protocol.
+
+    Attributes:
+        kind: ``connect`` (nothing could be sent), ``timeout``, ``cut`` (the connection broke
+            before the response was whole), ``limit`` (the response is too large, or there
+            were too many redirects) or ``protocol`` (what came back is no valid HTTP).
+    """
+
+    def __init__(self, message: str, *, kind: EgressFailureKind = "protocol") -> None:
+        super().__init__(message)
+        self.kind: EgressFailureKind = kind
+
+
+class StoreError(HookgateError):
+    """The store did not do what was asked."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be read or written now; nothing was acknowledged."""
+
+
+class StaleFenceError(StoreError):
+    """A write came from a lane's holder that has been replaced since; it is refused."""
+
+
+class WireError(HookgateError):
+    """What a client sent cannot be read or served.
+
+    Attributes:
+        code: The JSON-RPC error code.
+        data: What to do, for programs and people.
+    """
+
+    def __init__(self, code: int, message: str, *, data: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.data = dict(data or {})

@@ -1,0 +1,218 @@
+"""What a turn emits, and the bounded bus that carries it.
+
+An event is a flat, JSON-ready record with a `type`. Clients ignore types that they do
+not know, so a plugin may emit types of its own. A scope says what a listener must be allowed
+to do, an audience who of those it is for: see `Event.is_for`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from hookgate.core.domain.turn import Principal
+
+__all__ = ["Event", "EventBus", "HookSpan", "Subscription"]
+
+DEFAULT_CAPACITY = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        type: What happened: ``text``, ``tool_use``, ``tool_result``, ``usage``,
+            ``approval``, ``error``, ``done``, ``lifecycle``, ``hook``, or a plugin's own.
+        data: What is to be said about it, JSON-ready.
+        turn: The turn's id, or "" for an event of the gateway itself.
+        session: The session's key, or "".
+        scope: The scope that a subscriber needs to see it on the bus.
+        at: `time.perf_counter()` when it was published on the bus; 0 before that.
+        audience: Says which of those with the scope it is for. `Turn.emit` narrows it to those
+            who may see the turn. Without one, what names a session is for those who may see
+            that, what names a turn alone for those who see all, and everything else for all.
+    """
+
+    type: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+    turn: str = ""
+    session: str = ""
+    scope: str = "operate"
+    at: float = 0.0
+    audience: Callable[[Principal], bool] | None = field(default=None, compare=False, repr=False)
+
+    def is_for(self, principal: Principal) -> bool:
+        """Whether a listener of this name, scopes and bindings is to be handed it."""
+        if self.scope not in principal.scopes:
+            return False
+        if self.audience is not None:
+            return self.audience(principal)
+        return not (self.turn or self.session) or principal.sees(self.session)
+
+
+CUT_SHORT = "cancelled from outside"
+"""The outcome of a span whose caller was cancelled: no fault of the plugin's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSpan:
+    """One implementation of one hook ran. Made only while somebody subscribes to spans.
+
+    Attributes:
+        hook: The hook's name.
+        plugin: The plugin's name.
+        seconds: How long it took, waiting included.
+        outcome: What it returned or how it failed, in a few words.
+        failed: Whether it failed.
+        held: Whether it held the event loop for too long: a plain function that took its time
+            and is not `blocking`. The outcome says so, too.
+        turn: The turn's id, where the hook has one.
+        at: `time.perf_counter()` when it began.
+    """
+
+    hook: str
+    plugin: str
+    seconds: float
+    outcome: str
+    failed: bool = False
+    held: bool = False
+    turn: str = ""
+    at: float = 0.0
+
+
+class Subscription:
+    """One subscriber's bounded queue. The oldest event is dropped when it is full.
+
+    Attributes:
+        wants: Whether an event is for this subscriber.
+        principal: Who listens; None where that is the gateway's own code.
+        dropped: How many events this subscriber has missed.
+    """
+
+    def __init__(
+        self, capacity: int, wants: Callable[[Event], bool], principal: Principal | None = None
+    ) -> None:
+        self._queue: deque[Event] = deque(maxlen=capacity)
+        self._ready = asyncio.Event()
+        self.wants = wants
+        self.principal = principal
+        self._closed = False
+        self.dropped = 0
+
+    def offer(self, event: Event) -> None:
+        """Take `event` if it is wanted; never waits."""
+        if self._closed or not self.wants(event):
+            return
+        if len(self._queue) == self._queue.maxlen:
+            self.dropped += 1
+        self._queue.append(event)
+        self._ready.set()
+
+    def close(self) -> None:
+        """End the iteration once the queue is drained."""
+        self._closed = True
+        self._ready.set()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while True:
+            while self._queue:
+                yield self._queue.popleft()
+            if self._closed:
+                return
+            self._ready.clear()
+            await self._ready.wait()
+
+
+class EventBus:
+    """Hands events to whoever subscribes. A slow subscriber loses events, not the turn.
+
+    Attributes:
+        on_spans: Called with True when the first subscriber wants hook spans, and with
+            False when the last one is gone; until then nobody makes any.
+    """
+
+    def __init__(self, redact: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict) -> None:
+        self._subscriptions: set[Subscription] = set()
+        self._redact = redact
+        self._wanting_spans = 0
+        self.on_spans: Callable[[bool], None] = lambda _: None
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` whenever somebody has stopped listening; return what undoes it."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody listens; makers of costly events look here first."""
+        return bool(self._subscriptions)
+
+    def reaches(self, event: Event) -> bool:
+        """Whether any principal who listens now would be handed `event`."""
+        return any(
+            subscription.principal is not None and subscription.wants(event)
+            for subscription in self._subscriptions
+        )
+
+    def publish(self, event: Event) -> None:
+        """Hand `event` to every subscriber, redacted; never waits and never fails."""
+        if not self._subscriptions:
+            return
+        safe = replace(event, data=self._redact(event.data), at=perf_counter())
+        for subscription in tuple(self._subscriptions):
+            subscription.offer(safe)
+
+    @contextmanager
+    def subscribe(
+        self,
+        *,
+        principal: Principal | None = None,
+        scopes: frozenset[str] = frozenset(),
+        capacity: int = DEFAULT_CAPACITY,
+        where: Callable[[Event], bool] = lambda _: True,
+        spans: bool = False,
+    ) -> Iterator[Subscription]:
+        """Subscribe for the length of a `with` block.
+
+        Args:
+            principal: Who listens; only what is for this one is shown. Whoever passes events
+                on to somebody names that somebody here.
+            scopes: Without a principal, for the gateway's own code: the scopes whose events
+                are shown, whomever they are for.
+            capacity: How many events may wait.
+            where: Keeps the events for which it returns True.
+            spans: Whether hook spans are wanted, as events of type ``hook``.
+
+        Yields:
+            A `Subscription`, to be read with ``async for``.
+        """
+
+        def wants(event: Event) -> bool:
+            known = event.scope in scopes if principal is None else event.is_for(principal)
+            return known and where(event)
+
+        subscription = Subscription(capacity, wants, principal)
+        self._subscriptions.add(subscription)
+        self._want_spans(int(spans))
+        try:
+            yield subscription
+        finally:
+            self._subscriptions.discard(subscription)
+            self._want_spans(-int(spans))
+            subscription.close()
+            for watcher in tuple(self._watchers):
+                watcher()
+
+    def _want_spans(self, change: int) -> None:
+        before, self._wanting_spans = self._wanting_spans, self._wanting_spans + change
+        if bool(before) != bool(self._wanting_spans):
+            self.on_spans(bool(self._wanting_spans))

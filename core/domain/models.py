@@ -1,0 +1,326 @@
+"""Models: what a provider offers, what is asked of it, and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from hookgate.core.domain.messages import CLEAN, join_taints, new_id
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from hookgate.core.domain.messages import Message, Opaque, Taint
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Turn
+
+__all__ = [
+    "Ending",
+    "ModelEvent",
+    "ModelInfo",
+    "ModelRef",
+    "ModelRequest",
+    "OpaqueDelta",
+    "Provider",
+    "ProviderInfo",
+    "ReasoningDelta",
+    "Refusal",
+    "StopEvent",
+    "StopReason",
+    "SystemText",
+    "TextDelta",
+    "ToolUseEvent",
+    "Usage",
+    "UsageEvent",
+]
+
+StopReason: TypeAlias = Literal[
+    "end", "tool_use", "max_tokens", "stop_sequence", "refusal", "other"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model by provider and name; written ``provider/model`` in the settings."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+    @classmethod
+    def parse(cls, text: str) -> ModelRef:
+        """Read ``provider/model``; the model's name may hold further slashes.
+
+        Raises:
+            ValueError: There is no slash, or one side of it is empty.
+        """
+        provider, slash, model = text.partition("/")
+        if not (slash and provider and model):
+            raise ValueError(f"found model {text!r}, expected `provider/model`")
+        return cls(provider, model)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """What a provider says about one of its models.
+
+    Attributes:
+        name: The model's name at its provider; ``*`` stands for any name.
+        context_tokens: The longest input, in tokens; None where it is not known.
+        max_output_tokens: The longest output, in tokens; None where it is not known.
+        tools: Whether it can call tools.
+        images: Whether it reads images.
+    """
+
+    name: str
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+    tools: bool = True
+    images: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens of one model call. The five counts are disjoint: their sum is what was used.
+
+    Attributes:
+        input_tokens: Input that was neither read from nor written to a cache.
+        cache_read_tokens: Input that was read from the provider's cache.
+        cache_write_tokens: Input that was written to the provider's cache.
+        output_tokens: Output that is not reasoning.
+        reasoning_tokens: Output spent on reasoning.
+        reported: True: the provider's figures. False: counted here, an estimate.
+    """
+
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    reported: bool = True
+
+    @property
+    def total_input(self) -> int:
+        """All input tokens, cached or not."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def total_output(self) -> int:
+        """All output tokens, reasoning included."""
+        return self.output_tokens + self.reasoning_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            reported=self.reported and other.reported,
+        )
+
+    def to_json(self) -> dict[str, int | bool]:
+        """Return the wire form: totals first, then the parts."""
+        return {
+            "input_tokens": self.total_input,
+            "output_tokens": self.total_output,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "reported": self.reported,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemText:
+    """One piece of the instructions.
+
+    Attributes:
+        text: The text.
+        stable: Whether it stays the same from turn to turn; stable pieces come first,
+            so that a provider's prompt cache keeps hitting.
+        taint: Where untrusted text in it came from.
+    """
+
+    text: str
+    stable: bool = False
+    taint: Taint = CLEAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """One attempt at one model. Frozen before the first `before_model_call` sees it.
+
+    Attributes:
+        model: The model that is asked.
+        system: The instructions, stable pieces first.
+        messages: The conversation, oldest first.
+        tools: The tools that are offered, in a stable order.
+        max_output_tokens: The most tokens that the model may write.
+        temperature: The sampling temperature; None leaves it to the provider.
+        stop: Texts at which the model stops.
+        cause: What the call is for: ``turn``, or a plugin's own word (`host.call_model`).
+        call_id: Unique for each attempt.
+        attempt: 0 for the plan's first model, 1 for the next one, and so on.
+        iteration: 0 for the turn's first request, one more after each round of tools.
+        input_tokens: The input's tokens, tools included, as the gateway's counter has them.
+        options: The provider's own parameters, passed on unchanged.
+    """
+
+    model: ModelRef
+    system: tuple[SystemText, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    max_output_tokens: int = 1024
+    temperature: float | None = None
+    stop: tuple[str, ...] = ()
+    cause: str = "turn"
+    call_id: str = field(default_factory=lambda: new_id("call"))
+    attempt: int = 0
+    iteration: int = 0
+    input_tokens: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def taint(self) -> Taint:
+        """The union of the taints of all that the model will read."""
+        return join_taints(
+            [*(piece.taint for piece in self.system), *(item.taint for item in self.messages)]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """Some more of the answer's text."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """Some more of the reasoning that a provider shows. Not part of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolUseEvent:
+    """A tool call, whole: its fragments have been put together.
+
+    Attributes:
+        id: The provider's id for the call.
+        name: The tool's name.
+        input: The arguments; the raw text where it is no JSON object.
+    """
+
+    id: str
+    name: str
+    input: Mapping[str, Any] | str
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueDelta:
+    """A provider's own part that must be sent back unchanged, in its place."""
+
+    part: Opaque
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvent:
+    """The call's usage so far, cumulative: each one replaces the one before."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class StopEvent:
+    """The model stopped; the last event of a stream that ended well."""
+
+    reason: StopReason
+
+
+ModelEvent: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolUseEvent | OpaqueDelta | UsageEvent | StopEvent
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How one begun model call ended.
+
+    Attributes:
+        status: ``done``; ``refused`` (by a plugin, nothing was sent); ``failed`` (before the
+            first token); ``cut`` (after it); ``cancelled``.
+        stop: Why the model stopped, where it did.
+        error: What went wrong, for people.
+        kind: The `ProviderError.kind`, where there was one.
+        started: Whether a first token had arrived.
+        sent: Whether the provider was asked at all.
+    """
+
+    status: Literal["done", "refused", "failed", "cut", "cancelled"]
+    stop: StopReason | None = None
+    error: str = ""
+    kind: str = ""
+    started: bool = False
+    sent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A plugin refuses a turn or a model call.
+
+    Attributes:
+        code: A stable word for programs, for example ``budget_exceeded``.
+        message: What was found and what was expected.
+        action: What the caller can do about it.
+        retry_after: Seconds after which it may succeed, if that is known.
+        plugin: Who refused; stamped by the loop.
+    """
+
+    code: str
+    message: str
+    action: str = ""
+    retry_after: float | None = None
+    plugin: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderInfo:
+    """What can be said of a provider before anything has been opened.
+
+    Attributes:
+        name: The name that stands before the slash in ``provider/model``.
+        models: Its models; one called ``*`` says that it takes other names as well.
+        missing: What it lacks to be asked, such as ``no key for openai``; "" where nothing.
+        action: What to do about that: where a key was looked for, and can be put.
+    """
+
+    name: str
+    models: tuple[ModelInfo, ...] = (ModelInfo(name="*"),)
+    missing: str = ""
+    action: str = ""
+
+
+class Provider(Protocol):
+    """Something that answers model requests.
+
+    One `stream` is one attempt: no retries after the first event, and none that the
+    gateway does not see. Failures are `ProviderError`.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name that stands before the slash in ``provider/model``."""
+
+    def models(self) -> Sequence[ModelInfo]:
+        """Return the models with their limits; a name of ``*`` accepts any other."""
+
+    def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask the model once and yield what it says, as it says it.
+
+        Raises:
+            ProviderError: The attempt failed.
+        """

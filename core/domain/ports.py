@@ -1,0 +1,294 @@
+"""Keys at which two plugins meet, and the protocols of what is found there.
+
+A plugin offers a service with ``host.provide(KEY, service)`` and reaches another's with
+``host[KEY]``; it declares both in ``provides`` and ``requires``. A third party publishes
+the keys of its own services in its own package.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from datetime import datetime
+    from pathlib import Path
+
+    import httpx
+    import numpy as np
+    import numpy.typing as npt
+    from sqlalchemy import Connection, MetaData, Table
+
+    from hookgate.core.domain.messages import Message
+    from hookgate.core.domain.turn import SessionKey, Turn
+
+__all__ = [
+    "AUDIT",
+    "CLOCK",
+    "CONVERSATIONS",
+    "EGRESS",
+    "EMBEDDER",
+    "LANES",
+    "SECRETS",
+    "SIGNALS",
+    "STORE",
+    "TOKENS",
+    "Audit",
+    "Channel",
+    "Clock",
+    "Conversations",
+    "Egress",
+    "Embedder",
+    "Key",
+    "Lanes",
+    "Lease",
+    "Secrets",
+    "Signals",
+    "Store",
+    "TokenCounter",
+]
+
+T = TypeVar("T")
+
+
+class Key(Generic[T]):
+    """A typed key of ``host``. Two keys of one name are two keys: compare by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"Key({self.name!r})"
+
+
+class Clock(Protocol):
+    """Time. Core's own reads the system; tests bring one that they can turn."""
+
+    def now(self) -> datetime:
+        """Return the time in UTC, for records. It can jump."""
+
+    def monotonic(self) -> float:
+        """Return seconds that never go backwards, for durations and limits."""
+
+
+class TokenCounter(Protocol):
+    """Counts tokens. Core's own takes a token for each started four characters."""
+
+    def count(self, text: str) -> int:
+        """Return how many tokens `text` takes at most."""
+
+
+class Secrets(Protocol):
+    """Secrets by name, and the redaction of every one of them."""
+
+    def get(self, name: str) -> str | None:
+        """Return the secret called `name`: environment, then key file, then settings."""
+
+    def how_to_set(self, name: str) -> Sequence[str]:
+        """Say where `get` looks for a secret, as what to do; the environment stands first."""
+
+    def register(self, value: str) -> None:
+        """Make `value` known as a secret, so that it is masked wherever text leaves."""
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every known secret masked."""
+
+    def settle(self, text: str) -> tuple[str, str]:
+        """Divide the end of a stream: what can go out, masked, and what must wait for more."""
+
+
+class Signals(Protocol):
+    """Wakes whoever waits: approvals, cancels, revocations, reloads."""
+
+    async def send(self, topic: str, data: Mapping[str, Any]) -> None:
+        """Hand `data` to all who listen to `topic` now."""
+
+    def listen(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Mapping[str, Any]]]:
+        """Listen to `topic` for the length of an ``async with`` block."""
+
+
+class Lease(Protocol):
+    """A lane that is held.
+
+    Attributes:
+        fence: The lane's epoch; grows with each holder. Every write carries it.
+    """
+
+    @property
+    def fence(self) -> int:
+        """The lane's epoch."""
+
+
+class Lanes(Protocol):
+    """One lane a session: whoever holds it runs the session's only turn."""
+
+    def hold(self, session: SessionKey, turn: Turn) -> AbstractAsyncContextManager[Lease]:
+        """Wait for the lane, in the order of arrival, and hold it.
+
+        Raises:
+            LaneFullError: Too many wait for it already.
+            LaneHeldError: An ancestor of `turn` holds it.
+        """
+
+    def ahead(self, session: SessionKey) -> int:
+        """Return how many turns hold the lane or wait for it."""
+
+
+class Conversations(Protocol):
+    """What was said, session by session. What `append` returned from is durable."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether conversations outlive the process."""
+
+    async def last_fence(self) -> int:
+        """Return the highest fence that was ever written, 0 if none was."""
+
+    async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
+        """Commit `messages` at the end of the conversation, all or none.
+
+        Raises:
+            StaleFenceError: A higher fence has written to this session already.
+            StoreUnavailableError: Nothing was written.
+        """
+
+    async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
+        """Return the messages of the last `turns` turns, oldest first, turns whole."""
+
+    async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
+        """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
+
+    async def delete(self, session: SessionKey) -> int:
+        """Forget all that was said in a session; return how many messages that were."""
+
+
+class Store(Protocol):
+    """One SQL database for all plugins. Each owns its tables and their migrations.
+
+    The functions that are handed to it run off the event loop, with a plain (synchronous)
+    SQLAlchemy connection, on SQLite and PostgreSQL alike.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """False where the store is ephemeral because the real one is corrupt or gone."""
+
+    @property
+    def problem(self) -> str:
+        """Why the store is ephemeral, or ""."""
+
+    async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
+        """Bring the plugin's tables up to date with its Alembic scripts.
+
+        Each plugin has a version table of its own, so that taking one plugin away leaves
+        no revision that the others cannot locate.
+        """
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a read transaction.
+
+        Raises:
+            StoreUnavailableError: The database cannot be read.
+        """
+
+    async def write(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a write transaction; return once it is committed.
+
+        Writes that wait together are committed together; if `work` raises, its own
+        changes are undone and nobody else's.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was.
+        """
+
+    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert `rows`; return once they are committed. The fast way for logs and ledgers."""
+
+
+class Embedder(Protocol):
+    """Turns texts into vectors of length 1. Caches the vectors of queries."""
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Names model and version; vectors of different fingerprints do not compare."""
+
+    async def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return one vector for each text: an array of shape (texts, dimension).
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+    async def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """Return the vector of a query, of shape (dimension,), from the cache where it is there.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+
+class Egress(Protocol):
+    """The one checked way out for HTTP."""
+
+    def client(
+        self,
+        grants: Sequence[str],
+        *,
+        name: str,
+        timeout: httpx.Timeout | float = 30.0,
+        max_bytes: int | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx.AsyncClient:
+        """Return a client that reaches what `grants` name and nothing else.
+
+        Args:
+            grants: URL patterns such as ``https://api.example.com/v1/*``.
+            name: Who asks, for the errors and the log.
+            timeout: Limits in seconds.
+            max_bytes: The longest response body, after decompression.
+            headers: Headers of every request; dropped when a redirect leaves the origin.
+
+        The client's requests raise `EgressDeniedError` and `EgressFailedError`.
+        """
+
+
+class Audit(Protocol):
+    """The record of decisions. What `append` returned from is durable."""
+
+    async def append(self, kind: str, data: Mapping[str, Any]) -> None:
+        """Commit one row.
+
+        Raises:
+            StoreUnavailableError: Nothing was written.
+        """
+
+
+class Channel(Protocol):
+    """A way in and out beside the gateway's own socket."""
+
+    @property
+    def name(self) -> str:
+        """The name that stands in `Address.channel`."""
+
+    @property
+    def sandboxed(self) -> bool:
+        """Whether its code runs in a sandbox."""
+
+
+CLOCK: Key[Clock] = Key("clock")
+TOKENS: Key[TokenCounter] = Key("tokens")
+SECRETS: Key[Secrets] = Key("secrets")
+SIGNALS: Key[Signals] = Key("signals")
+LANES: Key[Lanes] = Key("lanes")
+CONVERSATIONS: Key[Conversations] = Key("conversations")
+STORE: Key[Store] = Key("store")
+EMBEDDER: Key[Embedder] = Key("embedder")
+EGRESS: Key[Egress] = Key("egress")
+AUDIT: Key[Audit] = Key("audit")

@@ -1,0 +1,331 @@
+"""Tools, calls of them, and the verdicts on those calls."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import CLEAN
+from hookgate.core.domain.strict_json import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from hookgate.core.domain.messages import Taint
+    from hookgate.core.domain.turn import Turn
+
+__all__ = [
+    "Ask",
+    "Decision",
+    "Effect",
+    "Sandbox",
+    "Tool",
+    "ToolCall",
+    "ToolOwner",
+    "ToolResult",
+    "ToolRunner",
+    "Verdict",
+]
+
+ToolOwner: TypeAlias = Literal["host", "client"]
+Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
+Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
+Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool call came to.
+
+    Attributes:
+        content: Text for the model.
+        is_error: Whether the call failed, was denied or was cancelled.
+        taint: Where untrusted text in `content` came from. What a tool with
+            ``reads_external_data`` (true or undeclared) returns is tainted by the loop.
+        reveal: Names of tools of the turn's snapshot that the next model call may use.
+        data: The same result for programs; not shown to the model.
+        status: ``done``, ``failed``, ``denied``, ``cancelled`` or ``timeout``.
+    """
+
+    content: str
+    is_error: bool = False
+    taint: Taint = CLEAN
+    reveal: tuple[str, ...] = ()
+    data: Any = None
+    status: Literal["done", "failed", "denied", "cancelled", "timeout"] = "done"
+
+    @classmethod
+    def error(
+        cls,
+        content: str,
+        *,
+        status: Literal["failed", "denied", "cancelled", "timeout"] = "failed",
+    ) -> ToolResult:
+        """Return an error result that tells the model what went wrong."""
+        return cls(content=content, is_error=True, status=status)
+
+
+ToolRunner: TypeAlias = "Callable[[Turn, Mapping[str, Any]], Awaitable[ToolResult | str]]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something that a model can call: schema, flags, owner and runner in one object.
+
+    Attributes:
+        name: 1 to 64 characters of ``[A-Za-z0-9_-]``; unique in a gateway.
+        description: What it does, for the model.
+        schema: JSON Schema (2020-12) of its arguments, an object.
+        flags: What it does to the world.
+        run: Runs it: ``run(turn, arguments)``; None for client-owned tools only.
+        owner: ``host`` (the gateway runs it) or ``client`` (a compat endpoint's caller does).
+        plugin: The plugin that brought it; stamped by the gateway.
+        sandbox: Where it runs.
+        module: SHA-256 (hex) of the code that runs it, where that is one file; "" elsewhere.
+        always_on: Offered on every turn, whatever selection says.
+        timeout: Seconds that a call may take.
+        category: One word, for people and discovery.
+        tags: Words that it is found by.
+        admitted: Whether the gateway has checked this very value; `replace` makes another one.
+    """
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    flags: Flags = field(default_factory=Flags)
+    run: ToolRunner | None = None
+    owner: ToolOwner = "host"
+    plugin: str = ""
+    sandbox: Sandbox = "python"
+    module: str = ""
+    always_on: bool = False
+    timeout: float = 30.0
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    admitted: bool = field(default=False, init=False, repr=False, compare=False)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of `identity`: what the model sees and policy judges."""
+        return hashlib.sha256(canonical(self.identity)).hexdigest()
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this tool and no other, JSON-ready: text, schema, flags, code."""
+        return {
+            "name": self.name,
+            "description": self.description,
+            "schema": self.schema,
+            "flags": self.flags.to_json(),
+            "proven": sorted(self.flags.proven),
+            "owner": self.owner,
+            "sandbox": self.sandbox,
+            "module": self.module,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call of one tool, as policy judges it and as the tool gets it.
+
+    Attributes:
+        id: The model's id for the call.
+        tool: The tool.
+        arguments: The arguments, checked against the tool's schema.
+        depth: Nesting: 0 in a turn that a person started.
+        index: The call's place among all calls of this turn, from 0.
+        rewritten_by: The plugins that rewrote the arguments, in order.
+    """
+
+    id: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+    depth: int = 0
+    index: int = 0
+    rewritten_by: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self.tool.name
+
+    @property
+    def flags(self) -> Flags:
+        """The tool's flags."""
+        return self.tool.flags
+
+    @property
+    def canonical(self) -> bytes:
+        """The arguments in canonical JSON (RFC 8785 order and spacing)."""
+        return canonical(self.arguments)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the tool's digest and the canonical arguments."""
+        return hashlib.sha256(self.tool.digest.encode() + b"\n" + self.canonical).hexdigest()
+
+
+class Effect(IntEnum):
+    """What a verdict does. Ordered by strictness: the strictest of all wins."""
+
+    ALLOW = 0
+    ASK = 1
+    DENY = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a person is asked before a call runs.
+
+    Attributes:
+        title: At most 80 characters.
+        description: The whole story; every byte is shown.
+        severity: info, warning or critical.
+        timeout: Seconds until nobody's answer means deny; at most 600.
+        choices: The decisions that are offered.
+        approvers: Lists of who may answer, as whoever resolves it knows them; somebody on all
+            of them may. Without any, that one decides.
+    """
+
+    title: str
+    description: str = ""
+    severity: Literal["info", "warning", "critical"] = "warning"
+    timeout: float = 120.0
+    choices: tuple[Literal["allow-once", "allow-always", "deny"], ...] = ("allow-once", "deny")
+    approvers: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.title) <= 80:
+            raise ValueError(f"Ask.title has {len(self.title)} characters: expected 1 to 80")
+        if not 0 < self.timeout <= 600:
+            raise ValueError(f"Ask.timeout is {self.timeout} s: expected more than 0, at most 600")
+
+    @classmethod
+    def joined(cls, asks: Sequence[tuple[str, Ask | None]]) -> Ask | None:
+        """Return one question that holds all of `asks`.
+
+        Whoever answers sees every plugin's question. The shortest limit and the highest
+        severity count, only what all of them offer can be chosen, and only somebody whom each
+        of them would take may answer.
+
+        Args:
+            asks: Plugins and their questions, in the order in which they are shown.
+        """
+        told = [(plugin, ask) for plugin, ask in asks if ask is not None]
+        if len(told) < 2:
+            return told[0][1] if told else None
+        first = told[0][1]
+        return cls(
+            title=f"{len(told)} plugins ask before this call",
+            description="\n\n".join(
+                f"{plugin}: {ask.title}\n{ask.description}".rstrip() for plugin, ask in told
+            ),
+            severity=max((ask.severity for _, ask in told), key=_SEVERITIES.index),
+            timeout=min(ask.timeout for _, ask in told),
+            choices=tuple(
+                choice for choice in first.choices if all(choice in ask.choices for _, ask in told)
+            ),
+            approvers=tuple(dict.fromkeys(one for _, ask in told for one in ask.approvers)),
+        )
+
+
+_SEVERITIES = ("info", "warning", "critical")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One plugin's judgement of one call. Build it with `allow`, `deny`, `ask` or `rewrite`.
+
+    Attributes:
+        effect: Allow, ask or deny.
+        reason: Why, for the model, the audit and people. Required for a denial.
+        ask: What to ask; present exactly when `effect` is ASK.
+        arguments: New arguments; the judging then starts again on them.
+        rule: The rule that led to it, if there is one.
+        plugin: Who judged; stamped by the loop.
+        recheck: Asked once more right before the call runs, which may be minutes later where
+            another call of the message waits for a person: returns why the verdict no longer
+            stands, or "". Without it, it stands.
+    """
+
+    effect: Effect
+    reason: str = ""
+    ask_for: Ask | None = None
+    arguments: Mapping[str, Any] | None = None
+    rule: str = ""
+    plugin: str = ""
+    recheck: Recheck | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.effect is Effect.ASK) != (self.ask_for is not None):
+            raise ValueError("a Verdict has `ask_for` exactly when its effect is ASK")
+        if self.effect is Effect.DENY and not self.reason:
+            raise ValueError("a denial needs a reason: Verdict.deny('why')")
+
+    @classmethod
+    def allow(cls, reason: str = "", *, rule: str = "", recheck: Recheck | None = None) -> Verdict:
+        """Let the call run, if nobody is stricter."""
+        return cls(effect=Effect.ALLOW, reason=reason, rule=rule, recheck=recheck)
+
+    @classmethod
+    def deny(cls, reason: str, *, rule: str = "") -> Verdict:
+        """Do not let the call run. `reason` is shown to the model."""
+        return cls(effect=Effect.DENY, reason=reason, rule=rule)
+
+    @classmethod
+    def ask(
+        cls, ask: Ask, *, reason: str = "", rule: str = "", recheck: Recheck | None = None
+    ) -> Verdict:
+        """Ask a person first."""
+        reason = reason or ask.title
+        return cls(effect=Effect.ASK, reason=reason, ask_for=ask, rule=rule, recheck=recheck)
+
+    @classmethod
+    def rewrite(cls, arguments: Mapping[str, Any], *, reason: str = "", rule: str = "") -> Verdict:
+        """Let the call run with other arguments; everybody judges those again."""
+        return cls(effect=Effect.ALLOW, reason=reason, arguments=arguments, rule=rule)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What became of the verdicts on one call.
+
+    Attributes:
+        effect: ALLOW or DENY; an ASK has been resolved by now.
+        reason: Why.
+        by: The plugin whose verdict decided, ``core``, or the principal who answered.
+        rule: The rule that led to it, if there is one.
+        verdicts: All verdicts of the last round.
+        rounds: How many rounds of judging there were.
+        asked: What was asked, if somebody was.
+        answer: What became of the question: ``allowed`` or ``denied`` by somebody, ``expired``
+            at its time limit, ``withdrawn`` where it could no longer be answered; "" where
+            nobody was asked.
+    """
+
+    effect: Effect
+    reason: str = ""
+    by: str = "core"
+    rule: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    rounds: int = 1
+    asked: Ask | None = None
+    answer: Answer = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call runs."""
+        return self.effect is Effect.ALLOW
+
+    @classmethod
+    def deny(cls, reason: str, *, by: str = "core", asked: Ask | None = None) -> Decision:
+        """Return a denial."""
+        return cls(effect=Effect.DENY, reason=reason, by=by, asked=asked)
+
+    @classmethod
+    def allow(cls, reason: str = "", *, by: str = "core", asked: Ask | None = None) -> Decision:
+        """Return a permission."""
+        return cls(effect=Effect.ALLOW, reason=reason, by=by, asked=asked)

@@ -1,0 +1,450 @@
+"""The turn: one message in, one answer out, and everything that is known on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from urllib.parse import quote, unquote
+
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import CLEAN, Message, Provenance, Taint, join_taints, new_id
+from hookgate.core.domain.models import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hookgate.core.domain.descriptors import Selection
+    from hookgate.core.domain.errors import TurnError
+    from hookgate.core.domain.messages import Image, ToolResultPart
+    from hookgate.core.domain.models import ModelRef, StopReason
+    from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
+    from hookgate.core.registry.snapshots import Snapshot
+
+__all__ = [
+    "ALL_SCOPES",
+    "Address",
+    "Agent",
+    "Claim",
+    "FinishedCall",
+    "Origin",
+    "Outcome",
+    "Principal",
+    "Scope",
+    "SessionKey",
+    "Turn",
+    "TurnEnding",
+    "TurnKey",
+    "TurnPlan",
+    "TurnRequest",
+]
+
+T = TypeVar("T")
+
+Scope: TypeAlias = Literal["chat", "approve", "operate", "read"]
+ALL_SCOPES: frozenset[Scope] = frozenset(("chat", "approve", "operate", "read"))
+
+TurnEnding: TypeAlias = Literal["done", "awaiting_client", "refused", "failed", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a message came from, as its frame claims and its principal may."""
+
+    channel: str = "cli"
+    account: str = "local"
+    peer: str = "main"
+    guild: str | None = None
+    team: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """What a principal may claim to be; ``*`` stands for anything."""
+
+    channel: str = "*"
+    account: str = "*"
+    peer: str = "*"
+
+    def covers(self, address: Address) -> bool:
+        """Whether `address` lies within this claim."""
+        return (
+            self.channel in ("*", address.channel)
+            and self.account in ("*", address.account)
+            and self.peer in ("*", address.peer)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who acts: what authentication came to.
+
+    Attributes:
+        id: A stable name, for example ``loopback`` or ``token:ops``.
+        scopes: What it may do.
+        bindings: The addresses that it may claim; none means none.
+    """
+
+    id: str
+    scopes: frozenset[Scope] = frozenset()
+    bindings: tuple[Claim, ...] = ()
+
+    @classmethod
+    def owner(cls, name: str = "loopback") -> Principal:
+        """Return the principal that owns the gateway: all scopes, any address."""
+        return cls(id=name, scopes=ALL_SCOPES, bindings=(Claim(),))
+
+    def may_claim(self, address: Address) -> bool:
+        """Whether this principal may speak as `address`."""
+        return any(claim.covers(address) for claim in self.bindings)
+
+    def may_see(self, address: Address) -> bool:
+        """Whether this principal may see what is said at `address`: an operator may, anywhere."""
+        return "operate" in self.scopes or self.may_claim(address)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether nothing is hidden from this principal, of no address and of none at all."""
+        return "operate" in self.scopes or Claim() in self.bindings
+
+    def sees(self, session: str) -> bool:
+        """Whether this principal may see what belongs to a session.
+
+        Args:
+            session: The session's key as text. What belongs to none, "" or another text, may
+                be anybody's, so it is for those who see all.
+        """
+        if self.sees_all:
+            return True
+        try:
+            key = SessionKey.parse(session)
+        except ValueError:
+            return False
+        return self.may_see(Address(key.channel, key.account, key.peer))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """How a turn came in. The entry path sets it.
+
+    Attributes:
+        provenance: The kind of entry path.
+        path: The path itself: ``ws``, ``http``, ``cli``, ``nested``, ``webhook``, ...
+        session: The session that a nested turn was started from.
+        channel: The channel that a webhook came in by.
+        tool: The tool that started a nested turn.
+    """
+
+    provenance: Provenance
+    path: str = ""
+    session: str = ""
+    channel: str = ""
+    tool: str = ""
+
+
+@lru_cache(maxsize=4096)
+def _session_text(*parts: str) -> str:
+    return ":".join(quote(part, safe=" @.+-_~/#") for part in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """A conversation: an agent and a peer. `str()` gives the stored form, parts escaped."""
+
+    agent: str
+    channel: str
+    account: str
+    peer: str
+
+    def __str__(self) -> str:
+        return _session_text(self.agent, self.channel, self.account, self.peer)
+
+    @classmethod
+    def parse(cls, text: str) -> SessionKey:
+        """Read what `str()` wrote.
+
+        Raises:
+            ValueError: It does not have four parts.
+        """
+        parts = text.split(":")
+        if len(parts) != 4:
+            raise ValueError(
+                f"found session key {text!r}, expected `agent:channel:account:peer` "
+                "with a `:` inside a part written as %3A"
+            )
+        return cls(*(unquote(part) for part in parts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """A configured assistant.
+
+    Attributes:
+        name: Its name in ``[agents.NAME]``.
+        models: The models to try, in order.
+        soul: Its standing instructions, Markdown.
+        tools: Globs of tool names that it may call; None allows all. Held at call time.
+        max_output_tokens: The most tokens of one answer.
+        temperature: The sampling temperature; None leaves it to the provider.
+        settings: The rest of its section, for plugins.
+    """
+
+    name: str
+    models: tuple[ModelRef, ...]
+    soul: str = ""
+    tools: tuple[str, ...] | None = None
+    max_output_tokens: int = 1024
+    temperature: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnRequest:
+    """What an entry path asks the gateway to do.
+
+    Attributes:
+        content: The user's text; "" where only tool results come back.
+        address: Where it comes from, as the frame claims.
+        images: Pictures that belong to the text.
+        agent: The agent to use instead of the one that the bindings choose.
+        options: The request's own options, for planners; checked by them.
+        client_tools: Tools that the caller runs itself.
+        client_history: The conversation so far, where the caller keeps it.
+        tool_results: Results of client-owned tools that an earlier turn waits for.
+    """
+
+    content: str
+    address: Address = field(default_factory=lambda: Address())
+    images: tuple[Image, ...] = ()
+    agent: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    client_tools: tuple[Tool, ...] = ()
+    client_history: tuple[Message, ...] | None = None
+    tool_results: tuple[ToolResultPart, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnPlan:
+    """How a turn is to run. `plan_turn` folds over it.
+
+    Attributes:
+        models: The models to try, in order.
+        failure_mode: ``fail_open`` runs on when discovery fails, ``fail_closed`` ends the turn.
+        tool_selection: ``all`` offers every tool that is not withheld; ``discovered`` those
+            that a selector chose, and the always-on ones; ``auto`` all of them while their
+            schemas take at most `whole_tool_tokens`, and the discovered ones beyond.
+        history: ``server`` adds the stored conversation; ``client`` takes the request's own.
+        history_turns: How many turns of history at most.
+        discovery: Whether selectors run.
+        kinds: Kinds that selectors may choose from; None for all.
+        category: The category that selectors may choose from; "" for all.
+        only_available: Whether selectors leave out what is not available.
+        prompt_context: Whether discovery adds its text to the context.
+        max_iterations: Rounds of tools at most.
+        context_tokens: The context's hard budget, in tokens.
+        retries: Further attempts at one model, before its first token, where the failure
+            may pass by itself.
+        retry_delay: Seconds before the first further attempt, doubled for each one after
+            it; a provider's own ``Retry-After`` comes before, up to `retry_limit`.
+        retry_limit: The longest wait before a further attempt, in seconds.
+        whole_tool_tokens: Tokens of all schemas up to which ``auto`` offers every tool.
+        fallback_tool_tokens: The cap on tool schemas when a failed discovery falls back to all.
+        deadline: Seconds that the whole turn may take.
+    """
+
+    models: tuple[ModelRef, ...] = ()
+    failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
+    tool_selection: Literal["auto", "all", "discovered"] = "auto"
+    history: Literal["server", "client"] = "server"
+    history_turns: int = 5
+    discovery: bool = True
+    kinds: frozenset[str] | None = None
+    category: str = ""
+    only_available: bool = True
+    prompt_context: bool = True
+    max_iterations: int = 10
+    context_tokens: int = 5000
+    retries: int = 1
+    retry_delay: float = 0.15
+    retry_limit: float = 10.0
+    whole_tool_tokens: int = 2000
+    fallback_tool_tokens: int = 4000
+    deadline: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How well a turn went.
+
+    Attributes:
+        status: success, partial or failed.
+        score: 0 to 1.
+        source: Who says so: ``heuristic``, ``request_override``, or a plugin's name.
+        reason: Why, for people.
+    """
+
+    status: Literal["success", "partial", "failed"]
+    score: float
+    source: str = "heuristic"
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCall:
+    """A tool call of this turn that is over."""
+
+    call: ToolCall
+    decision: Decision
+    result: ToolResult
+
+
+class TurnKey(Generic[T]):
+    """A typed key of a turn's scratch space. Make one per module, compare by identity."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"TurnKey({self.name!r})"
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Turn:
+    """One message and what becomes of it. Plugins read it; the loop writes it.
+
+    ``turn[KEY]`` is typed scratch that ends with the turn.
+
+    Attributes:
+        id: Unique.
+        session: The conversation.
+        agent: Who answers.
+        address: Where the message came from.
+        principal: Who sent it.
+        origin: How it came in.
+        message: What was said.
+        snapshot: The tools, capabilities and cards of this turn; stays as it is.
+        plan: How the turn runs.
+        options: The request's ``options``, as it came.
+        tags: Router tags.
+        withheld: Ids of the capabilities that were taken away from this turn.
+        selections: What selectors chose, by id, with the best score of each.
+        stage: ``start``, or ``after_tool`` once a tool has run.
+        iteration: 0 in the first round, one more after each round of tools.
+        history: The stored messages that the context drew from, oldest first.
+        messages: This turn's own messages, the user's first.
+        offered: The tools that the model was offered in this round, by name.
+        calls: The tool calls that are over, in the order in which they ended.
+        usage: The tokens of all model calls so far.
+        client: Takes the events for the client that the turn was started by, and no others.
+        parent: The turn that started this one.
+        depth: 0 in a turn that a person started.
+        fence: The lane's epoch, which every write to the conversation carries.
+        stop: Why the model stopped that was asked last, where it did.
+        ending: How it ended, once it has.
+        error: What it ended with, where it failed.
+        started: When, in UTC.
+    """
+
+    session: SessionKey
+    agent: Agent
+    address: Address
+    principal: Principal
+    origin: Origin
+    message: Message
+    snapshot: Snapshot
+    plan: TurnPlan
+    sink: Callable[[Event], None] = field(repr=False, default=lambda _: None)
+    client: Callable[[Event], None] = field(repr=False, default=lambda _: None)
+    id: str = field(default_factory=lambda: new_id("turn"))
+    options: Mapping[str, Any] = field(default_factory=dict)
+    client_tools: tuple[Tool, ...] = ()
+    tags: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
+    selections: Mapping[str, Selection] = field(default_factory=dict)
+    stage: Literal["start", "after_tool"] = "start"
+    iteration: int = 0
+    history: tuple[Message, ...] = ()
+    messages: list[Message] = field(default_factory=list)
+    offered: dict[str, Tool] = field(default_factory=dict)
+    calls: list[FinishedCall] = field(default_factory=list)
+    usage: Usage = field(default_factory=Usage)
+    parent: Turn | None = field(repr=False, default=None)
+    depth: int = 0
+    fence: int = 0
+    stop: StopReason | None = None
+    ending: TurnEnding | None = None
+    error: TurnError | None = None
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    extra_taint: Taint = CLEAN
+    _name: str = ""
+    _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        # What was said has no place in a log line, and a snapshot would fill pages.
+        state = self.ending or "running"
+        return f"<Turn {self.id} agent={self.agent.name} session={self.session} {state}>"
+
+    @property
+    def taint(self) -> Taint:
+        """The union of the taints of all that this turn has read so far. Only grows."""
+        return join_taints(
+            [
+                self.extra_taint,
+                *(message.taint for message in self.history),
+                *(message.taint for message in self.messages),
+            ]
+        )
+
+    @property
+    def answer(self) -> str:
+        """The text of the last assistant message of this turn, or ""."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                return message.text
+        return ""
+
+    @property
+    def root(self) -> Turn:
+        """The turn that a message from outside has started: itself, or whose call it is of."""
+        turn = self
+        while turn.parent is not None:
+            turn = turn.parent
+        return turn
+
+    def __getitem__(self, key: TurnKey[T]) -> T:
+        value: T = self._scratch[key]
+        return value
+
+    def __setitem__(self, key: TurnKey[T], value: T) -> None:
+        self._scratch[key] = value
+
+    def __contains__(self, key: TurnKey[Any]) -> bool:
+        return key in self._scratch
+
+    @overload
+    def get(self, key: TurnKey[T]) -> T | None: ...
+
+    @overload
+    def get(self, key: TurnKey[T], default: T) -> T: ...
+
+    def get(self, key: TurnKey[Any], default: Any = None) -> Any:
+        """Return ``turn[key]``, or `default` where nothing was set."""
+        return self._scratch.get(key, default)
+
+    def emit(self, event: Event) -> None:
+        """Send `event` to the client, who sees all of it, and to the bus; never waits."""
+        self.sink(self.named(event))
+
+    def named(self, event: Event) -> Event:
+        """Return `event` as this turn's: for those who may see where its message came in."""
+        if not self._name:
+            self._name = str(self.session)
+        address, audience = self.root.address, event.audience
+
+        def may_see(principal: Principal) -> bool:
+            return principal.may_see(address) and (audience is None or audience(principal))
+
+        return Event(event.type, event.data, self.id, self._name, event.scope, audience=may_see)

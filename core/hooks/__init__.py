@@ -1,0 +1,1 @@
+"""Hooks, awaited under their contracts: order, limits, results, failures."""

@@ -1,0 +1,411 @@
+"""Awaits the hooks, each under its contract: order, limit, failure, attribution.
+
+pluggy registers, orders and blocks the implementations; it cannot await them. `Hooks`
+takes the ordered list from pluggy once, when plugins change, and calls it itself::
+
+    refusals = await hooks.each(hookspecs.before_turn, turn)
+    plan = await hooks.fold(hookspecs.plan_turn, turn, plan)
+
+The arguments are those of the specification, in its order or by name, and are checked
+by mypy. What a failure costs stands in the hook's `Contract`; what holds about limits and
+cancellation stands in `core.hooks.limits`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+
+import structlog
+
+from hookgate.core.domain.errors import ConfigError, HookError
+from hookgate.core.hooks.contracts import Chain, chains_of, contracts_of, tightened
+from hookgate.core.hooks.dispatch import Failed, FailureKind, HookFailure, Implementation
+from hookgate.core.hooks.limits import Watch, driven, rest
+from hookgate.core.hooks.reports import Reports
+from hookgate.core.hooks.spans import Span
+from hookgate.hookspecs import Contract
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pluggy
+
+    from hookgate.core.domain.events import HookSpan
+    from hookgate.core.settings.schema import HookSettings
+
+__all__ = ["Answer", "FailureKind", "HookFailure", "Hooks", "Implementation"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+POOL_THREADS = 4
+"""Threads of each plugin for its `blocking` implementations."""
+
+CLOSE_SECONDS = 5.0
+"""How long `Hooks.close` waits for `hook_failed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[R]):
+    """What one plugin's implementation came to.
+
+    Attributes:
+        plugin: The plugin's name.
+        value: What it returned; None where it failed.
+        failure: How it failed, if it did.
+    """
+
+    plugin: str
+    value: R | None = None
+    failure: HookFailure | None = None
+
+
+class Hooks:
+    """Calls the implementations of the hooks.
+
+    Attributes:
+        spans: Takes a `HookSpan` for each implementation that ran. None: nothing is
+            measured and tracing costs nothing.
+    """
+
+    def __init__(
+        self,
+        manager: pluggy.PluginManager,
+        overrides: Mapping[str, HookSettings] | None = None,
+        *,
+        log: Any = None,
+    ) -> None:
+        """Read the specifications and the implementations of `manager`.
+
+        Args:
+            manager: Specifications are added and plugins are registered.
+            overrides: Tighter contracts by the hook's name.
+            log: Takes the failures; a structlog logger.
+
+        Raises:
+            ConfigError: An override names an unknown hook, or loosens a contract.
+            StartError: A specification has an argument with a default.
+        """
+        self._manager = manager
+        self._overrides = dict(overrides or {})
+        self._log = log or structlog.get_logger("hookgate.hooks")
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._reports = Reports(self._tell, self._log)
+        self.spans: Callable[[HookSpan], None] | None = None
+        self.recompute()
+
+    # -- wiring ------------------------------------------------------------
+
+    def recompute(self) -> None:
+        """Read specifications and implementations again, after plugins have changed."""
+        contracts, problems = tightened(contracts_of(self._manager), self._overrides)
+        if problems:
+            raise ConfigError(problems)
+        self._chains = chains_of(self._manager, contracts, self._pool)
+        self._failures = self._chains.named("hook_failed")
+
+    def _pool(self, plugin: str) -> Executor:
+        pool = self._pools.get(plugin)
+        if pool is None:
+            pool = self._pools[plugin] = ThreadPoolExecutor(
+                POOL_THREADS, thread_name_prefix=f"hookgate-{plugin}"
+            )
+        return pool
+
+    async def close(self) -> None:
+        """Tell `hook_failed` what is still to be told, and let the threads go.
+
+        This takes `CLOSE_SECONDS` at most: a thread whose implementation still blocks is
+        not waited for.
+        """
+        await self._reports.close(CLOSE_SECONDS)
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- questions ---------------------------------------------------------
+
+    def implemented(self, spec: Callable[..., Any]) -> bool:
+        """Return whether any plugin implements `spec`."""
+        return bool(self._chains[spec].implementations)
+
+    def implementations(self, spec: Callable[..., Any]) -> tuple[Implementation, ...]:
+        """Return the implementations of `spec` in call order."""
+        return self._chains[spec].implementations
+
+    def contract(self, spec: Callable[..., Any]) -> Contract:
+        """Return the contract of `spec` as this gateway has tightened it."""
+        return self._chains[spec].contract
+
+    # -- calls -------------------------------------------------------------
+
+    async def each(
+        self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> list[R]:
+        """Call every implementation; return the results that are not None, in call order.
+
+        Raises:
+            HookError: An implementation failed, and the hook is required. Where the
+                contract says ``settle``, all run before the first failure is raised.
+        """
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        if not chain.implementations:
+            return []
+        watch = Watch()
+        dispatch = self._each(watch, chain, values)
+        try:  # as `driven` does, without its cost
+            yielded = dispatch.send(None)
+        except StopIteration as stop:
+            return cast("list[R]", stop.value)
+        return cast("list[R]", await rest(watch, dispatch, yielded))
+
+    async def notify(self, spec: Callable[P, None], /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Call every implementation of a hook that returns nothing. Raises as `each`."""
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        if chain.implementations:
+            watch = Watch()
+            await driven(watch, self._each(watch, chain, values))
+
+    async def each_by_plugin(
+        self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> list[Answer[R]]:
+        """Call every implementation; return what each came to, in call order.
+
+        Results that are None are left out. Of a hook that is not required, failures are
+        answers, too; of a required one they raise as with `each`.
+        """
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        watch = Watch()
+        answers: list[Answer[R]] = await driven(watch, self._answers(watch, chain, values))
+        return answers
+
+    async def first(
+        self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R | None:
+        """Return the first result that is not None; the implementations behind it do not run.
+
+        Raises:
+            HookError: An implementation failed before that, and the hook is required.
+        """
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        watch = Watch()
+        return cast("R | None", await driven(watch, self._first(watch, chain, values)))
+
+    async def fold(self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Pass the last argument through every implementation; return what became of it.
+
+        A result that the specification allows, but which is not of the last argument's
+        type, ends the fold and is returned (`Rejected` of `sanitize_card`). mypy needs
+        the union to be written at such a call: ``end: Card | Rejected = await ...``.
+
+        Raises:
+            HookError: An implementation failed, and the hook is required.
+        """
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        watch = Watch()
+        return cast("R", await driven(watch, self._fold(watch, chain, values)))
+
+    async def run_one(self, implementation: Implementation, *args: Any) -> Any:
+        """Run one implementation, with all of the hook's arguments, under the contract.
+
+        Returns:
+            Its result; None also where it failed and the hook is not required.
+
+        Raises:
+            HookError: It failed, and the hook is required.
+        """
+        chain = self._chains.named(implementation.hook)
+        if chain is None:
+            raise LookupError(f"{implementation!r} is of a hook that this gateway does not have")
+        watch = Watch()
+        value = await driven(watch, self._call(watch, chain, implementation, args))
+        if type(value) is not Failed:
+            return value
+        self._report(value.failure)
+        if implementation.required:
+            raise value.failure.to_error()
+        return None
+
+    async def guard(
+        self,
+        implementation: Implementation,
+        awaitable: Awaitable[T],
+        *,
+        passing: tuple[type[BaseException], ...] = (),
+    ) -> T:
+        """Await something that an implementation made, under its limit and in its name.
+
+        A step of a filter's stream is one such thing, the entry of a lifespan another.
+
+        Args:
+            implementation: Whose it is.
+            awaitable: What to await; its result is not checked.
+            passing: Exceptions that are no failure, for example `StopAsyncIteration`.
+
+        Raises:
+            HookError: It failed, whether or not the hook is required.
+        """
+        watch = Watch()
+        value = await driven(watch, implementation.wait(watch, awaitable))
+        if type(value) is Failed:
+            failure: HookFailure = value.failure
+            if failure.kind != "timeout" and isinstance(failure.error, passing):
+                raise failure.error
+            self._report(failure)
+            raise failure.to_error()
+        return cast("T", value)
+
+    async def reported(self) -> None:
+        """Wait until `hook_failed` has heard of all failures so far."""
+        await self._reports.told()
+
+    # -- the machinery -----------------------------------------------------
+    #
+    # These coroutines are dispatches: they await implementations and nothing else, and
+    # are driven by `core.hooks.limits`.
+
+    async def _each(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> list[Any]:
+        results: list[Any] = []
+        errors: list[HookError] = []
+        classes, traced = chain.expected.classes, self.spans is not None
+        for implementation in chain.implementations:
+            if traced:
+                value = await self._traced(watch, chain, implementation, args)
+            else:
+                # `Implementation.call` written out: this is the hot path.
+                positions = implementation.positions
+                try:
+                    value = (
+                        implementation.target(*args)
+                        if positions is None
+                        else implementation.target(*[args[place] for place in positions])
+                    )
+                    if value.__class__ is CoroutineType:
+                        watch.implementation = implementation
+                        watch.coroutine = value
+                        value = await value
+                    if value is None:
+                        continue
+                    if isinstance(value, classes):
+                        results.append(value)
+                        continue
+                except BaseException as error:  # noqa: BLE001 - the implementation's failure
+                    value = watch.failed(implementation, error)
+                value = await implementation.settle(watch, value)
+            if type(value) is Failed:
+                self._fail(chain, value.failure, errors)
+            elif value is not None:
+                results.append(value)
+        _raise(errors)
+        return results
+
+    async def _answers(
+        self, watch: Watch, chain: Chain, args: tuple[Any, ...]
+    ) -> list[Answer[Any]]:
+        answers: list[Answer[Any]] = []
+        errors: list[HookError] = []
+        for implementation in chain.implementations:
+            value = await self._call(watch, chain, implementation, args)
+            if type(value) is Failed:
+                self._fail(chain, value.failure, errors)
+                answers.append(Answer(implementation.plugin, failure=value.failure))
+            elif value is not None:
+                answers.append(Answer(implementation.plugin, value))
+        _raise(errors)
+        return answers
+
+    async def _first(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
+        errors: list[HookError] = []
+        for implementation in chain.implementations:
+            value = await self._call(watch, chain, implementation, args)
+            if type(value) is Failed:
+                self._fail(chain, value.failure, errors)
+            elif value is not None:
+                return value
+        _raise(errors)
+        return None
+
+    async def _fold(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
+        errors: list[HookError] = []
+        for implementation in chain.implementations:
+            value = await self._call(watch, chain, implementation, args)
+            if type(value) is Failed:
+                self._fail(chain, value.failure, errors)
+            elif value is not None:
+                if chain.ends is not None and chain.ends.fits(value):
+                    return value
+                args = (*args[:-1], value)
+        _raise(errors)
+        return args[-1]
+
+    def _call(
+        self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
+    ) -> Coroutine[Any, Any, Any]:
+        """Return the call of one implementation, to be awaited in a dispatch."""
+        if self.spans is None:
+            return implementation.call(watch, args)
+        return self._traced(watch, chain, implementation, args)
+
+    async def _traced(
+        self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
+    ) -> Any:
+        """Call one implementation, and tell `spans` about it."""
+        span = Span(chain, implementation, args)
+        try:
+            value = await implementation.call(watch, args)
+            # Whoever suspends has himself noted as the one who is waited for.
+            span.end(value, waited=getattr(watch, "implementation", None) is implementation)
+            return value
+        finally:
+            self._trace(span)
+
+    def _trace(self, span: Span) -> None:
+        if self.spans is None:
+            return
+        try:
+            self.spans(span.closed())
+        except Exception:  # noqa: BLE001 - a watcher must not break what it watches
+            self._log.exception("a subscriber to hook spans failed", hook=span.hook)
+
+    # -- failures ----------------------------------------------------------
+
+    def _fail(self, chain: Chain, failure: HookFailure, errors: list[HookError]) -> None:
+        """Report a failure; where the hook is required raise it, or note it for the end."""
+        self._report(failure)
+        if failure.required:
+            error = failure.to_error()
+            if not chain.contract.settle:
+                raise error
+            errors.append(error)
+
+    def _report(self, failure: HookFailure) -> None:
+        listeners = self._failures is not None and self._failures.implementations
+        self._reports.add(failure, tell=bool(listeners) and failure.hook != "hook_failed")
+
+    async def _tell(self, failure: HookFailure) -> None:
+        """Call `hook_failed`; its own failures are for the log alone."""
+        chain = self._failures
+        for implementation in () if chain is None else chain.implementations:
+            watch = Watch()
+            value = await driven(watch, implementation.call(watch, (failure,)))
+            if type(value) is Failed:
+                self._report(value.failure)
+
+
+def _raise(errors: Sequence[HookError]) -> None:
+    """Raise the first of `errors`, if there are any, with the others as notes."""
+    if errors:
+        first, *others = errors
+        for other in others:
+            first.add_note(f"also: {other}")
+        raise first

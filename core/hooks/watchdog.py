@@ -1,0 +1,117 @@
+"""Names whoever holds the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from hookgate.core.hooks.dispatch import Implementation
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from hookgate.core.host import Host
+
+__all__ = ["LIMIT", "Watchdog"]
+
+LIMIT = 0.05
+"""Seconds for which the event loop may be held before somebody is named."""
+
+SETTLING = 10.0
+"""Seconds after the start for which that is no warning: what is loaded then is loaded once."""
+
+_CALLERS = (
+    "hookgate.core.hooks.caller",
+    "hookgate.core.hooks.dispatch",
+    "hookgate.core.hooks.limits",
+)
+"""Modules that call implementations."""
+
+
+class Watchdog:
+    """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
+
+    While the gateway settles after its start, what it finds is told for debugging only.
+
+    Attributes:
+        reports: How many times the loop was held for longer than `LIMIT`.
+    """
+
+    def __init__(self, host: Host, *, limit: float = LIMIT, settling: float = SETTLING) -> None:
+        self._host = host
+        self._limit = limit
+        self._settling = settling
+        self._settled = 0.0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.reports = 0
+
+    def __enter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        self._settled = time.monotonic() + self._settling
+        self._thread = threading.Thread(
+            target=self._watch, args=(loop, threading.get_ident()), name="watchdog", daemon=True
+        )
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
+        alive = threading.Event()
+        while not self._stop.wait(self._limit):
+            alive.clear()
+            try:
+                loop.call_soon_threadsafe(alive.set)
+            except RuntimeError:
+                return  # the loop is closed
+            if alive.wait(self._limit) or self._stop.is_set():
+                continue
+            frame = sys._current_frames().get(thread)
+            holder = _implementation(frame)
+            self._report(frame, holder)
+            if holder is not None and time.monotonic() >= self._settled:
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(self._announce, holder)
+            while not alive.wait(0.5) and not self._stop.is_set():
+                pass
+
+    def _announce(self, holder: Implementation) -> None:
+        self._host.announce(
+            f"plugin {holder.plugin}",
+            f"its hook {holder.hook} has held the event loop for more than "
+            f"{self._limit * 1000:g} ms, in which nobody else was served: await what takes its "
+            "time, or mark a plain function @blocking",
+        )
+
+    def _report(self, frame: FrameType | None, holder: Implementation | None) -> None:
+        self.reports += 1
+        stack = traceback.extract_stack(frame)[-3:]
+        whose = {} if holder is None else {"plugin": holder.plugin, "hook": holder.hook}
+        log = self._host.log
+        (log.debug if time.monotonic() < self._settled else log.warning)(
+            "the event loop is held",
+            **whose,
+            longer_than_ms=self._limit * 1000,
+            by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
+        )
+
+
+def _implementation(frame: FrameType | None) -> Implementation | None:
+    """Return whose hook runs in `frame`; the innermost one where hooks call hooks."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _CALLERS:
+            for name in ("implementation", "self"):
+                found = frame.f_locals.get(name)
+                if isinstance(found, Implementation):
+                    return found
+        frame = frame.f_back
+    return None

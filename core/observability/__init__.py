@@ -1,0 +1,1 @@
+"""What an operator sees: the log, and what the gateway is made of."""

@@ -1,0 +1,1 @@
+"""Plugins: found, chosen, checked, ordered, loaded and opened."""

@@ -1,0 +1,175 @@
+"""What is refused of a plugin before it is registered, and what to write instead.
+
+Package-private: `core.plugins.manager` is the face of this. pluggy would accept some of these and
+then never call them, or call them without what they need; the others it refuses without
+saying what would be right.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import pluggy
+
+from hookgate.core.settings.sections import nearest
+
+__all__ = ["Manager", "implemented_hooks", "problems_with"]
+
+_INSTEAD_OF_ASYNCGEN = {
+    "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",
+    "filter_stream": (
+        "write a plain `def filter_stream` that returns an inner async generator: "
+        "`async def filtered(): ...` and then `return filtered()`"
+    ),
+}
+
+
+class Manager(pluggy.PluginManager):
+    """pluggy's manager, which looks for hooks without evaluating a plugin's properties.
+
+    pluggy does so itself from 1.7 on; before that, a property that fails breaks the load.
+    """
+
+    def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
+        """Return how a function is marked; None for whatever is no marked function."""
+        found = inspect.getattr_static(plugin, name, None)
+        if isinstance(found, property | cached_property):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
+def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:
+    """Return the methods that are marked as implementations: method -> the hook's name."""
+    found = {}
+    for name in dir(plugin):
+        options = manager.parse_hookimpl_opts(plugin, name)
+        if options is not None:
+            found[name] = options.get("specname") or name
+    return found
+
+
+def problems_with(
+    manager: pluggy.PluginManager, plugin: object, specs: Mapping[str, tuple[str, ...]]
+) -> list[str]:
+    """Return what is wrong with the implementations of `plugin`, one line each.
+
+    Args:
+        manager: Knows how an implementation is marked.
+        plugin: An instance, or a module.
+        specs: The argument names of every hook.
+    """
+    marked = implemented_hooks(manager, plugin)
+    if not marked and not any(_is_unmarked_hook(plugin, name) for name in specs):
+        return [
+            "it implements no hook, so it would never be called: put @hookimpl of "
+            "hookgate.hookspecs above a method that has a hook's name"
+        ]
+    problems = [
+        f"it has a function `{name}` which is named as a hook and lacks the marker: "
+        "put @hookimpl above it, or give it another name"
+        for name in sorted(specs.keys() - marked.keys())
+        if _is_unmarked_hook(plugin, name)
+    ]
+    for name, hook in marked.items():
+        options: Mapping[str, Any] = manager.parse_hookimpl_opts(plugin, name) or {}
+        function = getattr(plugin, name)
+        static = inspect.getattr_static(plugin, name)
+        if inspect.isfunction(static) and not inspect.ismodule(plugin):
+            first = next(iter(inspect.signature(static).parameters), None)
+            if first is None or first in specs.get(hook, ()):
+                problems.append(_without_self(name, hook, static, specs))
+                continue
+        where = f"hook {hook}: `{_signature(name, function)}`"
+        problems += [f"{where} {what}" for what in _wrong(hook, function, options, specs)]
+    return problems
+
+
+def _is_unmarked_hook(plugin: object, name: str) -> bool:
+    value = inspect.getattr_static(plugin, name, None)
+    value = getattr(value, "__func__", value)
+    if not inspect.isfunction(value) or hasattr(value, "__contract__"):
+        return False
+    return not inspect.ismodule(plugin) or value.__module__ == plugin.__name__
+
+
+def _without_self(
+    name: str, hook: str, static: Callable[..., Any], specs: Mapping[str, tuple[str, ...]]
+) -> str:
+    arguments = ", ".join(("self", *inspect.signature(static).parameters))
+    prefix = "async def" if _is_async(static) else "def"
+    return (
+        f"hook {hook}: `{_signature(name, static)}` has no `self`, which takes the place of its "
+        f"first argument: write `{prefix} {name}({arguments})`; the hook takes "
+        f"({', '.join(specs.get(hook, ()))})"
+    )
+
+
+def _signature(name: str, function: Callable[..., Any]) -> str:
+    written = inspect.signature(getattr(function, "__func__", function))
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in written.parameters.values()]
+    prefix = "async def" if _is_async(function) else "def"
+    shown = written.replace(parameters=bare, return_annotation=inspect.Signature.empty)
+    return f"{prefix} {name}{shown}"
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _wrong(
+    hook: str,
+    function: Callable[..., Any],
+    options: Mapping[str, Any],
+    specs: Mapping[str, tuple[str, ...]],
+) -> Iterator[str]:
+    if hook not in specs:
+        yield f"implements a hook that does not exist{_hint(hook, specs)}"
+        return
+    if options.get("wrapper") or options.get("hookwrapper"):
+        yield (
+            "is a wrapper, which cannot be awaited: implement the hook itself with plain "
+            "@hookimpl (@hookimpl(tryfirst=True) comes before the others, trylast=True after)"
+        )
+        return
+    if options.get("optionalhook"):
+        yield "is marked optionalhook, which hides misspelt names: write plain @hookimpl"
+    if inspect.isasyncgenfunction(function):
+        instead = _INSTEAD_OF_ASYNCGEN.get(hook, "write `async def` with `return` in its place")
+        yield f"is an async generator, which a hook cannot await: {instead}"
+    elif inspect.isgeneratorfunction(function):
+        yield "is a generator: return the values in a list instead of yielding them"
+    if getattr(function, "__hookgate_blocking__", False) and _is_async(function):
+        yield (
+            "is both @blocking and async: write a plain `def` for work that blocks, "
+            "or remove @blocking"
+        )
+    yield from _wrong_arguments(function, specs[hook])
+
+
+def _wrong_arguments(function: Callable[..., Any], names: tuple[str, ...]) -> Iterator[str]:
+    takes = f"the hook takes ({', '.join(names)})"
+    for parameter in inspect.signature(function).parameters.values():
+        name = parameter.name
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            yield f"takes {parameter}, which stays empty: name the arguments; {takes}"
+        elif name not in names:
+            hint = _hint(name, names)
+            yield f"takes an argument `{name}` which the hook does not have{hint}; {takes}"
+        elif parameter.default is not parameter.empty:
+            yield (
+                f"gives `{name}` a default, so that it would never get the hook's value: "
+                f"write `{name}` without the default"
+            )
+        elif parameter.kind is parameter.KEYWORD_ONLY:
+            yield (
+                f"takes `{name}` by keyword only, and arguments are passed by position: "
+                "remove the `*`"
+            )
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f"; did you mean `{near}`?" if near else ""

@@ -1,0 +1,316 @@
+"""Finds, checks, configures and opens plugins.
+
+A plugin is a class (or a stateless module)::
+
+    class Plugin:
+        Settings = PolicySettings               # omitted: it has no settings
+        requires = (STORE,)                     # keys that must be there before it opens
+        provides = ()                           # keys that it offers to others
+
+        def __init__(self, settings: PolicySettings) -> None: ...
+
+        def take_settings(self, settings: PolicySettings) -> Collection[str]: ...   # if it can
+
+A plugin with `take_settings` is given its section again when it has changed at a reload, and
+returns the keys that wait for a restart all the same; one without takes over a changed section
+at the next start.
+
+Builtins load in their given order, then installed third parties by name, then what the
+embedding program brings: the last one loaded is the first one called. The set of plugins
+is fixed once it is loaded, and belongs to one gateway: two gateways share nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import (
+    ConfigError,
+    HookError,
+    HookgateError,
+    PluginError,
+    StartError,
+    StoreHeldError,
+)
+from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
+from hookgate.core.hooks.caller import Hooks, Implementation
+from hookgate.core.host import PluginInfo
+from hookgate.core.plugins.checks import Manager
+from hookgate.core.plugins.choice import refuse_doubles, reserved
+from hookgate.core.plugins.loading import Loader
+from hookgate.core.plugins.order import Node, opening_order
+from hookgate.core.plugins.sources import (
+    Candidate,
+    builtin_candidates,
+    extra_candidates,
+    installed,
+)
+from hookgate.core.settings.sections import nearest, section_of
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from structlog.typing import FilteringBoundLogger
+
+    from hookgate.core.domain.errors import ConfigProblem
+    from hookgate.core.host import Host
+    from hookgate.core.settings.schema import Settings
+
+__all__ = ["BUILTIN_PACKAGE", "CORE_KEYS", "Plugins"]
+
+BUILTIN_PACKAGE = "hookgate.builtin_plugins"
+"""Where the builtin plugins are looked for, one package each."""
+
+CORE_KEYS: tuple[Key[Any], ...] = (CLOCK, TOKENS, SECRETS, SIGNALS, LANES, CONVERSATIONS)
+"""Keys that the core itself provides, so that any plugin may require them."""
+
+
+class Plugins:
+    """The plugins of one gateway.
+
+    Attributes:
+        manager: pluggy's manager, with every running plugin registered.
+        hooks: Calls their hooks.
+        order: The names of the running plugins in the order in which they open.
+    """
+
+    def __init__(self, settings: Settings, log: FilteringBoundLogger | None = None) -> None:
+        """Make an empty set; `load` is the way to a filled one."""
+        self.manager = Manager(hookspecs.PROJECT)
+        self.manager.add_hookspecs(hookspecs)
+        self.hooks: Hooks
+        self.order: tuple[str, ...] = ()
+        self._replacements = dict(settings.plugins.replace)
+        self._sections = dict(settings.plugin)
+        self._infos: tuple[PluginInfo, ...] = ()
+        self._idle: list[Candidate] = []
+        self._log = log or structlog.get_logger("hookgate.plugins")
+
+    @classmethod
+    def load(
+        cls,
+        settings: Settings,
+        *,
+        builtin: Sequence[str],
+        extra: Sequence[object] = (),
+        disabled: Sequence[str] = (),
+        package: str = BUILTIN_PACKAGE,
+        core_keys: Collection[Key[Any]] = CORE_KEYS,
+        log: FilteringBoundLogger | None = None,
+    ) -> Plugins:
+        """Find the plugins, choose those that run, check, configure and register them.
+
+        Args:
+            settings: ``[plugins]`` says which run, ``[plugin.NAME]`` configures each.
+            builtin: The names of the builtin plugins in load order.
+            extra: Plugins of the embedding program: classes, instances or modules.
+            disabled: Names that do not run, beside those of the settings (``-p no:NAME``).
+            package: Where the builtin plugins are.
+            core_keys: Keys that need no plugin.
+            log: Takes what goes wrong; the gateway's own, which masks secrets.
+
+        Raises:
+            ConfigError: Everything that is wrong in the settings of plugins and hooks.
+            PluginError: A builtin plugin, a required one or one of `extra` is broken.
+            MissingKeyError: A plugin requires a key that nobody provides.
+            StartError: Two plugins have one name, or require each other in a circle.
+        """
+        self = cls(settings, log)
+        found, problems = _candidates(settings, builtin, extra, package)
+        loader = Loader(settings, self.manager, refuse_doubles(found), self._log)
+        loader.load(disabled, problems)
+        self._infos, self._idle = tuple(loader.infos), loader.idle
+        self.order = tuple(
+            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
+        )
+        self.hooks = Hooks(self.manager, settings.hooks, log=self._log)
+        return self
+
+    @classmethod
+    def surveyed(
+        cls,
+        settings: Settings,
+        *,
+        builtin: Sequence[str],
+        disabled: Sequence[str] = (),
+        package: str = BUILTIN_PACKAGE,
+        core_keys: Collection[Key[Any]] = CORE_KEYS,
+        log: FilteringBoundLogger | None = None,
+    ) -> tuple[Plugins, Sequence[str]]:
+        """Look at all plugins whatever is wrong with them, for people who ask what is.
+
+        Returns:
+            The plugins, which answer questions and cannot be opened; and what stops a start.
+        """
+        self = cls(settings, log)
+        found, problems = _candidates(settings, builtin, (), package)
+        wrong: list[str] = []
+        try:
+            candidates = refuse_doubles(found)
+        except HookgateError as error:
+            wrong.append(str(error))
+            candidates = list({one.name: one for one in reversed(found)}.values())[::-1]
+        loader = Loader(settings, self.manager, candidates, self._log, lenient=True)
+        loader.load(disabled, problems)
+        self._infos, self._idle = tuple(loader.infos), loader.idle
+        wrong += loader.wrong
+        try:
+            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
+        except HookgateError as error:
+            wrong.append(str(error))
+        return self, wrong
+
+    def _nodes(self) -> list[Node]:
+        return [
+            Node(name, getattr(plugin, "requires", ()), getattr(plugin, "provides", ()))
+            for name, plugin in self.manager.list_name_plugin()
+        ]
+
+    def _idle_provisions(self) -> dict[str, tuple[Key[Any], ...]]:
+        """Return what builtins that do not run would provide. Third parties stay unimported."""
+        found = {}
+        for candidate in self._idle:
+            if candidate.origin == "builtin":
+                try:
+                    found[candidate.name] = getattr(candidate.fetch(), "provides", ())
+                except PluginError as error:
+                    self._log.warning("plugin cannot be read", reason=str(error))
+        return found
+
+    # -- questions ---------------------------------------------------------
+
+    def infos(self) -> tuple[PluginInfo, ...]:
+        """Return what is known of every plugin, those that do not run included."""
+        return self._infos
+
+    def get(self, name: str) -> object | None:
+        """Return the running plugin that is called `name`."""
+        plugin: object | None = self.manager.get_plugin(name)
+        return plugin
+
+    def why(self, name: str) -> str:
+        """Say why the plugin called `name` runs, or why it does not."""
+        told = [_told(info) for info in self._infos if info.name == name]
+        replaces = [
+            f"{name!r} runs under the name {builtin!r}, in place of the builtin"
+            for builtin, other in self._replacements.items()
+            if other == name
+        ]
+        if told or replaces:
+            return "; ".join([*told, *replaces])
+        near = nearest(name, [info.name for info in self._infos])
+        hint = f"; did you mean {near!r}?" if near else ""
+        return f"no plugin called {name!r} is builtin or installed{hint}"
+
+    # -- settings that change ----------------------------------------------
+
+    def changed_settings(
+        self, settings: Settings
+    ) -> tuple[list[Callable[[], Collection[str]]], list[str]]:
+        """Check the sections that differ from those in use.
+
+        Returns:
+            What hands the changed sections to plugins that take them while they run, to be
+            called once everything has been checked: it returns the keys that wait for a
+            restart. And the sections of the other plugins.
+
+        Raises:
+            ConfigError: A section is wrong now.
+        """
+        apply: list[Callable[[], Collection[str]]] = []
+        restart: list[str] = []
+        for name in sorted({*self._sections, *settings.plugin}):
+            values = settings.plugin.get(name, {})
+            if values == self._sections.get(name, {}):
+                continue
+            plugin = self.get(name)
+            take = getattr(plugin, "take_settings", None)
+            model = getattr(plugin, "Settings", None)
+            if take is None or model is None:
+                restart.append(f"plugin.{name}")
+                continue
+            section = section_of(settings, name, model)
+
+            def use(name: str = name, take: Any = take, section: Any = section) -> Collection[str]:
+                waiting = take(section) or ()
+                self._sections[name] = settings.plugin.get(name, {})
+                return [f"plugin.{name}.{key}" for key in waiting]
+
+            apply.append(use)
+        return apply, restart
+
+    # -- opening -----------------------------------------------------------
+
+    @asynccontextmanager
+    async def opened(self, host: Host) -> AsyncIterator[None]:
+        """Open every plugin's lifespan, and close them in the opposite order.
+
+        Providers of keys open before whoever requires them. When one fails to open, those
+        that had opened are closed. A failure to close is logged, and the others are closed
+        all the same. What stands behind the ``yield`` of a lifespan runs in every case: the
+        gateway's own errors are not thrown into it.
+
+        Raises:
+            PluginError: A lifespan failed to open; it says which.
+            StoreHeldError: Another process holds the store.
+            ConfigError: A lifespan found something wrong in the settings.
+        """
+        by_plugin: dict[str, list[Implementation]] = {}
+        for implementation in self.hooks.implementations(hookspecs.lifespan):
+            by_plugin.setdefault(implementation.plugin, []).append(implementation)
+        async with AsyncExitStack() as stack:
+            for name in self.order:
+                for implementation in by_plugin.get(name, ()):
+                    await self._open(stack, implementation, host)
+            yield
+
+    async def _open(
+        self, stack: AsyncExitStack, implementation: Implementation, host: Host
+    ) -> None:
+        try:
+            manager = await self.hooks.run_one(implementation, host)
+            if manager is None:
+                return
+            # What a plugin says on purpose is told whole, in its own words, and once.
+            await self.hooks.guard(
+                implementation, manager.__aenter__(), passing=(StartError, ConfigError)
+            )
+        except HookError as error:
+            raise PluginError(
+                implementation.plugin, f"its lifespan did not open: {error.reason}"
+            ) from error
+        except (ConfigError, PluginError, StoreHeldError):
+            raise
+        except StartError as error:
+            raise PluginError(implementation.plugin, str(error)) from error
+        stack.push_async_callback(self._close, implementation, manager)
+
+    async def _close(
+        self, implementation: Implementation, manager: AbstractAsyncContextManager[None]
+    ) -> None:
+        try:
+            await self.hooks.guard(implementation, manager.__aexit__(None, None, None))
+        except HookError as error:
+            self._log.error("plugin not closed", plugin=error.plugin, reason=error.reason)
+
+
+def _candidates(
+    settings: Settings, builtin: Sequence[str], extra: Sequence[object], package: str
+) -> tuple[list[Candidate], list[ConfigProblem]]:
+    """Return all plugins that there are, in load order, and what is wrong with `allow`."""
+    options = settings.plugins
+    third, problems = installed(options.allow) if options.entry_points else ([], [])
+    third = reserved(third, settings, builtin)
+    return [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)], problems
+
+
+def _told(info: PluginInfo) -> str:
+    if info.state == "running":
+        hooks = ", ".join(info.hooks) or "no hooks"
+        return f"{info.name!r} ({info.origin}) runs; it implements {hooks}"
+    return f"{info.name!r} ({info.origin}) does not run: {info.state}, {info.reason}"

@@ -1,0 +1,1 @@
+"""What a gateway can offer: collected from plugins, admitted, kept in snapshots."""

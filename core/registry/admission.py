@@ -1,0 +1,126 @@
+"""What a tool, a capability and a card must be before a model can be offered it.
+
+However it comes in, what is admitted is a copy that nobody can change, the plugin that brought
+it included: pins, grants and judgements hold for what was admitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.frozen import frozen_json, settled
+from hookgate.core.domain.tools import Tool
+from hookgate.core.registry.schemas import NAME, compile_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.core.domain.descriptors import Capability, Card
+    from hookgate.core.domain.tools import Sandbox
+    from hookgate.core.settings.schema import TurnSettings
+
+__all__ = ["SANDBOX_RUNNER", "admit_capability", "admit_card", "tool_admission"]
+
+SANDBOX_RUNNER = "wasm"
+"""The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
+plugin alone may say."""
+
+_FIELDS = tuple(item.name for item in fields(Tool) if item.init)
+_PARTS = attrgetter(
+    *("tags", "parameters", "parameter_texts", "required_secrets", "required_tools"),
+    *("flags", "flags.proven"),
+)
+_SOUND = {tuple, Flags, frozenset}
+
+
+def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
+    """Return the check that the registry of tools makes of each one.
+
+    The check returns a copy of the tool, stamped with the plugin that brought it, or raises
+    `ToolDefinitionError`.
+    """
+
+    def admit(source: str, tool: Tool) -> Tool:
+        if type(tool) is Tool and tool.admitted and tool.plugin == source:
+            return tool
+        made = _copied(source, tool)
+        if not NAME.fullmatch(made.name):
+            raise ToolDefinitionError(
+                made.name, "expected a name of 1 to 64 characters of [A-Za-z0-9_-]"
+            )
+        if made.run is None and made.owner == "host":
+            raise ToolDefinitionError(made.name, "it has no runner: set `run`")
+        wrong = _claims(source, made.flags, made.sandbox)
+        if wrong:
+            raise ToolDefinitionError(made.name, wrong)
+        if settings.sandbox == "required" and made.sandbox != "wasm":
+            raise ToolDefinitionError(
+                made.name,
+                f"found sandbox {made.sandbox!r}, expected 'wasm': `turn.sandbox` is 'required'",
+            )
+        compile_schema(made.schema, tool=made.name)
+        object.__setattr__(made, "admitted", True)
+        return made
+
+    return admit
+
+
+def _copied(source: str, tool: Tool) -> Tool:
+    # Read once, and made anew: a class of the plugin's own could answer otherwise later.
+    values = {name: getattr(tool, name) for name in _FIELDS}
+    try:
+        values["schema"] = frozen_json(values["schema"])
+    except (TypeError, RecursionError) as error:
+        raise ToolDefinitionError(values["name"], f"the schema is not valid: {error}") from error
+    values.update(flags=_plain(values["flags"]), tags=tuple(values["tags"]), plugin=source)
+    return Tool(**values)
+
+
+def admit_capability(source: str, row: Capability) -> Capability:
+    """Return the capability as it is kept.
+
+    Raises:
+        HookgateError: It says of itself what a sandbox alone can prove.
+    """
+    # There may be very many, and nearly all of them are as they should be.
+    sound = set(map(type, _PARTS(row))) == _SOUND
+    if sound and not row.flags.proven:
+        return row
+    flags = _plain(row.flags)
+    if wrong := _claims(source, flags):
+        raise HookgateError(f"capability {row.id!r}: {wrong}")
+    if sound:
+        return row
+    return replace(settled(row), flags=flags)
+
+
+def admit_card(_: str, card: Card) -> Card:
+    """Return the card as it is kept."""
+    return settled(card)
+
+
+def _plain(flags: Flags) -> Flags:
+    if type(flags) is Flags and type(flags.proven) is frozenset:
+        return flags
+    values = {name: getattr(flags, name) for name in FLAG_NAMES}
+    return Flags(**values, proven=frozenset(flags.proven))
+
+
+def _claims(source: str, flags: Flags, sandbox: Sandbox = "python") -> str:
+    """Return what `source` says of its own, and has no say in; "" where there is nothing."""
+    if source == SANDBOX_RUNNER:
+        return ""
+    claims = [f"it runs in the sandbox {sandbox!r}"] if sandbox == "wasm" else []
+    if flags.proven:
+        claims.append(f"its flags are proven ({', '.join(sorted(flags.proven))})")
+    if not claims:
+        return ""
+    return (
+        f"plugin {source!r} says that {' and that '.join(claims)}, which the plugin "
+        f"{SANDBOX_RUNNER!r} alone may say: it runs the sandbox, or is what `[plugins] replace` "
+        "puts in its place. Leave it out"
+    )

@@ -1,0 +1,291 @@
+"""Collecting what plugins bring: providers, channels, tools, capabilities, cards, operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hookgate import hookspecs
+from hookgate.core.domain.descriptors import Capability, CapabilityDetail, least_own, parameters_of
+from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.tools import Tool
+from hookgate.core.registry.admission import SANDBOX_RUNNER
+from hookgate.core.registry.schemas import compile_schema
+from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
+
+if TYPE_CHECKING:
+    from hookgate.core.domain.descriptors import Card, Whose
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.hooks.caller import Answer
+    from hookgate.core.host import Host
+    from hookgate.core.registry.snapshots import Registry
+
+__all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
+
+T = TypeVar("T")
+Check = Callable[[Mapping[str, Any]], Sequence[str]]
+
+_PLURAL = {"tool": "tools", "capability": "capabilities", "card": "cards"}
+
+OWN = ("builtin", "program")
+"""Origins of plugins whose words count as the gateway's own."""
+
+CLIENT_CHECKS = 512
+"""Compiled schemas of client-owned tools that are kept."""
+
+
+class Catalogue:
+    """Fills the host's registries, and makes the snapshots that turns draw on."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._checks: dict[str, tuple[Tool, Check]] = {}
+        self._snapshot = Snapshot()
+        self._version = -1
+        self._filled_once = False
+        self._refused: dict[tuple[str, str], set[str]] = {}
+        self._owners: dict[tuple[str, str], str] = {}
+
+    async def fill(self) -> dict[str, int]:
+        """Ask the plugins what they bring; return how many of each there are.
+
+        A thing that cannot be offered is left out, and `status` says so: one that is wrong, and
+        one whose name another plugin's has, where a builtin's counts before all others.
+
+        Raises:
+            HookError: A required ``list_`` hook failed.
+        """
+        host, hooks = self._host, self._host.hooks
+        if not self._filled_once:
+            await self._wire()
+            self._filled_once = True
+        self._take(host.tools, await hooks.each_by_plugin(hookspecs.list_tools, host))
+        rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
+        self._take(host.capabilities, rows)
+        self._take(host.cards, await hooks.each_by_plugin(hookspecs.list_cards, host))
+        return {
+            "tools": len(host.tools),
+            "capabilities": len(host.capabilities),
+            "cards": len(host.cards),
+        }
+
+    async def _wire(self) -> None:
+        host, hooks = self._host, self._host.hooks
+        for answer in self._in_order(await hooks.each_by_plugin(hookspecs.list_providers, host)):
+            for provider in answer.value or ():
+                self._put(host.providers, "provider", provider.name, provider, answer.plugin)
+        for listed in self._in_order(await hooks.each_by_plugin(hookspecs.list_channels, host)):
+            for channel in self._sandboxed(listed.plugin, listed.value or ()):
+                self._put(host.channels, "channel", channel.name, channel, listed.plugin)
+        for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
+            self.add_operations(brought.plugin, brought.value or ())
+
+    def _in_order(self, answers: Sequence[Answer[T]]) -> list[Answer[T]]:
+        """Return answers in load order, so that of two things of one name a builtin's counts."""
+        return sorted(answers, key=lambda answer: self._host.rank(answer.plugin))
+
+    def add_operations(self, plugin: str, operations: Sequence[Operation[Any, Any]]) -> None:
+        """Make `operations` known; one whose name is taken is left out, and that is told."""
+        for operation in operations:
+            stamped = replace(operation, plugin=plugin)
+            self._put(self._host.operations, "operation", operation.name, stamped, plugin)
+
+    def _put(self, table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> None:
+        if name in table:
+            self._host.clash(what, plugin, name, self._owners[what, name])
+        else:
+            table[name], self._owners[what, name] = thing, plugin
+
+    # -- snapshots -----------------------------------------------------------
+
+    def snapshot(self) -> Snapshot:
+        """Return what turns draw on now; the same value until something changes."""
+        host = self._host
+        version = capability_version(host)
+        if version != self._version:
+            rows = CapabilityIndex(capability_rows(host), version)
+            tools, cards = host.tools.view(), host.cards.view()
+            self._snapshot = Snapshot(tools=tools, cards=cards, capabilities=rows)
+            self._version = version
+        return self._snapshot
+
+    def check_of(self, tool: Tool) -> Check:
+        """Return the check of a tool's arguments, compiled once."""
+        known = self._checks.get(tool.name)
+        if known is not None and known[0] is tool:
+            return known[1]
+        try:
+            check: Check = compile_schema(tool.schema, tool=tool.name)
+        except ToolDefinitionError as error:
+            why = [f"the tool's own schema cannot be used: {error}"]
+            return lambda _: why
+        if len(self._checks) > CLIENT_CHECKS + len(self._host.tools):
+            self._checks.clear()
+        self._checks[tool.name] = (tool, check)
+        return check
+
+    # -- one source at a time ------------------------------------------------
+
+    def _take(self, registry: Registry[T], answers: Sequence[Answer[Sequence[T]]]) -> None:
+        for answer in self._in_order(answers):
+            whole = f"{_PLURAL[registry.what]} of {answer.plugin}"
+            if answer.failure is not None:
+                # What it brought before stays: last good rows are better than none.
+                self._host.degrade(whole, answer.failure.message)
+                continue
+            self._host.recover(whole)
+            good, refused = self._admitted(registry, answer.plugin, answer.value or ())
+            for part in self._refused.get((registry.what, answer.plugin), set()) - refused.keys():
+                self._host.recover(part)
+            registry.replace(answer.plugin, good)
+            for part, why in refused.items():
+                self._host.degrade(part, why)
+            self._refused[registry.what, answer.plugin] = set(refused)
+
+    def _admitted(
+        self, registry: Registry[T], plugin: str, things: Sequence[T]
+    ) -> tuple[list[T], dict[str, str]]:
+        """Return what can be offered, and why each other one cannot."""
+        good: list[T] = []
+        refused: dict[str, str] = {}
+        if registry.what == "tool":
+            things = self._sandboxed(plugin, things)
+        for thing in things:
+            try:
+                good.append(registry.admit(plugin, thing))
+            except HookgateError as error:
+                refused[f"{registry.what} {registry.name_of(thing)} of {plugin}"] = str(error)
+        return good, refused
+
+    def _sandboxed(self, plugin: str, things: Sequence[T]) -> list[T]:
+        """Leave out what does not run in a sandbox, where the settings require one."""
+        if self._host.settings.turn.sandbox != "required":
+            return list(things)
+        good = []
+        for thing in things:
+            sandboxed = getattr(thing, "sandboxed", getattr(thing, "sandbox", "") == "wasm")
+            # Nobody else can prove it; a tool that says so all the same is told when admitted.
+            if sandboxed and (plugin == SANDBOX_RUNNER or isinstance(thing, Tool)):
+                good.append(thing)
+            else:
+                name = getattr(thing, "name", "?")
+                self._host.log.warning(
+                    "refused: it does not run in WASM, and turn.sandbox is 'required'",
+                    name=name,
+                    plugin=plugin,
+                )
+        return good
+
+
+def capability_version(host: Host) -> int:
+    """Return the version of all that `capability_rows` returns; each change makes it grow."""
+    registries = (host.tools, host.capabilities, host.descriptions, host.cards)
+    return sum(registry.version for registry in registries)
+
+
+def capability_rows(host: Host) -> dict[str, Capability]:
+    """Return every capability by id, as it is now.
+
+    What is said of a tool, a channel or a card by another source, or by ``host.descriptions``,
+    is merged into the row that follows from the thing itself; see `described`.
+    """
+    rows: dict[str, Capability] = {}
+    own = {info.name for info in host.doors.plugins() if info.origin in OWN} | {"core"}
+    for tool in host.tools.view().values():
+        whose: Whose = "own" if tool.plugin in own else "plugin"
+        rows[f"tool:{tool.name}"] = _of_tool(tool, whose)
+    for name in host.channels:
+        rows[f"channel:{name}"] = _of_channel(name)
+    for card in host.cards.view().values():
+        rows[f"card:{card.id}"] = _of_card(card)
+    for brought in (host.capabilities.view(), host.descriptions.view()):
+        for row_id, row in brought.items():
+            known = rows.get(row_id)
+            rows[row_id] = row if known is None else described(known, row)
+    return rows
+
+
+def described(own: Capability, said: Capability) -> Capability:
+    """Return `own` with what `said` knows of it besides.
+
+    Names for people, description, category, tags and requirements come from `said` where it
+    has them. What the thing is stays its own: kind, name, parameters, schema, flags, and
+    whether it has side effects. It is available where both say so; one that is not by itself
+    keeps its description, which says why. Its words are as foreign as the more foreign of both.
+    """
+
+    def load() -> CapabilityDetail:
+        detail = own.load() if own.load else CapabilityDetail()
+        try:
+            more = said.load() if said.load else CapabilityDetail()
+        except HookgateError:
+            # A description that has become unreadable does not cost the tool its schema.
+            more = CapabilityDetail()
+        return CapabilityDetail(
+            schema=more.schema if detail.schema is None else detail.schema,
+            content=detail.content or more.content,
+        )
+
+    description = said.description or own.description
+    if not own.available and own.description:
+        description = own.description
+    return replace(
+        own,
+        display_name=said.display_name or own.display_name,
+        description=description,
+        category=said.category or own.category,
+        tags=tuple(dict.fromkeys((*said.tags, *own.tags))),
+        required_secrets=tuple(dict.fromkeys((*own.required_secrets, *said.required_secrets))),
+        required_tools=tuple(dict.fromkeys((*own.required_tools, *said.required_tools))),
+        available=own.available and said.available,
+        source_ref=", described in ".join(filter(None, (own.source_ref, said.source_ref))),
+        whose=least_own(own.whose, said.whose),
+        load=load,
+    )
+
+
+def _of_tool(tool: Tool, whose: Whose) -> Capability:
+    parameters, texts = parameters_of(tool.schema)
+    return Capability(
+        id=f"tool:{tool.name}",
+        kind="tool",
+        name=tool.name,
+        display_name=tool.name.replace("_", " "),
+        description=tool.description,
+        category=tool.category,
+        tags=tool.tags,
+        parameters=parameters,
+        parameter_texts=texts,
+        has_side_effects=tool.flags.writes_persistent_state is not False
+        or tool.flags.sends_externally is not False,
+        flags=tool.flags,
+        source_ref=f"plugin {tool.plugin}",
+        whose=whose,
+        load=lambda: CapabilityDetail(schema=tool.schema),
+    )
+
+
+def _of_channel(name: str) -> Capability:
+    return Capability(
+        id=f"channel:{name}",
+        kind="channel",
+        name=name,
+        display_name=name,
+        category="communication",
+        whose="own",
+    )
+
+
+def _of_card(card: Card) -> Capability:
+    return Capability(
+        id=f"card:{card.id}",
+        kind="card",
+        name=card.id,
+        display_name=card.name or card.id,
+        description=card.description,
+        tags=card.triggers.router_tags,
+        source_ref=card.source_ref,
+        whose="own" if card.trusted else "foreign",
+        load=lambda: CapabilityDetail(content=card.text),
+    )

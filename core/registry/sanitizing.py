@@ -1,0 +1,68 @@
+"""`Host.sanitize`: what a model may see of third-party text, decided once for each text."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from hookgate import hookspecs
+from hookgate.core.domain.descriptors import Card, Rejected
+from hookgate.core.domain.errors import HookError
+
+if TYPE_CHECKING:
+    from hookgate.core.host import Host
+
+__all__ = ["Sanitizer"]
+
+PART = "sanitizing"
+"""What `status` calls this, where there is something to say."""
+
+WAYS = 'enable the plugin sanitizer, or set `[context] unsanitized = "allow"`'
+
+CAPACITY = 4096
+"""Verdicts that are remembered; the least recently used one goes first."""
+
+
+class Sanitizer:
+    """Runs `sanitize_card`, and remembers its verdicts by the card's digest.
+
+    The set of plugins is fixed once a gateway has started, so the digest is key enough.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._verdicts: OrderedDict[str, Card | Rejected] = OrderedDict()
+
+    def tell(self) -> None:
+        """Say it where no plugin sanitizes, and what that means for text of others."""
+        if self._host.hooks.implemented(hookspecs.sanitize_card):
+            self._host.withdraw(PART)
+        elif self._host.settings.context.unsanitized == "allow":
+            what = "models see text of others as it is, as `[context] unsanitized` allows"
+            self._host.announce(PART, f"no plugin sanitizes: {what}")
+        else:
+            self._host.announce(PART, f"no plugin sanitizes: no model sees text of others; {WAYS}")
+
+    async def sanitize(self, card: Card) -> Card | Rejected:
+        """Return `card` as a model may see it, or why it may not.
+
+        A sanitizer that fails drops this card; that verdict is not remembered. Where there is no
+        sanitizer, cards that are trusted pass, and others if the settings allow it.
+        """
+        if not self._host.hooks.implemented(hookspecs.sanitize_card):
+            if card.trusted or self._host.settings.context.unsanitized == "allow":
+                return card
+            return Rejected(reason=f"no plugin sanitizes text of others: {WAYS}")
+        digest = card.digest
+        known = self._verdicts.get(digest)
+        if known is not None:
+            self._verdicts.move_to_end(digest)
+            return known
+        try:
+            verdict: Card | Rejected = await self._host.hooks.fold(hookspecs.sanitize_card, card)
+        except HookError as error:
+            return Rejected(reason=f"a sanitizer failed: {error}")
+        self._verdicts[digest] = verdict
+        if len(self._verdicts) > CAPACITY:
+            self._verdicts.popitem(last=False)
+        return verdict

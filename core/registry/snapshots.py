@@ -1,0 +1,229 @@
+"""What the gateway can offer, in snapshots.
+
+Plugins say what there is with ``registry.apply(source, upsert, remove)``. A turn takes
+one snapshot at its start and keeps it; the next turn sees the newest one, whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card
+    from hookgate.core.domain.tools import Tool
+
+__all__ = ["CapabilityIndex", "Registry", "Snapshot"]
+
+T = TypeVar("T")
+_EMPTY: Mapping[str, Capability] = MappingProxyType({})
+
+
+class Registry(Generic[T]):
+    """Things by name, each with the source that brought it.
+
+    Of two sources that bring a thing of one name, the one that ranks lower counts, whichever
+    came first; where neither does, the one that came first.
+
+    Attributes:
+        what: What it holds, in one word.
+        admit: Takes a source and a thing that it brings; returns the thing as it is kept.
+        clashes: What was left out, as source and name, and whose counts in its place.
+        version: Grows by one with each change.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        name_of: Callable[[T], str],
+        admit: Callable[[str, T], T] = lambda _, thing: thing,
+        *,
+        rank: Callable[[str], int] = lambda _: 0,
+        tell: Callable[[str, str, str, str], None] = lambda *_: None,
+    ) -> None:
+        """Hold nothing yet.
+
+        Args:
+            what: What it holds, in one word.
+            name_of: Returns a thing's name.
+            admit: See the attribute.
+            rank: Returns a source's place in the load order.
+            tell: Hears of what is left out: what it is, its source, its name, and the source
+                whose counts; "" where it is left out no more.
+        """
+        self.what = what
+        self.name_of = name_of
+        self.admit = admit
+        self.clashes: Mapping[tuple[str, str], str] = {}
+        self._rank = rank
+        self._tell = tell
+        self._items: dict[str, T] = {}
+        self._sources: dict[str, str] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self.version = 0
+
+    def apply(self, source: str, upsert: Iterable[T] = (), remove: Iterable[str] = ()) -> None:
+        """Change what `source` brings; everybody sees the whole change or nothing of it.
+
+        A thing whose name belongs to another source is left out, and that is told.
+
+        Args:
+            source: Who brings it, usually the plugin's name.
+            upsert: Things that are new or have changed.
+            remove: Names that are gone; ones that `source` never brought are passed over.
+
+        Raises:
+            HookgateError: A thing cannot be admitted. Nothing is changed.
+        """
+        fresh: set[str] = set()
+        items, sources, clashes = dict(self._items), dict(self._sources), dict(self.clashes)
+        for name in remove:
+            clashes.pop((source, name), None)
+            if sources.get(name) == source:
+                del items[name], sources[name]
+        for item in upsert:
+            name = self.name_of(item)
+            owner = sources.get(name, source)
+            if name in fresh or not self._may_bring(source, owner):
+                clashes[source, name] = owner
+                continue
+            fresh.add(name)
+            if clashes:
+                clashes.pop((source, name), None)
+            items[name], sources[name] = self.admit(source, item), source
+            if owner != source:
+                clashes[owner, name] = source
+        before, self.clashes = self.clashes, clashes
+        self._items, self._sources = items, sources
+        self.version += 1
+        for watcher in self._watchers:
+            watcher()
+        for key in before.keys() | clashes.keys():
+            if before.get(key) != clashes.get(key):
+                self._tell(self.what, *key, clashes.get(key, ""))
+
+    def _may_bring(self, source: str, owner: str) -> bool:
+        return owner == source or self._rank(source) < self._rank(owner)
+
+    def replace(self, source: str, items: Iterable[T]) -> None:
+        """Make `items` all that `source` brings."""
+        new = list(items)
+        names = {self.name_of(item) for item in new}
+        known = [name for name, owner in self._sources.items() if owner == source]
+        known += [name for owner, name in self.clashes if owner == source]
+        self.apply(source, new, [name for name in known if name not in names])
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` after each change."""
+        self._watchers.append(watcher)
+
+    def unclaimed(self, source: str, items: Iterable[T]) -> tuple[list[T], dict[str, str]]:
+        """Return the items that `source` may bring, and who has brought each other one."""
+        good, owners = [], {}
+        for item in items:
+            name = self.name_of(item)
+            owner = self._sources.get(name, source)
+            if self._may_bring(source, owner):
+                good.append(item)
+            else:
+                owners[name] = owner
+        return good, owners
+
+    def source_of(self, name: str) -> str | None:
+        """Return who brought the thing called `name`."""
+        return self._sources.get(name)
+
+    def view(self) -> Mapping[str, T]:
+        """Return everything as it is now, by name; later changes do not show in it."""
+        return MappingProxyType(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+
+class CapabilityIndex:
+    """A `Capabilities` view over fixed rows, indexed by kind."""
+
+    def __init__(self, rows: Mapping[str, Capability], version: int) -> None:
+        self._rows = rows
+        self._version = version
+        kinds: dict[CapabilityKind, dict[str, Capability]] = {}
+        for row in rows.values():
+            kinds.setdefault(row.kind, {})[row.id] = row
+        self._kinds = kinds
+
+    @property
+    def version(self) -> int:
+        """Grows by one with each change of the registry."""
+        return self._version
+
+    def get(self, capability_id: str) -> Capability | None:
+        """Return the capability with this id."""
+        return self._rows.get(capability_id)
+
+    def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
+        """Return the capabilities of one kind by id."""
+        return self._kinds.get(kind, _EMPTY)
+
+    def without(self, ids: frozenset[str]) -> CapabilityIndex | WithheldView:
+        """Return a view that lacks `ids`; costs nothing where `ids` is empty."""
+        return WithheldView(self, ids) if ids else self
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, capability_id: object) -> bool:
+        return capability_id in self._rows
+
+    def __iter__(self) -> Iterator[Capability]:
+        return iter(self._rows.values())
+
+
+class WithheldView:
+    """A `Capabilities` view that lacks some ids, without copying the rest."""
+
+    def __init__(self, index: CapabilityIndex, ids: frozenset[str]) -> None:
+        self._index = index
+        self._ids = ids
+
+    @property
+    def version(self) -> int:
+        """The version of the index below."""
+        return self._index.version
+
+    def get(self, capability_id: str) -> Capability | None:
+        """Return the capability with this id, unless it is withheld."""
+        return None if capability_id in self._ids else self._index.get(capability_id)
+
+    def of_kind(self, kind: CapabilityKind) -> Mapping[str, Capability]:
+        """Return the capabilities of one kind that are not withheld."""
+        rows = self._index.of_kind(kind)
+        if self._ids.isdisjoint(rows):
+            return rows
+        return {key: row for key, row in rows.items() if key not in self._ids}
+
+    def __len__(self) -> int:
+        return len(self._index) - sum(1 for key in self._ids if key in self._index)
+
+    def __contains__(self, capability_id: object) -> bool:
+        return capability_id not in self._ids and capability_id in self._index
+
+    def __iter__(self) -> Iterator[Capability]:
+        return (row for row in self._index if row.id not in self._ids)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What a turn can draw on; it stays as it is for the whole turn.
+
+    Attributes:
+        tools: Tools by name.
+        cards: Cards by id, sanitized when they are used.
+        capabilities: All capabilities: tools, channels and cards among them.
+    """
+
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    cards: Mapping[str, Card] = field(default_factory=dict)
+    capabilities: CapabilityIndex = field(default_factory=lambda: CapabilityIndex({}, 0))

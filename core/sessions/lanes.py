@@ -1,0 +1,107 @@
+"""Lanes in this process: one turn of a session at a time, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.counting import counted
+from hookgate.core.domain.errors import LaneFullError, LaneHeldError
+from hookgate.core.domain.turn import SessionKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hookgate.core.domain.turn import Turn
+
+__all__ = ["InProcessLanes"]
+
+
+@dataclass(slots=True)
+class _Lane:
+    holder: Turn | None = None
+    waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessLease:
+    """A lane that is held in this process."""
+
+    fence: int
+
+
+class InProcessLanes:
+    """One lane a session, in this process: first come, first served, with a bounded queue."""
+
+    def __init__(self, *, queue: int = 16) -> None:
+        self._queue = queue
+        self._lanes: dict[SessionKey, _Lane] = {}
+        self._fence = 0
+
+    def start_at(self, fence: int) -> None:
+        """Make every fence from now on higher than `fence`, the highest one ever written."""
+        self._fence = max(self._fence, fence)
+
+    def ahead(self, session: SessionKey) -> int:
+        """Return how many turns hold the lane or wait for it."""
+        lane = self._lanes.get(session)
+        return 0 if lane is None else len(lane.waiting) + (lane.holder is not None)
+
+    @asynccontextmanager
+    async def hold(self, session: SessionKey, turn: Turn) -> AsyncIterator[InProcessLease]:
+        """Wait for the lane of `session` and hold it for `turn`. See `Lanes.hold`."""
+        lane = self._lanes.setdefault(session, _Lane())
+        if lane.holder is not None:
+            self._refuse_ancestors(lane.holder, session, turn)
+            if len(lane.waiting) >= self._queue:
+                raise LaneFullError(
+                    f"{counted(len(lane.waiting), 'message')} of session {session} waited already",
+                    action="wait for an answer, or raise `turn.lane_queue`",
+                    data={"waiting": len(lane.waiting)},
+                )
+            await self._wait(lane, session)
+        lane.holder = turn
+        self._fence += 1
+        try:
+            yield InProcessLease(self._fence)
+        finally:
+            self._pass_on(lane, session)
+
+    @staticmethod
+    def _refuse_ancestors(holder: Turn, session: SessionKey, turn: Turn) -> None:
+        ancestor = turn.parent
+        while ancestor is not None:
+            if ancestor is holder:
+                raise LaneHeldError(
+                    f"session {session} is held by turn {holder.id}, which waits for this one",
+                    action="let the nested turn have a session of its own",
+                )
+            ancestor = ancestor.parent
+
+    async def _wait(self, lane: _Lane, session: SessionKey) -> None:
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lane.waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            # The lane may have been handed over in the same moment: pass it on.
+            if place.done() and not place.cancelled():
+                self._pass_on(lane, session)
+            else:
+                with suppress(ValueError):
+                    lane.waiting.remove(place)
+            raise
+
+    def _pass_on(self, lane: _Lane, session: SessionKey) -> None:
+        # `holder` stays set until the next one takes over, so that nobody slips between.
+        while lane.waiting:
+            place = lane.waiting.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
+        lane.holder = None
+        if self._lanes.get(session) is lane:
+            del self._lanes[session]

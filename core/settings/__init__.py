@@ -1,0 +1,1 @@
+"""From a TOML file, the environment and the command line to typed settings and secrets."""

@@ -1,0 +1,379 @@
+"""Secrets by name, and the masking of every one of them wherever text leaves.
+
+A secret is looked for in the environment, then in a key file, then in the settings. What
+was found once is known from then on, and `SecretStore.redact` masks it in each form in
+which a library is likely to write it.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import html
+import json
+import os
+import re
+import shlex
+import stat
+import threading
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, quote_plus
+
+import orjson
+
+from hookgate.core.domain.errors import ConfigError, ConfigProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hookgate.core.domain.ports import Secrets
+    from hookgate.core.settings.schema import Settings
+
+__all__ = [
+    "MASK",
+    "MIN_MASKED",
+    "SecretStore",
+    "masked_json",
+    "read_key_file",
+    "redact_json",
+]
+
+MASK = "[redacted]"
+"""What stands in the place of a secret."""
+
+MIN_MASKED = 6
+"""The shortest value that is masked, in characters.
+
+A shorter one (a PIN, the word ``test``) occurs in ordinary text by chance. Masking it
+would garble every log line, and the places that it garbles would give the value away.
+"""
+
+MAX_KEY_FILE = 65_536
+"""The longest key file, in bytes. Keys are short; a longer file is some other file."""
+
+MIN_LINE = 16
+"""The shortest line of a value of several lines that is masked by itself."""
+
+MAX_HELD = 4
+"""The longest end of a stream that is held back, in lengths of the longest form of a secret.
+Only text that goes on beginning secrets, such as one letter over and over, comes to that."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_FILE_MODES = (0o600, 0o400)
+
+
+class SecretStore:
+    """The `Secrets` of a gateway. Its methods may be called from any thread.
+
+    Args:
+        settings: Gives the home folder, whose ``keys`` folder holds the key files, and
+            the ``[secrets]`` section.
+        environ: The environment.
+    """
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+        self._folder = settings.home / "keys"
+        self._environ = os.environ if environ is None else environ
+        self._configured = {
+            name: value.get_secret_value() for name, value in settings.secrets.items()
+        }
+        self._lock = threading.Lock()
+        self._known: set[str] = set()
+        self._forms: _Forms | None = None
+        for value in self._configured.values():
+            self.register(value)
+
+    def get(self, name: str) -> str | None:
+        """Return the secret called `name`, or None where there is none.
+
+        It is looked for in the environment (``openai_api_key`` is the variable
+        ``OPENAI_API_KEY``; a dot or dash becomes ``_``), in the file ``keys/NAME`` of the
+        home folder, and in ``[secrets]``. Nothing is kept: a key file that was replaced
+        counts from the next call on.
+
+        Raises:
+            ConfigError: The name cannot be a file's, or the key file is not safe to use.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError([_bad_name(name)])
+        value = self._environ.get(_variable(name))
+        if not value:
+            value = read_key_file(self._folder / name, missing_ok=True)
+        if not value:
+            value = self._configured.get(name)
+        if not value:
+            return None
+        self.register(value)
+        return value
+
+    def how_to_set(self, name: str) -> tuple[str, ...]:
+        """Say where `get` looks for the secret called `name`, as what to do, in its order."""
+        try:
+            file = f"~/{(self._folder / name).relative_to(Path.home())}"
+        except ValueError:
+            file = str(self._folder / name)
+        return (
+            f"set {_variable(name)}",
+            f"write the key to {file} (mode 0600)",
+            f"set `{name}` in [secrets]",
+        )
+
+    def register(self, value: str) -> None:
+        """Make `value` known as a secret. One below `MIN_MASKED` characters is passed over."""
+        forms = set(_forms(value))
+        with self._lock:
+            if not forms <= self._known:
+                self._known |= forms
+                self._forms = None
+
+    def redact(self, text: str) -> str:
+        """Return `text` with every known secret masked, in every form of it."""
+        if not self._known:
+            return text
+        pattern = (self._forms or self._compile()).pattern
+        masked: list[str] = []
+        end = 0
+        # Matches may overlap: of two secrets that share characters, neither shows its rest.
+        match = pattern.search(text)
+        while match:
+            start, stop = match.span()
+            if start >= end:
+                masked += (text[end:start], MASK)
+            end = max(end, stop)
+            match = pattern.search(text, start + 1)
+        if not masked:
+            return text
+        masked.append(text[end:])
+        return "".join(masked)
+
+    def settle(self, text: str) -> tuple[str, str]:
+        """Divide the end of a stream: what can go out, masked, and what must wait for more.
+
+        What waits is the longest end that may be the beginning of a secret, so most texts
+        leave nothing behind.
+
+        Args:
+            text: What waited so far, and what has come since.
+        """
+        if not self._known:
+            return text, ""
+        forms = self._forms or self._compile()
+        cut = forms.open_end(text)
+        return self.redact(text[:cut]), text[cut:]
+
+    def _compile(self) -> _Forms:
+        with self._lock:
+            # The longest form first, so that a secret that begins with another is masked whole.
+            longest = sorted(self._known, key=lambda form: (-len(form), form))
+            pattern = re.compile("|".join(map(re.escape, longest)))
+            self._forms = _Forms(pattern, tuple(sorted(longest)), len(longest[0]))
+            return self._forms
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    """All forms of all known secrets, made ready.
+
+    Attributes:
+        pattern: Finds each of them.
+        ordered: All of them, in order.
+        longest: The length of the longest one.
+    """
+
+    pattern: re.Pattern[str]
+    ordered: tuple[str, ...]
+    longest: int
+
+    def open_end(self, text: str) -> int:
+        """Return where the longest end of `text` starts with which a longer form begins."""
+        first = max(0, len(text) - self.longest + 1)
+        cut = next((at for at in range(first, len(text)) if self._begins(text[at:])), len(text))
+        if cut == len(text):
+            return cut
+        # A whole secret that ends behind the cut waits, too: no part of it may go ahead.
+        while match := self._across(text, cut):
+            cut = match.start()
+            if len(text) - cut > MAX_HELD * self.longest:
+                return len(text)
+        return cut
+
+    def _across(self, text: str, cut: int) -> re.Match[str] | None:
+        """Return the first secret that begins before `cut` and ends behind it."""
+        match = self.pattern.search(text, max(0, cut - self.longest + 1))
+        while match and match.start() < cut:
+            if match.end() > cut:
+                return match
+            match = self.pattern.search(text, match.start() + 1)
+        return None
+
+    def _begins(self, part: str) -> bool:
+        """Whether a form begins with `part` and goes on."""
+        # Those that do follow `part` at once in the order, whatever they go on with.
+        after = bisect_right(self.ordered, part)
+        return after < len(self.ordered) and self.ordered[after].startswith(part)
+
+
+def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return `data` with every known secret masked, at any depth."""
+
+    def clean(value: Any) -> Any:
+        if isinstance(value, str):
+            return secrets.redact(value)
+        if isinstance(value, dict):
+            return {clean(key): clean(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [clean(item) for item in value]
+        return value
+
+    return {clean(str(key)): clean(value) for key, value in data.items()}
+
+
+def masked_json(secrets: Secrets, data: bytes) -> bytes:
+    """Return a JSON object, as it is about to leave, with every known secret masked."""
+    text = data.decode()
+    if secrets.redact(text) == text:
+        return data
+    # Text by text: masked as a whole, a number or a quotation mark could go with a secret.
+    return orjson.dumps(redact_json(secrets, orjson.loads(data)))
+
+
+def _variable(name: str) -> str:
+    """Return the environment variable of the secret called `name`."""
+    return re.sub(r"[.-]", "_", name).upper()
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield the forms in which `value` may stand in a text."""
+    pieces = [value.strip()]
+    if "\n" in pieces[0]:
+        # A key of several lines may be indented, or shown line by line.
+        pieces += [line for line in map(str.strip, value.splitlines()) if len(line) >= MIN_LINE]
+    for piece in pieces:
+        if len(piece) < MIN_MASKED:
+            continue
+        yield piece
+        for ascii_only in (True, False):
+            # Twice, for JSON that is a text within JSON, as in the body of a failed request.
+            once = json.dumps(piece, ensure_ascii=ascii_only)[1:-1]
+            yield once
+            yield json.dumps(once, ensure_ascii=ascii_only)[1:-1]
+        yield repr(piece)[1:-1]
+        yield html.escape(piece)
+        yield html.escape(piece, quote=False)
+        yield from _encoded(piece)
+
+
+def _encoded(piece: str) -> Iterator[str]:
+    raw = piece.encode("utf-8", "surrogatepass")
+    # The last one is how a session's key is written.
+    by_session = quote(raw, safe=" @.+-_~/#")
+    for form in (quote(raw, safe=""), quote(raw), quote_plus(raw), by_session):
+        yield form
+        yield re.sub("%[0-9A-F]{2}", lambda match: match.group().lower(), form)
+    yield raw.hex()
+    yield repr(raw)[2:-1]
+    # In base64 a byte's place modulo 3 decides how it is written, and a secret seldom begins
+    # the encoded text: `Authorization: Basic` encodes `user:secret`. The characters at both
+    # ends that depend on the neighbours as well are left out.
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + raw).decode()
+        first = -(-offset * 8 // 6)
+        last = (offset + len(raw)) * 8 // 6
+        yield encoded[first:last]
+        yield encoded[first:last].translate(str.maketrans("+/", "-_"))
+
+
+def read_key_file(path: Path, *, missing_ok: bool = False) -> str | None:
+    """Return what a key file holds, without white space around it.
+
+    The file is opened once, and what is checked is what was opened: a regular file, no
+    link, owned by this process's user, readable by nobody else. The same holds for its
+    folder: who can write there can put another file in its place.
+
+    Args:
+        path: The file.
+        missing_ok: Return None where there is no such file.
+
+    Raises:
+        ConfigError: It is not safe to use or cannot be read; the text names the command
+            that mends it.
+    """
+    try:
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise _unreadable(path, error) from None
+    try:
+        # O_NONBLOCK: a named pipe must not hold whoever opens it.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        descriptor = os.open(path.name, flags, dir_fd=folder)
+    except OSError as error:
+        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
+            return None
+        raise _unreadable(path, error) from None
+    else:
+        try:
+            _check(path, os.fstat(folder), os.fstat(descriptor))
+            data = os.read(descriptor, MAX_KEY_FILE + 1)
+        finally:
+            os.close(descriptor)
+    finally:
+        os.close(folder)
+    if len(data) > MAX_KEY_FILE:
+        raise _problem(path, f"more than {MAX_KEY_FILE} bytes", "a key and nothing else")
+    try:
+        return data.decode().strip()
+    except UnicodeDecodeError:
+        raise _problem(path, "bytes that are not UTF-8", "a key as UTF-8 text") from None
+
+
+def _check(path: Path, folder: os.stat_result, file: os.stat_result) -> None:
+    """Refuse what others could read, or could have put there."""
+    if not stat.S_ISREG(file.st_mode):
+        raise _problem(path, "something that is not a file", "a regular file that holds the key")
+    for place, status in ((path.parent, folder), (path, file)):
+        if status.st_uid != os.geteuid():
+            raise _problem(
+                path,
+                f"{place} owned by user {status.st_uid}",
+                f"user {os.geteuid()}: run `chown {os.geteuid()} {shlex.quote(str(place))}`",
+            )
+    mode = stat.S_IMODE(file.st_mode)
+    if mode not in _FILE_MODES:
+        how = f"run `chmod 600 {shlex.quote(str(path))}`"
+        raise _problem(path, f"mode {mode:04o}", f"0600 (or 0400): {how}")
+    mode = stat.S_IMODE(folder.st_mode)
+    if mode & 0o022:
+        raise _problem(
+            path,
+            f"a folder that others may write to (mode {mode:04o})",
+            f"0700: run `chmod 700 {shlex.quote(str(path.parent))}`",
+        )
+
+
+def _unreadable(path: Path, error: OSError) -> ConfigError:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return _problem(path, "a link", "the key file itself: links are not followed")
+    found = (error.strerror or "an error").lower()
+    return _problem(path, found, "a file with mode 0600 that holds the key")
+
+
+def _problem(path: Path, found: str, expected: str) -> ConfigError:
+    problem = ConfigProblem(
+        file=str(path), line=None, key=path.name, found=found, expected=expected
+    )
+    return ConfigError([problem])
+
+
+def _bad_name(name: str) -> ConfigProblem:
+    return ConfigProblem(
+        file="",
+        line=None,
+        key="secrets",
+        found=f"a secret called {name[:80]!r}",
+        expected="a name of letters, digits, `_`, `-` and `.` that begins with none of `-` and `.`",
+    )

@@ -1,0 +1,283 @@
+"""What a model gets to read: blocks under one hard budget of tokens.
+
+The total binds everything: the message itself, the history, and every block that a
+plugin adds. Within it each kind of block has a floor, which it gets first, and may have
+a cap. What does not fit is left out, and said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hookgate.core.domain.messages import (
+    CLEAN,
+    Image,
+    Message,
+    Opaque,
+    Provenance,
+    Taint,
+    Text,
+    ToolResultPart,
+    ToolUse,
+)
+from hookgate.core.domain.models import SystemText
+from hookgate.core.domain.strict_json import canonical, well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from hookgate.core.domain.messages import Part
+    from hookgate.core.domain.ports import TokenCounter
+
+__all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
+
+BlockKind: TypeAlias = Literal["soul", "history", "recall", "cards", "tiers", "other"]
+
+PRIORITIES: Mapping[str, int] = {
+    "soul": 100,
+    "history": 80,
+    "recall": 60,
+    "cards": 40,
+    "tiers": 20,
+    "other": 0,
+}
+"""Which kind goes first once every kind has had its floor; higher is first."""
+
+MESSAGE_OVERHEAD = 4
+"""Tokens that a chat format spends on each message beside its text; the figure that
+OpenAI's cookbook gives for its chat models, rounded up."""
+
+
+IMAGE_TOKENS = 1600
+"""Tokens of a picture. Providers bill by area; this is what Anthropic documents for the
+largest one that it does not scale down (1.15 megapixels / 750), rounded up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One piece of the context that a plugin adds.
+
+    Attributes:
+        kind: What it is; decides its floor, its cap and its priority.
+        text: The text.
+        plugin: Who added it; stamped by the builder.
+        tokens: How many tokens it takes; counted by the builder where it is 0.
+        priority: Within its kind; higher is first.
+        stable: Whether it stays the same from turn to turn; stable blocks come first.
+        provenance: How the text came in.
+        taint: Where untrusted text in it came from.
+    """
+
+    kind: BlockKind
+    text: str
+    plugin: str = ""
+    tokens: int = 0
+    priority: int = 0
+    stable: bool = False
+    provenance: Provenance = Provenance.INTERNAL_SYSTEM
+    taint: Taint = CLEAN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Something that did not fit.
+
+    Attributes:
+        kind: The kind of block, or ``history``.
+        plugin: Who had added it.
+        tokens: How many tokens it would have taken.
+    """
+
+    kind: str
+    plugin: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What was packed.
+
+    Attributes:
+        system: The instructions and blocks, stable ones first.
+        history: The stored messages that fit, oldest first, turns whole.
+        tokens: How many tokens all of it takes, the turn's own messages included.
+        left_out: What did not fit.
+        by_kind: Tokens by kind of block.
+    """
+
+    system: tuple[SystemText, ...] = ()
+    history: tuple[Message, ...] = ()
+    tokens: int = 0
+    left_out: tuple[LeftOut, ...] = ()
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+
+
+def message_tokens(message: Message, counter: TokenCounter) -> int:
+    """Return how many tokens a message takes, tool calls and results included."""
+    return MESSAGE_OVERHEAD + sum(_part_tokens(part, counter) for part in message.parts)
+
+
+def _part_tokens(part: Part, counter: TokenCounter) -> int:
+    match part:
+        case Text(text):
+            return counter.count(text)
+        case ToolResultPart():
+            return counter.count(part.content) + counter.count(part.tool_use_id)
+        case ToolUse():
+            given = part.input if isinstance(part.input, str) else canonical(part.input).decode()
+            return counter.count(given) + counter.count(part.name) + counter.count(part.id)
+        case Image():
+            return IMAGE_TOKENS
+        case Opaque():
+            return counter.count(canonical(part.data).decode())
+
+
+class ContextBuilder:
+    """Takes blocks and packs them. Plugins meet it in `before_context_build`.
+
+    Attributes:
+        stage: ``start``, or ``after_tool``.
+        budget: The hard total, in tokens.
+        counter: Counts tokens.
+    """
+
+    def __init__(
+        self,
+        *,
+        budget: int,
+        counter: TokenCounter,
+        stage: Literal["start", "after_tool"] = "start",
+        floors: Mapping[str, int] | None = None,
+        caps: Mapping[str, int] | None = None,
+    ) -> None:
+        self.stage = stage
+        self.budget = budget
+        self.counter = counter
+        self._floors = dict(floors or {})
+        self._caps = dict(caps or {})
+        self._blocks: list[Block] = []
+        self._history: list[tuple[Message, ...]] = []
+        self.plugin = ""
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks so far, in the order in which they were added."""
+        return tuple(self._blocks)
+
+    def add(self, block: Block) -> None:
+        """Take `block`; an empty one is passed over.
+
+        Raises:
+            ValueError: Its kind is not known, or its taint is no set.
+        """
+        if block.kind not in PRIORITIES:
+            raise ValueError(
+                f"found a block of kind {block.kind!r}: expected {', '.join(PRIORITIES)}"
+            )
+        if not isinstance(block.taint, frozenset | set):
+            raise ValueError(f"found a block's taint {block.taint!r}: expected a frozenset")
+        if not block.text:
+            return
+        text = well_formed(block.text)
+        # Counted here whatever the plugin says: the budget is hard, a claim is not.
+        self._blocks.append(
+            Block(
+                kind=block.kind,
+                text=text,
+                plugin=block.plugin or self.plugin,
+                tokens=max(block.tokens, self.counter.count(text)),
+                priority=block.priority,
+                stable=block.stable,
+                provenance=block.provenance,
+                taint=frozenset(block.taint),
+            )
+        )
+
+    def drop(self, known: Collection[tuple[str, str, str]]) -> None:
+        """Forget blocks that are in front of the model already, as ``(plugin, kind, text)``."""
+        self._blocks = [
+            block for block in self._blocks if (block.plugin, block.kind, block.text) not in known
+        ]
+
+    def add_history(self, turns: Iterable[Sequence[Message]]) -> None:
+        """Take stored turns, oldest first; each is kept or left out whole."""
+        self._history.extend(tuple(turn) for turn in turns)
+
+    def pack(self, own: Sequence[Message]) -> Context:
+        """Pack everything under the budget.
+
+        Args:
+            own: The turn's own messages. They are always kept and counted first.
+
+        Returns:
+            What fits. First each kind gets its floor, then the rest is shared in the order
+            of `PRIORITIES`; within a kind by priority, then in the order of arrival.
+        """
+        items = [_Item.of_block(block, order) for order, block in enumerate(self._blocks)]
+        # The newest turn first: history is cut at its old end, and never has a hole.
+        items += [
+            _Item.of_turn(turn, self.counter, order)
+            for order, turn in enumerate(reversed(self._history))
+        ]
+        used = sum(message_tokens(message, self.counter) for message in own)
+        taken, by_kind = self._choose(items, self.budget - used)
+        left = [item for item in items if item not in taken]
+        blocks = [item.block for item in taken if item.block is not None]
+        blocks.sort(key=lambda block: (not block.stable, -PRIORITIES[block.kind]))
+        turns = [item for item in taken if item.turn is not None]
+        turns.sort(key=lambda item: -item.order)
+        return Context(
+            system=tuple(
+                SystemText(text=block.text, stable=block.stable, taint=block.taint)
+                for block in blocks
+            ),
+            history=tuple(message for item in turns for message in item.turn or ()),
+            tokens=used + sum(item.tokens for item in taken),
+            left_out=tuple(
+                LeftOut(kind=item.kind, plugin=item.plugin, tokens=item.tokens) for item in left
+            ),
+            by_kind=by_kind,
+        )
+
+    def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
+        items = sorted(items, key=lambda item: (-PRIORITIES[item.kind], -item.priority, item.order))
+        spent: dict[str, int] = {}
+        taken: list[_Item] = []
+        gap = False
+        for limited in (True, False):
+            for item in items:
+                if item in taken or (item.turn is not None and gap):
+                    continue
+                total = spent.get(item.kind, 0) + item.tokens
+                cap = self._caps.get(item.kind, self.budget)
+                if limited:
+                    cap = min(cap, self._floors.get(item.kind, 0))
+                if total <= cap and item.tokens <= room:
+                    taken.append(item)
+                    spent[item.kind] = total
+                    room -= item.tokens
+                elif item.turn is not None:
+                    gap = True
+            gap = False
+        return taken, spent
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Item:
+    kind: BlockKind
+    tokens: int
+    priority: int
+    order: int
+    plugin: str = ""
+    block: Block | None = None
+    turn: tuple[Message, ...] | None = None
+
+    @classmethod
+    def of_block(cls, block: Block, order: int) -> _Item:
+        return cls(block.kind, block.tokens, block.priority, order, block.plugin, block)
+
+    @classmethod
+    def of_turn(cls, turn: tuple[Message, ...], counter: TokenCounter, order: int) -> _Item:
+        tokens = sum(message_tokens(message, counter) for message in turn)
+        return cls("history", tokens, 0, order, "core", None, turn)

@@ -1,0 +1,89 @@
+"""How a turn ended, and what follows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import (
+    HookError,
+    ProviderError,
+    RefusedError,
+    StoreError,
+    TurnCancelledError,
+    TurnError,
+)
+from hookgate.core.turn.outcome import judge
+
+if TYPE_CHECKING:
+    from hookgate.core.domain.turn import Turn, TurnEnding
+    from hookgate.core.host import Host
+
+__all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ending_of", "follow"]
+
+HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
+STORE_ACTION = "try again; `status` says what is wrong"
+INTERNAL_ACTION = "tell whoever runs this gateway"
+"""What the client of a turn can do where a part of the gateway has failed."""
+
+
+def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding, TurnError]:
+    """Return how a turn ended that `error` cut short, in words that a client can act on.
+
+    Args:
+        turn: The turn.
+        error: What came out of it.
+        reason: Why it was cancelled, where somebody has said so.
+    """
+    match error:
+        case asyncio.CancelledError():
+            return "cancelled", TurnCancelledError(reason or "cancelled")
+        case TurnCancelledError():
+            return "cancelled", error
+        case RefusedError():
+            return "refused", error
+        case TurnError():
+            return "failed", error
+        case HookError():
+            where = {"hook": error.hook, "plugin": error.plugin}
+            return "failed", TurnError(
+                str(error), code="hook_failed", action=HOOK_ACTION, data=where
+            )
+        case ProviderError():
+            why = {"kind": error.kind, "retry_after": error.retry_after}
+            return "failed", TurnError(
+                str(error), code="provider_failed", action=error.action, data=why
+            )
+        case StoreError():
+            return "failed", TurnError(str(error), code="store_failed", action=STORE_ACTION)
+        case _:
+            return "failed", TurnError(
+                f"internal error; the log of the gateway has it under turn {turn.id}",
+                code="internal",
+                action=INTERNAL_ACTION,
+            )
+
+
+async def follow(host: Host, turn: Turn) -> None:
+    """Judge an ended turn and tell whoever follows; off the lane. Raises nothing."""
+    try:
+        outcome = await host.hooks.first(hookspecs.judge_turn, turn) or judge(turn)
+    except HookError:  # the operator has made it required; `hook_failed` has heard of it
+        outcome = judge(turn)
+    host.metric(
+        "turn",
+        turn=turn.id,
+        session=str(turn.session),
+        agent=turn.agent.name,
+        ending=turn.ending,
+        outcome=outcome.status,
+        score=outcome.score,
+        tool_calls=len(turn.calls),
+        milliseconds=(host.clock.now() - turn.started).total_seconds() * 1000,
+        **turn.usage.to_json(),
+    )
+    try:
+        await host.hooks.notify(hookspecs.after_turn, turn, outcome)
+    except HookError as error:
+        host.log.error("what follows a turn failed", turn=turn.id, error=str(error))

@@ -1,0 +1,360 @@
+"""What happens in a turn once it holds its lane: planning, rounds of model and tools.
+
+Nothing reaches a model but through `ModelCall`, and nothing reaches a tool but through
+`ToolCalls`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import ProviderError, RefusedError, TurnError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.messages import Message, Text, join_taints
+from hookgate.core.domain.models import ModelRequest, ToolUseEvent
+from hookgate.core.hooks.shielding import raise_if_cancelled
+from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
+from hookgate.core.turn.history import Past
+from hookgate.core.turn.model.call import ModelCall
+from hookgate.core.turn.model.reply import Reply
+from hookgate.core.turn.tools.offering import choose_tools, schema_tokens
+from hookgate.core.turn.tools.round import ToolRound
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.core.domain.models import ModelRef, SystemText
+    from hookgate.core.domain.turn import Turn, TurnPlan
+    from hookgate.core.host import Host
+    from hookgate.core.turn.context import Context
+    from hookgate.core.turn.tools.call import ToolCalls
+
+__all__ = ["Loop", "Rounds", "asks_fail_closed"]
+
+_FAILURE_MODE_FLAGS = ("toolFailureMode", "tool_failure_mode", "failureMode", "failMode")
+_FAIL_CLOSED = ("fail_closed", "closed")
+
+
+BREATH = 32
+"""Tool calls of one message after which everybody else gets their turn of the event loop."""
+
+
+def asks_fail_closed(options: Mapping[str, Any]) -> bool:
+    """Whether a request's options ask for ``fail_closed``, under any of its names."""
+    flags = options.get("customFlags", options)
+    return isinstance(flags, dict) and any(
+        flags.get(name) in _FAIL_CLOSED for name in _FAILURE_MODE_FLAGS
+    )
+
+
+class Loop:
+    """Runs the inside of turns."""
+
+    def __init__(self, host: Host, calls: ToolCalls) -> None:
+        self._host = host
+        self.calls = calls
+
+    async def prepare(self, turn: Turn) -> None:
+        """Let the turn be refused, tagged and planned, and choose what it is offered.
+
+        Raises:
+            RefusedError: A plugin refused the turn.
+            HookError: A required hook failed.
+            TurnError: Discovery failed and the plan says ``fail_closed``.
+        """
+        hooks = self._host.hooks
+        for answer in await hooks.each_by_plugin(hookspecs.before_turn, turn):
+            if answer.value is not None:
+                raise RefusedError(replace(answer.value, plugin=answer.plugin))
+        for tags in await hooks.each(hookspecs.tag_turn, turn):
+            turn.tags |= frozenset(tags)
+        turn.plan = self._held(turn, await hooks.fold(hookspecs.plan_turn, turn, turn.plan))
+        await choose_tools(self._host, turn)
+
+    def _held(self, turn: Turn, plan: TurnPlan) -> TurnPlan:
+        """Apply what no planner may loosen: a ``fail_closed`` of the request or the settings."""
+        configured = self._host.settings.turn.failure_mode == "fail_closed"
+        if configured or asks_fail_closed(turn.options):
+            return replace(plan, failure_mode="fail_closed")
+        return plan
+
+    async def converse(self, turn: Turn) -> bool:
+        """Ask the model, run its tools, and so on, until there is an answer.
+
+        Returns:
+            True where the turn now waits for its client to run tools.
+        """
+        return await Rounds(self._host, self.calls, turn).run()
+
+
+class Rounds:
+    """The rounds of one turn: a request to a model, then the tools that it calls for."""
+
+    def __init__(self, host: Host, calls: ToolCalls, turn: Turn) -> None:
+        self._host = host
+        self._calls = calls
+        self._turn = turn
+        self._system: tuple[SystemText, ...] = ()
+        self._messages: list[Message] = []
+        self._added: set[tuple[str, str, str]] = set()
+
+    async def run(self) -> bool:
+        """Run rounds until there is an answer; True where the client has to go on."""
+        turn = self._turn
+        await self._start_context()
+        last = max(turn.plan.max_iterations, 0)
+        for iteration in range(last + 1):
+            turn.iteration = iteration
+            reply = await self._ask()
+            if not reply.tool_uses:
+                return False
+            if await self._run_tools(reply, over=iteration == last):
+                return True
+            turn.stage = "after_tool"
+            await self._add_context()
+        raise AssertionError("the last round returns or raises")
+
+    # -- context -----------------------------------------------------------
+
+    async def _start_context(self) -> None:
+        """Pack instructions, history and blocks under the budget."""
+        turn, settings = self._turn, self._host.settings.context
+        past = Past.of(
+            turn.history, turns=turn.plan.history_turns, goes_on=turn.messages[0].role == "tool"
+        )
+        needed = [*past.needed, *turn.messages]
+        own = sum(message_tokens(message, self._host.tokens) for message in needed)
+        if own > turn.plan.context_tokens:
+            raise TurnError(
+                f"the message takes {own} tokens, and the context has {turn.plan.context_tokens}",
+                code="message_too_long",
+                action="send a shorter message, or raise `context.budget_tokens`",
+            )
+        builder = ContextBuilder(
+            budget=turn.plan.context_tokens,
+            counter=self._host.tokens,
+            floors=settings.floors,
+            caps=settings.caps,
+        )
+        if turn.agent.soul:
+            builder.add(Block(kind="soul", text=turn.agent.soul, plugin="core", stable=True))
+        builder.add_history(past.optional)
+        await self._gather(builder)
+        context = builder.pack(needed)
+        turn.history = tuple(past.ordered(context.history))
+        self._use(builder, context)
+        self._system = context.system
+        self._messages = [*turn.history, *turn.messages]
+
+    async def _add_context(self) -> None:
+        """Append what plugins add behind tool calls; nothing that is there is moved."""
+        # What calls and results have taken since is not there any more.
+        room = max(self._turn.plan.context_tokens - self._tokens(), 0)
+        builder = ContextBuilder(budget=room, counter=self._host.tokens, stage="after_tool")
+        await self._gather(builder)
+        context = builder.pack(())
+        if not context.system:
+            return
+        self._use(builder, context)
+        self._messages.append(
+            Message(
+                role="user",
+                parts=tuple(Text(piece.text) for piece in context.system),
+                taint=join_taints(piece.taint for piece in context.system),
+                turn=self._turn.id,
+            )
+        )
+
+    def _tokens(self) -> int:
+        """Return how many tokens stand in front of the model, tools left out."""
+        counter = self._host.tokens
+        return sum(counter.count(piece.text) for piece in self._system) + sum(
+            message_tokens(message, counter) for message in self._messages
+        )
+
+    async def _gather(self, builder: ContextBuilder) -> None:
+        hooks = self._host.hooks
+        for implementation in hooks.implementations(hookspecs.before_context_build):
+            builder.plugin = implementation.plugin
+            await hooks.run_one(implementation, self._turn, builder)
+        builder.drop(self._added)
+
+    def _use(self, builder: ContextBuilder, context: Context) -> None:
+        """Note what the model will read, for taint, for repeats and for the client."""
+        turn = self._turn
+        self._added |= {(block.plugin, block.kind, block.text) for block in builder.blocks}
+        turn.extra_taint |= join_taints(piece.taint for piece in context.system)
+        data = {
+            "stage": builder.stage,
+            "tokens": context.tokens,
+            "budget": builder.budget,
+            "by_kind": dict(context.by_kind),
+            "left_out": [
+                {"kind": item.kind, "plugin": item.plugin, "tokens": item.tokens}
+                for item in context.left_out
+            ],
+        }
+        turn.emit(Event("context", data, scope="chat"))
+
+    # -- the model ---------------------------------------------------------
+
+    async def _ask(self) -> Message:
+        """Walk the plan's models until one answers; commit its answer to the turn."""
+        turn = self._turn
+        failure: ProviderError | None = None
+        attempt = 0
+        for model in turn.plan.models:
+            for retry in range(turn.plan.retries + 1):
+                call = ModelCall(self._host, turn, self._request(model, attempt))
+                attempt += 1
+                try:
+                    return await self._read(call)
+                except ProviderError as error:
+                    if call.started:
+                        raise
+                    failure = error
+                    wait = self._wait_for(error, retry)
+                    data = {"model": str(model), "error": str(error), "retry_in": wait}
+                    turn.emit(Event("attempt_failed", data, scope="chat"))
+                    if wait is None:
+                        break
+                await asyncio.sleep(wait)
+        if failure is None:
+            raise TurnError(
+                f"agent {turn.agent.name!r} has no model to ask",
+                code="no_model",
+                action=f"set `agents.{turn.agent.name}.model`",
+            )
+        raise failure
+
+    def _wait_for(self, error: ProviderError, retry: int) -> float | None:
+        """Return the seconds before the next attempt at the same model; None for none."""
+        plan = self._turn.plan
+        if not error.retryable or retry >= plan.retries:
+            return None
+        wait = error.retry_after if error.retry_after is not None else plan.retry_delay * 2**retry
+        return wait if wait <= plan.retry_limit else None
+
+    def _request(self, model: ModelRef, attempt: int) -> ModelRequest:
+        turn, counter = self._turn, self._host.tokens
+        tools = tuple(turn.offered.values())
+        tokens = self._tokens() + sum(schema_tokens(tool, counter) for tool in tools)
+        return ModelRequest(
+            model=model,
+            system=self._system,
+            messages=tuple(self._messages),
+            tools=tools,
+            max_output_tokens=turn.agent.max_output_tokens,
+            temperature=turn.agent.temperature,
+            attempt=attempt,
+            iteration=turn.iteration,
+            input_tokens=tokens,
+            options=turn.agent.settings,
+        )
+
+    async def _read(self, call: ModelCall) -> Message:
+        """Pass an answer on while it comes; keep of a torn one what its reader has seen."""
+        turn, most = self._turn, self._host.settings.turn.max_tool_calls
+        reply = Reply(turn, self._host.secrets, most=most)
+        events = call.events()
+        try:
+            async for event in events:
+                reply.take(event)
+                if isinstance(event, ToolUseEvent) and reply.calls % BREATH == 0:
+                    await asyncio.sleep(0)
+        except BaseException:
+            # Closed here, not by the collector: settling must be over before the turn is.
+            await events.aclose()
+            torn = reply.message(call.request.taint | turn.taint, whole=False)
+            if torn is not None:
+                turn.messages.append(torn)
+            raise
+        finally:
+            self._spent(call)
+        # Of the request as it was sent: a plugin may have added to it.
+        message = reply.message(call.request.taint | turn.taint, whole=True)
+        assert message is not None, "a whole answer is a message, if an empty one"
+        if reply.calls > most:
+            self._too_many(reply.calls, most)
+        self._odd_end(message, call)
+        turn.messages.append(message)
+        self._messages.append(message)
+        return message
+
+    def _too_many(self, calls: int, most: int) -> None:
+        """Say that a message called more tools than may run, to the operator and the client."""
+        turn = self._turn
+        self._host.log.warning("too many tool calls", turn=turn.id, calls=calls, limit=most)
+        data = {
+            "code": "too_many_tool_calls",
+            "message": f"the model called {calls} tools in one message; the first {most} are "
+            "looked at, and the others get an error",
+            "action": "ask for less at once, or raise `turn.max_tool_calls`",
+        }
+        turn.emit(Event("warning", data, scope="chat"))
+
+    def _odd_end(self, message: Message, call: ModelCall) -> None:
+        """Tell the client of an answer with nothing in it, and of one that its limit has cut."""
+        turn, request = self._turn, call.request
+        cut = call.ending is not None and call.ending.stop == "max_tokens"
+        empty = not message.text.strip() and not message.tool_uses
+        if not (cut or empty):
+            return
+        limit = f"its limit of {request.max_output_tokens} tokens" if cut else ""
+        if empty:
+            told = f"{request.model} answered with nothing" + (f" within {limit}" if cut else "")
+            action = "ask again, or in other words"
+        else:
+            told = f"{request.model} stopped at {limit}: the answer is not whole"
+            action = "ask it to go on"
+        if cut:
+            action += f", or raise `agents.{turn.agent.name}.max_output_tokens`"
+        data = {
+            "code": "empty_answer" if empty else "answer_cut",
+            "message": told,
+            "action": action,
+        }
+        turn.emit(Event("warning", data, scope="chat"))
+
+    def _spent(self, call: ModelCall) -> None:
+        turn, ending = self._turn, call.ending
+        turn.stop = ending.stop if ending else None
+        if call.usage is not None:
+            turn.usage += call.usage
+            turn.emit(Event("usage", call.usage.to_json(), scope="chat"))
+        self._host.metric(
+            "model.call",
+            turn=turn.id,
+            session=str(turn.session),
+            model=str(call.request.model),
+            call=call.request.call_id,
+            ending=ending.status if ending else "",
+            milliseconds=call.seconds * 1000,
+            **(call.usage.to_json() if call.usage else {}),
+        )
+
+    # -- the tools ---------------------------------------------------------
+
+    async def _run_tools(self, reply: Message, *, over: bool) -> bool:
+        """Run the calls of `reply`; True where some of them wait for the client."""
+        turn = self._turn
+        work = ToolRound(self._host, self._calls, turn, reply.tool_uses)
+        try:
+            if over:
+                raise TurnError(
+                    f"the model still calls tools after {turn.plan.max_iterations} rounds",
+                    code="max_iterations",
+                    action="raise `turn.max_iterations`, or ask for less at once",
+                )
+            raise_if_cancelled()
+            await work.run()
+        finally:
+            message = work.message()
+            if message is not None:
+                turn.messages.append(message)
+                self._messages.append(message)
+        work.reveal()
+        return bool(work.pending)

@@ -1,0 +1,266 @@
+"""`run_model_call`: one attempt at one model, and the only way to one.
+
+Whatever happens between `before_model_call` and the end of the stream, `after_model_call`
+runs exactly once, shielded from the turn's cancellation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import HookError, ProviderError, RefusedError
+from hookgate.core.domain.models import (
+    Ending,
+    ReasoningDelta,
+    StopEvent,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+    UsageEvent,
+)
+from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
+from hookgate.core.turn.context import message_tokens
+from hookgate.core.turn.model.streams import Filtered, Source, close
+from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage, sound_usage
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator
+
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+__all__ = ["ModelCall"]
+
+CLOSE_LIMIT = 5.0
+"""Seconds that closing a provider's stream may take."""
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What came from the wire, counted before any filter could touch it."""
+
+    usage: Usage | None = None
+    stop: StopReason | None = None
+    started: bool = False
+    sent: bool = False
+    said: list[ModelEvent] = field(default_factory=list)
+
+
+class ModelCall:
+    """One attempt at a model. Iterate `events` once; then the rest is set.
+
+    Attributes:
+        turn: The turn that it belongs to.
+        request: The request; the one that hooks made of it once `events` has begun.
+        ending: How it ended; None before that.
+        seconds: How long it took, once it has ended.
+    """
+
+    def __init__(self, host: Host, turn: Turn, request: ModelRequest) -> None:
+        self._host = host
+        self.turn = turn
+        self.request = request
+        self.ending: Ending | None = None
+        self.seconds = 0.0
+        self._tally = _Tally()
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider reported, whatever filters did to it.
+
+        Once the call has ended it is an estimate, and says so, where the provider has
+        answered without figures that could be true.
+        """
+        return self._tally.usage
+
+    @property
+    def started(self) -> bool:
+        """Whether a first token had come from the provider."""
+        return self._tally.started
+
+    async def events(self) -> AsyncGenerator[ModelEvent, None]:
+        """Yield what the model says, filtered.
+
+        Raises:
+            RefusedError: A plugin refused the call; nothing was sent.
+            HookError: A required hook failed.
+            ProviderError: The attempt failed.
+        """
+        hooks = self._host.hooks
+        began = self._host.clock.monotonic()
+        self.request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
+        ending = Ending(status="failed", error="the call did not come to an end")
+        stream: AsyncIterator[ModelEvent] | None = None
+        try:
+            await self._admit()
+            stream = await self._open()
+            async for event in stream:
+                yield event
+            ending = self._done()
+        except GeneratorExit:
+            ending = self._ended("cancelled", "the reader left")
+            raise
+        except asyncio.CancelledError:
+            ending = self._ended("cancelled", "the turn was cancelled")
+            raise
+        except RefusedError as error:
+            ending = self._ended("refused", str(error))
+            raise
+        except BaseException as error:
+            kind = error.kind if isinstance(error, ProviderError) else ""
+            status = "cut" if self._tally.started else "failed"
+            if isinstance(error, HookError) and not self._tally.sent:
+                status = "refused"
+            ending = replace(self._ended(status, str(error)), kind=kind)
+            raise
+        finally:
+            self.ending = ending
+            self.seconds = self._host.clock.monotonic() - began
+            self._account(ending)
+            try:
+                await self._close(stream)
+            finally:
+                await finish(self._settle(ending))
+
+    async def _admit(self) -> None:
+        refusals = await self._host.hooks.each_by_plugin(
+            hookspecs.before_model_call, self.turn, self.request
+        )
+        for answer in refusals:
+            if answer.value is not None:
+                raise RefusedError(replace(answer.value, plugin=answer.plugin))
+
+    async def _open(self) -> AsyncIterator[ModelEvent]:
+        """Return the provider's stream behind every filter."""
+        hooks = self._host.hooks
+        stream: AsyncIterator[ModelEvent] = self._tapped()
+        for implementation in hooks.implementations(hookspecs.filter_stream):
+            source = Source(stream)
+            wrapped = await hooks.run_one(implementation, self.turn, source)
+            if wrapped is not None:
+                limit = implementation.limit
+                stream = Filtered(implementation.plugin, wrapped, source, limit)
+        return stream
+
+    async def _tapped(self) -> AsyncIterator[ModelEvent]:
+        request, tally = self.request, self._tally
+        provider = self._host.providers.get(request.model.provider)
+        if provider is None:
+            info = self._host.described.get(request.model.provider)
+            if info is not None and info.missing:
+                raise ProviderError("auth", f"{info.missing}: {info.action}", provider=info.name)
+            known = ", ".join(sorted(self._host.providers)) or "none"
+            raise ProviderError(
+                "rejected",
+                f"no provider is called {request.model.provider!r}: there is {known}; "
+                "enable the plugin that brings it, or change the agent's model",
+                provider=request.model.provider,
+            )
+        tally.sent = True
+        events: AsyncIterator[ModelEvent] | None = None
+        try:
+            while True:
+                try:
+                    if events is None:
+                        events = aiter(provider.stream(self.turn, request))
+                    event = await anext(events)
+                except StopAsyncIteration:
+                    break
+                except ProviderError:
+                    raise
+                except BaseException as error:
+                    if isinstance(error, asyncio.CancelledError):
+                        raise_if_cancelled()
+                    raise self._broken(error) from error
+                if isinstance(event, UsageEvent):
+                    # Figures that are none count as not reported: never as less than was used.
+                    tally.usage = sound_usage(event.usage)
+                    if tally.usage is None:
+                        found = "no counts between 0 and a billion"
+                        note_usage(self._host, request.model.provider, found)
+                elif isinstance(event, StopEvent):
+                    tally.stop = event.reason
+                else:
+                    tally.started = True
+                    tally.said.append(event)
+                yield event
+        finally:
+            await self._close(events)
+        if tally.stop is None:
+            raise ProviderError(
+                "cut",
+                f"{request.model} stopped talking without saying that it was done",
+                provider=request.model.provider,
+            )
+
+    def _broken(self, error: BaseException) -> ProviderError:
+        """Return the failure of a provider that did not say in which way it failed."""
+        model = self.request.model
+        self._host.log.warning("provider failed", model=str(model), exc_info=error)
+        return ProviderError(
+            "malformed",
+            f"{model} failed with {told(error)}",
+            provider=model.provider,
+        )
+
+    def _done(self) -> Ending:
+        tally = self._tally
+        if tally.stop is None:
+            # A filter ended the stream before the provider did.
+            return self._ended("cut", "a stream filter ended the answer")
+        return Ending(status="done", stop=tally.stop, started=tally.started, sent=True)
+
+    def _account(self, ending: Ending) -> None:
+        """Estimate what an answer took for which the provider has no figures."""
+        tally, request, counter = self._tally, self.request, self._host.tokens
+        told = tally.usage
+        if (told is None or not told.reported) and (tally.started or ending.status == "done"):
+            texts = [event.text for event in tally.said if isinstance(event, TextDelta)]
+            thoughts = [event.text for event in tally.said if isinstance(event, ReasoningDelta)]
+            for event in tally.said:
+                if isinstance(event, ToolUseEvent):
+                    given = event.input
+                    texts += (
+                        str(event.name),
+                        given if isinstance(given, str) else bytes_of(given).decode(),
+                    )
+            read = request.input_tokens or sum(
+                message_tokens(message, counter) for message in request.messages
+            )
+            counted = Usage(
+                input_tokens=read,
+                output_tokens=counter.count("".join(texts)),
+                reasoning_tokens=counter.count("".join(thoughts)),
+                reported=False,
+            )
+            tally.usage = at_least(counted, told)
+        tally.said.clear()
+
+    def _ended(self, status: str, error: str) -> Ending:
+        return Ending(
+            status=status,  # type: ignore[arg-type]
+            stop=self._tally.stop,
+            error=self._host.secrets.redact(error),
+            started=self._tally.started,
+            sent=self._tally.sent,
+        )
+
+    async def _close(self, stream: AsyncIterator[ModelEvent] | None) -> None:
+        # In the task that read it: a stream may hold scopes that belong to its reader.
+        if stream is None:
+            return
+        try:
+            await close(stream, limit=CLOSE_LIMIT)
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                raise_if_cancelled()
+            self._host.log.warning("closing a stream failed", exc_info=error)
+
+    async def _settle(self, ending: Ending) -> None:
+        await self._host.hooks.notify(
+            hookspecs.after_model_call, self.turn, self.request, ending, self._tally.usage
+        )

@@ -1,0 +1,1 @@
+"""Calls of tools: which are offered, judging one, and a round of them."""

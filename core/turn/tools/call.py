@@ -1,0 +1,429 @@
+"""`run_tool_call`: judging a tool call, running it, and saying what it came to.
+
+The only way to a tool. Every call is judged by `before_tool_call` on whatever path it
+came; what was judged is byte for byte what the tool gets; `tool_finished` runs exactly
+once for each call whose judging began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import HookError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.strict_json import canonical, well_formed
+from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
+from hookgate.core.domain.turn import FinishedCall
+from hookgate.core.hooks.shielding import apart, finish, raise_if_cancelled, told
+from hookgate.core.turn.tools.soundness import bytes_of, wrong_in_result, wrong_in_verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.core.domain.messages import ToolUse
+    from hookgate.core.domain.tools import Verdict
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+__all__ = ["Judged", "ToolCalls", "may_use"]
+
+GRACE_SECONDS = 1.0
+"""Seconds that whoever resolves a question gets beyond its time limit: keeping that is theirs."""
+
+MAX_ROUNDS = 3
+"""Rounds of judging, rewrites included; after them the call is denied."""
+
+CUT_MARKER = "\n[cut here: the result was {tokens} tokens, {kept} are shown]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A call on which it has been decided.
+
+    Attributes:
+        use: The model's call.
+        call: The call as it would run; None where there is no such tool or its
+            arguments do not fit its schema, so that there was nothing to judge.
+        arguments: The bytes that were judged, in canonical JSON; nothing else runs.
+        decision: What was decided.
+        problem: What the model is told where `call` is None.
+    """
+
+    use: ToolUse
+    call: ToolCall | None = None
+    arguments: bytes = b"{}"
+    decision: Decision | None = None
+    problem: str = ""
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the call runs."""
+        return self.decision is not None and self.decision.allowed
+
+
+def _never_judged(turn: Turn, use: ToolUse) -> ToolCall:
+    """Return a call as the model wrote it, of a tool that may not be there."""
+    tool = turn.offered.get(use.name)
+    if tool is None:
+        tool = Tool(name=use.name, description="", schema={"type": "object"})
+    arguments = {} if isinstance(use.input, str) else use.input
+    index = len(turn.calls)
+    return ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+
+
+def may_use(turn: Turn, tool: Tool) -> bool:
+    """Whether the turn's agent may call `tool`, by its globs and by what was withheld."""
+    if f"tool:{tool.name}" in turn.withheld:
+        return False
+    return matches(tool.name, turn.agent.tools)
+
+
+def matches(name: str, globs: Sequence[str] | None) -> bool:
+    """Whether a tool of this name is among those that an agent may call; None is all."""
+    return globs is None or any(fnmatchcase(name, glob) for glob in globs)
+
+
+class ToolCalls:
+    """Judges and runs tool calls."""
+
+    def __init__(
+        self,
+        host: Host,
+        validator_of: Callable[[Tool], Callable[[Mapping[str, Any]], Sequence[str]]],
+    ) -> None:
+        self._host = host
+        self._validator_of = validator_of
+
+    # -- judging -----------------------------------------------------------
+
+    async def judge(self, turn: Turn, use: ToolUse, *, index: int) -> Judged:
+        """Decide on one call of the model.
+
+        Never raises for what the model wrote: an unknown tool or wrong arguments come
+        back as a `Judged` with a `problem`.
+        """
+        tool = turn.offered.get(use.name)
+        if tool is None or (tool.owner == "host" and not may_use(turn, tool)):
+            known = ", ".join(sorted(turn.offered)) or "none"
+            return Judged(use=use, problem=f"unknown tool {use.name!r}: the tools are {known}")
+        if isinstance(use.input, str):
+            return Judged(
+                use=use,
+                problem=f"the arguments of {use.name!r} are no JSON object: {use.input[:200]!r}",
+            )
+        wrong = self._validator_of(tool)(use.input)
+        if wrong:
+            return Judged(
+                use=use, problem=f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong)
+            )
+        # A copy: a hook that changes the arguments in place does not change the message.
+        arguments: dict[str, Any] = orjson.loads(canonical(use.input))
+        call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+        try:
+            call, judged, decision = await self._decide(turn, call)
+        except asyncio.CancelledError:
+            result = ToolResult.error("the call was cancelled", status="cancelled")
+            await self.finished(turn, call, Decision.deny("cancelled"), result)
+            raise
+        return Judged(use=use, call=call, arguments=judged, decision=decision)
+
+    async def verdict(self, turn: Turn, use: ToolUse) -> Decision:
+        """Judge a call without asking anybody, recording anything or running it."""
+        arguments = {} if isinstance(use.input, str) else use.input
+        call = ToolCall(id=use.id, tool=turn.offered[use.name], arguments=arguments)
+        _, decision, _ = await self._verdict(turn, call)
+        return decision
+
+    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, bytes, Decision]:
+        call, decision, ask = await self._verdict(turn, call)
+        judged = call.canonical
+        if ask is not None:
+            decision = await self._resolve(turn, call, ask, decision)
+        try:
+            await self._host.hooks.notify(hookspecs.tool_decided, turn, call, decision)
+        except HookError as error:
+            decision = Decision.deny(
+                f"the decision could not be recorded: {error}", by=error.plugin
+            )
+        return call, judged, decision
+
+    async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
+        """Go through rounds of judging until nobody rewrites any more."""
+        for number in range(1, MAX_ROUNDS + 1):
+            judged = call.canonical
+            try:
+                answers = await self._host.hooks.each_by_plugin(
+                    hookspecs.before_tool_call, turn, call
+                )
+            except HookError as error:
+                return call, Decision.deny(f"policy failed: {error}", by=error.plugin), None
+            verdicts = tuple(
+                replace(answer.value, plugin=answer.plugin)
+                for answer in answers
+                if answer.value is not None
+            )
+            if bytes_of(call.arguments) != judged:
+                call = replace(call, arguments=orjson.loads(judged))
+                return call, Decision.deny("a plugin changed the arguments in place"), None
+            for verdict in verdicts:
+                if junk := wrong_in_verdict(verdict):
+                    return call, Decision.deny(junk, by=verdict.plugin), None
+            decision, ask, rewrite = self._merge(verdicts, number)
+            if rewrite is None or (new := bytes_of(rewrite.arguments)) == judged:
+                return call, decision, ask
+            arguments: dict[str, Any] = orjson.loads(new)
+            wrong = self._validator_of(call.tool)(arguments)
+            if wrong:
+                reason = f"{rewrite.plugin} rewrote the arguments wrongly: " + "; ".join(wrong)
+                return call, Decision.deny(reason, by=rewrite.plugin), None
+            call = replace(
+                call,
+                arguments=arguments,
+                rewritten_by=(*call.rewritten_by, rewrite.plugin),
+            )
+        reason = f"the arguments were still being rewritten after {MAX_ROUNDS} rounds"
+        return call, Decision.deny(reason), None
+
+    def _merge(
+        self, verdicts: tuple[Verdict, ...], rounds: int
+    ) -> tuple[Decision, Ask | None, Verdict | None]:
+        """Combine verdicts by strictness; return the decision, what to ask, the rewrite."""
+        if not verdicts:
+            return self._default(rounds)
+        strictest = max(verdicts, key=lambda verdict: verdict.effect)
+        decision = Decision(
+            effect=strictest.effect,
+            reason=strictest.reason,
+            by=strictest.plugin,
+            rule=strictest.rule,
+            verdicts=verdicts,
+            rounds=rounds,
+        )
+        if strictest.effect is Effect.DENY:
+            return decision, None, None
+        rewrites = {
+            bytes_of(verdict.arguments): verdict
+            for verdict in verdicts
+            if verdict.arguments is not None
+        }
+        if len(rewrites) > 1:
+            who = " and ".join(sorted({verdict.plugin for verdict in rewrites.values()}))
+            return Decision.deny(f"{who} rewrote the arguments differently"), None, None
+        rewrite = next(iter(rewrites.values()), None)
+        asks = sorted(
+            (verdict for verdict in verdicts if verdict.ask_for is not None),
+            key=lambda verdict: verdict.plugin,
+        )
+        return decision, Ask.joined([(item.plugin, item.ask_for) for item in asks]), rewrite
+
+    def _default(self, rounds: int) -> tuple[Decision, Ask | None, Verdict | None]:
+        effect = self._host.settings.turn.default_verdict
+        reason = "no policy had a say; `turn.default_verdict` stands"
+        if effect == "allow":
+            return Decision(effect=Effect.ALLOW, reason=reason, rounds=rounds), None, None
+        if effect == "ask":
+            ask = Ask(title="No policy had a say in this call")
+            return Decision(effect=Effect.ASK, reason=reason, rounds=rounds), ask, None
+        denial = Decision(
+            effect=Effect.DENY,
+            reason=f"{reason}: deny (is the policy plugin enabled?)",
+            rounds=rounds,
+        )
+        return denial, None, None
+
+    async def _resolve(self, turn: Turn, call: ToolCall, ask: Ask, asked: Decision) -> Decision:
+        """Get an answer to `ask`; nobody, too late, or a failure denies."""
+        judged = call.canonical
+        try:
+            async with asyncio.timeout(ask.timeout + GRACE_SECONDS):
+                answer = await self._host.hooks.first(hookspecs.resolve_ask, turn, call, ask)
+        except TimeoutError:
+            why = f"nobody answered within {ask.timeout:g} s"
+            return replace(self._unanswered(asked, ask, why), answer="expired")
+        except HookError as error:
+            return self._unanswered(asked, ask, f"asking failed: {error}")
+        if answer is None:
+            return self._unanswered(asked, ask, "nobody is there to be asked")
+        if answer.effect is Effect.ASK:
+            return self._unanswered(asked, ask, "the answer was another question")
+        if bytes_of(call.arguments) != judged:
+            return self._unanswered(asked, ask, "the arguments were changed while it was asked")
+        return replace(answer, verdicts=asked.verdicts, rounds=asked.rounds, asked=ask)
+
+    @staticmethod
+    def _unanswered(asked: Decision, ask: Ask, why: str) -> Decision:
+        reason = f"{ask.title}: {why}"
+        return replace(asked, effect=Effect.DENY, reason=reason, by="core", asked=ask)
+
+    def still(self, turn: Turn, judged: Judged) -> Judged:
+        """Return `judged`; as a denial, where a verdict on it does not stand any more."""
+        call, decision = judged.call, judged.decision
+        if call is None or decision is None or not decision.allowed:
+            return judged
+        for verdict in decision.verdicts:
+            if verdict.recheck is None:
+                continue
+            try:
+                why = verdict.recheck(turn, call)
+            except Exception as error:  # noqa: BLE001 - what cannot be said is no permission
+                why = f"whether it may still run cannot be said: {error!r}"
+            if why:
+                denied = replace(decision, effect=Effect.DENY, reason=why, by=verdict.plugin)
+                return replace(judged, decision=denied)
+        return judged
+
+    # -- running -----------------------------------------------------------
+
+    async def run(self, turn: Turn, judged: Judged) -> ToolResult:
+        """Run a call that was decided on, or say why it does not run.
+
+        `tool_finished` has run when this returns or is cancelled.
+        """
+        if judged.call is None:
+            result = self._masked(ToolResult.error(self._cut(judged.problem)))
+            self._tell(turn, judged.use.id, result)
+            as_written = _never_judged(turn, judged.use)
+            turn.calls.append(FinishedCall(as_written, Decision.deny(judged.problem), result))
+            return result
+        judged = self.still(turn, judged)
+        call, decision = judged.call, judged.decision
+        assert call is not None and decision is not None, "a call that was judged has a decision"
+        if not decision.allowed:
+            result = ToolResult.error(f"denied: {decision.reason}", status="denied")
+            return await self.finished(turn, call, decision, result)
+        began = self._host.clock.monotonic()
+        try:
+            result = await self._execute(turn, call, judged.arguments)
+        except asyncio.CancelledError:
+            result = ToolResult.error("the call was cancelled", status="cancelled")
+            await self.finished(turn, call, decision, result, began=began)
+            raise
+        return await self.finished(turn, call, decision, result, began=began)
+
+    async def _execute(self, turn: Turn, call: ToolCall, judged: bytes) -> ToolResult:
+        tool = call.tool
+        if tool.run is None:
+            return ToolResult.error(f"tool {tool.name!r} has nothing that could run it")
+        # The tool gets its own copy, read from the very bytes that were judged.
+        arguments: dict[str, Any] = orjson.loads(judged)
+        run = tool.run
+        ended = await apart(lambda: run(turn, arguments), limit=tool.timeout)
+        raise_if_cancelled()
+        if ended.late:
+            text = f"tool {tool.name!r} took longer than {tool.timeout:g} s"
+            result = ToolResult.error(text, status="timeout")
+        elif isinstance(ended.error, asyncio.CancelledError):
+            result = ToolResult.error(f"tool {tool.name!r} cancelled itself")
+        elif ended.error is not None:
+            self._host.log.warning("tool failed", tool=tool.name, exc_info=ended.error)
+            result = ToolResult.error(f"tool {tool.name!r} failed: {told(ended.error)}")
+        else:
+            result = self._checked(tool, ended.value)
+        return await self.after(turn, call, result)
+
+    @staticmethod
+    def _checked(tool: Tool, value: object) -> ToolResult:
+        if isinstance(value, str):
+            return ToolResult(content=value)
+        if isinstance(value, ToolResult):
+            wrong = wrong_in_result(value)
+            return ToolResult.error(f"tool {tool.name!r} returned {wrong}") if wrong else value
+        return ToolResult.error(
+            f"tool {tool.name!r} returned {type(value).__name__}, expected str or ToolResult"
+        )
+
+    async def after(self, turn: Turn, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Taint a result, cut it to its limit and let `after_tool_call` change it."""
+        if call.flags.reads_external_data is not False:
+            result = replace(result, taint=result.taint | {f"tool:{call.name}"})
+        # Masked before it is cut: half a secret is no longer known as one.
+        result = self._masked(result)
+        result = replace(result, content=self._cut(result.content))
+        before = result
+        try:
+            result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
+        except HookError as error:
+            result = ToolResult.error(f"the result could not be checked: {error}")
+        if wrong := wrong_in_result(result):
+            result = ToolResult.error(f"the result could not be checked: a plugin made {wrong}")
+        if result.content != before.content:
+            result = self._masked(result)
+            result = replace(result, content=self._cut(result.content))
+        return replace(result, taint=frozenset(result.taint | before.taint))
+
+    def _masked(self, result: ToolResult) -> ToolResult:
+        content = self._host.secrets.redact(well_formed(result.content))
+        return result if content == result.content else replace(result, content=content)
+
+    def _cut(self, content: str) -> str:
+        limit = self._host.settings.context.result_tokens
+        tokens = self._host.tokens.count(content)
+        if tokens <= limit:
+            return content
+        # By bisection, since a counter need not be linear in the length of the text.
+        low, high = 0, len(content)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self._host.tokens.count(content[:middle]) <= limit:
+                low = middle
+            else:
+                high = middle - 1
+        return content[:low] + CUT_MARKER.format(tokens=tokens, kept=limit)
+
+    async def finished(
+        self,
+        turn: Turn,
+        call: ToolCall,
+        decision: Decision,
+        result: ToolResult,
+        *,
+        began: float | None = None,
+    ) -> ToolResult:
+        """Record and announce what a call came to, whatever happens to the turn.
+
+        Args:
+            turn: The turn.
+            call: The call.
+            decision: What was decided on it.
+            result: What it came to.
+            began: The clock's seconds when the tool was started; None where it did not run here.
+        """
+        took = {} if began is None else self._milliseconds(began)
+        result = self._masked(result)
+        turn.calls.append(FinishedCall(call, decision, result))
+        self._tell(turn, call.id, result)
+        self._host.metric(
+            "tool.call",
+            turn=turn.id,
+            session=str(turn.session),
+            tool=call.name,
+            status=result.status,
+            by=decision.by,
+            **took,
+        )
+        await finish(self._host.hooks.notify(hookspecs.tool_finished, turn, call, result))
+        return result
+
+    def _milliseconds(self, began: float) -> dict[str, float]:
+        return {"milliseconds": (self._host.clock.monotonic() - began) * 1000}
+
+    @staticmethod
+    def _tell(turn: Turn, use_id: str, result: ToolResult) -> None:
+        turn.emit(
+            Event(
+                "tool_result",
+                {
+                    "tool_use_id": use_id,
+                    "content": result.content,
+                    "is_error": result.is_error,
+                    "status": result.status,
+                },
+                scope="chat",
+            )
+        )

@@ -1,0 +1,112 @@
+"""Which tools a turn offers to its model, and which cards and skills apply."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate import hookspecs
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.strict_json import canonical
+from hookgate.core.turn.tools.call import may_use
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.core.domain.ports import TokenCounter
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Turn, TurnPlan
+    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.host import Host
+
+__all__ = ["choose_tools", "is_chosen", "schema_tokens"]
+
+
+def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
+    """Return how many tokens a tool's declaration takes in a request."""
+    declaration = canonical(
+        {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}
+    )
+    return counter.count(declaration.decode())
+
+
+async def choose_tools(host: Host, turn: Turn) -> None:
+    """Withhold, select, and set what the turn offers.
+
+    Client-owned tools are always offered. The order is by name, so that the same set of
+    tools makes the same request and a provider's prompt cache keeps hitting.
+
+    Raises:
+        HookError: What should be withheld could not be found out.
+        TurnError: A selector failed and the plan says ``fail_closed``.
+    """
+    index = turn.snapshot.capabilities
+    withheld: set[str] = set()
+    for ids in await host.hooks.each(hookspecs.withhold_capabilities, turn, index):
+        withheld.update(ids)
+    turn.withheld = frozenset(withheld)
+    failed = await _select(host, turn)
+    usable = [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
+    if is_chosen(host, turn.plan, usable):
+        usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
+    usable.sort(key=lambda tool: tool.name)
+    turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
+
+
+def is_chosen(host: Host, plan: TurnPlan, usable: Sequence[Tool]) -> bool:
+    """Whether a turn offers what was discovered of its `usable` tools, and not all of them."""
+    if not plan.discovery or plan.tool_selection == "all":
+        return False
+    if plan.tool_selection == "discovered":
+        return True
+    if not host.hooks.implemented(hookspecs.select_capabilities):
+        return False
+    # All tools are better for a provider's prompt cache, and for a model: while they are few.
+    room = plan.whole_tool_tokens
+    for tool in usable:
+        room -= schema_tokens(tool, host.tokens)
+        if room < 0:
+            return True
+    return False
+
+
+async def _select(host: Host, turn: Turn) -> Sequence[HookFailure]:
+    """Ask the selectors; return their failures, where the plan lets the turn go on."""
+    if not turn.plan.discovery or not host.hooks.implemented(hookspecs.select_capabilities):
+        return ()
+    view = turn.snapshot.capabilities.without(turn.withheld)
+    failures = []
+    best = dict(turn.selections)
+    for answer in await host.hooks.each_by_plugin(hookspecs.select_capabilities, turn, view):
+        if answer.failure is not None:
+            failures.append(answer.failure)
+        for selection in answer.value or ():
+            known = best.get(selection.id)
+            if selection.id in view and (known is None or selection.score > known.score):
+                best[selection.id] = selection
+    turn.selections = best
+    if failures:
+        why = "; ".join(f"{failure.plugin}: {failure.message}" for failure in failures)
+        if turn.plan.failure_mode == "fail_closed":
+            raise TurnError(
+                f"discovery failed and the turn is fail_closed: {why}", code="discovery_failed"
+            )
+        turn.emit(Event("discovery_failed", {"reason": why}, scope="chat"))
+    return failures
+
+
+def _selected(turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
+    return [tool for tool in usable if tool.always_on or f"tool:{tool.name}" in turn.selections]
+
+
+def _capped(host: Host, turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
+    """Return as many tools as fit the fallback's cap, always-on and selected ones first."""
+    room = turn.plan.fallback_tool_tokens
+    chosen = []
+    preferred = {tool.name for tool in _selected(turn, usable)}
+    for tool in sorted(usable, key=lambda tool: (tool.name not in preferred, tool.name)):
+        tokens = schema_tokens(tool, host.tokens)
+        if tokens <= room:
+            chosen.append(tool)
+            room -= tokens
+    return chosen

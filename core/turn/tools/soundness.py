@@ -1,0 +1,129 @@
+"""What plugins and providers hand over, looked at before it is relied on.
+
+Types are declared, and nobody checks them at run time but this module: a value that JSON
+cannot hold would break far from where it came from, in the store or on the wire.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.domain.messages import ToolUse, new_id
+from hookgate.core.domain.models import Usage
+from hookgate.core.domain.strict_json import StrictJSONError, canonical, loads, well_formed
+from hookgate.core.domain.tools import Effect
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from hookgate.core.domain.models import ToolUseEvent
+    from hookgate.core.domain.tools import ToolResult, Verdict
+    from hookgate.core.host import Host
+
+__all__ = [
+    "MAX_TOKENS",
+    "at_least",
+    "bytes_of",
+    "note_usage",
+    "sound_usage",
+    "sound_use",
+    "wrong_in_result",
+    "wrong_in_verdict",
+]
+
+MAX_TOKENS = 1_000_000_000
+"""The most tokens that one call can have used; beyond it a figure is an error. The longest
+contexts on offer hold some ten million."""
+
+
+def bytes_of(arguments: Mapping[str, Any] | None) -> bytes:
+    """Return arguments in canonical JSON; b"" for what JSON cannot hold."""
+    try:
+        return canonical(dict(arguments or {}))
+    except (TypeError, ValueError):
+        return b""
+
+
+def wrong_in_verdict(verdict: Verdict) -> str:
+    """Say why `verdict` cannot be merged with others, or ""."""
+    if not isinstance(verdict.effect, Effect):
+        return f"{verdict.plugin} judged {verdict.effect!r}, expected an Effect"
+    if verdict.arguments is not None and not bytes_of(verdict.arguments):
+        return f"{verdict.plugin} rewrote the arguments to something that JSON cannot hold"
+    return ""
+
+
+def wrong_in_result(result: ToolResult) -> str:
+    """Say what of `result` is not as declared, or ""."""
+    for name, value, kinds in (
+        ("content", result.content, str),
+        ("taint", result.taint, frozenset | set),
+        ("reveal", result.reveal, tuple | list),
+    ):
+        if not isinstance(value, kinds):
+            return f"a ToolResult whose {name} is of type {type(value).__name__}"
+    if not all(isinstance(name, str) for name in (*result.taint, *result.reveal)):
+        return "a ToolResult whose taint or reveal holds something else than names"
+    return ""
+
+
+def sound_use(event: ToolUseEvent, taken: Collection[str]) -> ToolUse:
+    """Return a model's call with an id of its own, and with arguments that JSON can hold.
+
+    Args:
+        event: What the provider yielded.
+        taken: Ids of the conversation so far. Some models count their calls from 0 in
+            each answer; results and calls find each other by these ids.
+    """
+    given: object = event.id
+    use_id = well_formed(given) if isinstance(given, str) else ""
+    if not use_id or use_id in taken:
+        use_id = new_id("call")
+    arguments: Mapping[str, Any] | str
+    if isinstance(event.input, str):
+        arguments = well_formed(event.input)
+    else:
+        try:
+            # Strictly read again: what is judged, stored and run is the same in all readers.
+            arguments = loads(canonical(dict(event.input)))
+        except (TypeError, ValueError, StrictJSONError):
+            arguments = well_formed(repr(event.input))
+    return ToolUse(id=use_id, name=well_formed(str(event.name)), input=arguments)
+
+
+def sound_usage(usage: object) -> Usage | None:
+    """Return `usage`, or None where it holds something else than possible counts."""
+    if not isinstance(usage, Usage):
+        return None
+    *counts, _ = astuple(usage)
+    sound = all(type(count) is int and 0 <= count <= MAX_TOKENS for count in counts)
+    return usage if sound else None
+
+
+def at_least(counted: Usage, told: Usage | None) -> Usage:
+    """Return an estimate that takes in what a provider had told before it was done.
+
+    Args:
+        counted: What was counted here.
+        told: The provider's figures so far: those of the input are better than what was
+            counted, those of the output are of its beginning only.
+    """
+    if told is None:
+        return counted
+    output = max(told.total_output, counted.total_output) - counted.reasoning_tokens
+    return replace(
+        told,
+        output_tokens=output,
+        reasoning_tokens=counted.reasoning_tokens,
+        reported=False,
+    )
+
+
+def note_usage(host: Host, provider: str, found: str) -> None:
+    """Tell the operator that a provider reported token counts that cannot be."""
+    host.log.warning("impossible usage reported", provider=provider, found=found)
+    host.announce(
+        f"usage of provider {provider}",
+        f"it reports impossible token counts, so they are estimated: {found}",
+    )

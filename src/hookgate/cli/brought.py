@@ -1,0 +1,180 @@
+"""Commands that plugins bring, found by name: without plugin, gateway or sound settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from hookgate.builtin_plugins import BUILTIN
+from hookgate.core.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hookgate.cli.state import State
+    from hookgate.core.settings.schema import PluginsSettings
+
+__all__ = ["Brought", "checks", "commands", "missing_plugin"]
+
+COMMANDS = "commands"
+"""What ``COMMANDS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.commands``: a
+typer app or a function, under its words. In the name of an entry point dots join the words:
+``cards.sign`` becomes `hookgate cards sign`."""
+
+CHECKS = "checks"
+"""What ``CHECKS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.checks``: what
+other commands ask about a file that they look through, under the file's kind: ``card``."""
+
+PANEL = "Of plugins"
+"""Where the help shows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """Something that a plugin brings to the command line.
+
+    Attributes:
+        words: Where it stands, such as ``("cards", "scan")``.
+        plugin: Who brings it: a builtin plugin, or a distribution.
+        load: Returns the thing itself.
+    """
+
+    words: tuple[str, ...]
+    plugin: str
+    load: Callable[[], Any]
+
+
+def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
+    """Return the commands and groups that plugins bring right below `words`, by name.
+
+    What cannot be loaded is named on standard error and left out.
+    """
+    from hookgate.cli.group import CommandGroup
+
+    place, made = tuple(words), dict[str, Any]()
+    for one in _known(state, COMMANDS):
+        if one.words[: len(place)] != place or len(one.words) == len(place):
+            continue
+        name = one.words[len(place)]
+        if len(one.words) > len(place) + 1:
+            made.setdefault(
+                name,
+                CommandGroup(
+                    name=name,
+                    help=f"Commands of {one.plugin}.",
+                    no_args_is_help=True,
+                    callback=lambda **_: None,
+                ),
+            )
+        elif (command := _loaded(state, one)) is not None:
+            made[name] = command
+    return made
+
+
+def checks(state: State, kind: str) -> Sequence[Callable[..., Any]]:
+    """Return what plugins have to say about files of `kind`.
+
+    A check that cannot be loaded is no small thing to leave out: its error is raised.
+    """
+    return [one.load() for one in _known(state, CHECKS) if one.words == (kind,)]
+
+
+def missing_plugin(state: State, words: Sequence[str]) -> str:
+    """Return the builtin plugin that would bring the command `words`; "" where none would.
+
+    It is one that does not run: what the others bring is found.
+    """
+    section, wanted = _plugins_section(state), " ".join(words)
+    for name in BUILTIN:
+        if wanted in _table(name, COMMANDS) and not _runs(section, state, name):
+            return name
+    return ""
+
+
+def _runs(section: PluginsSettings, state: State, name: str) -> bool:
+    return name not in {*state.disabled, *section.disable, *section.replace}
+
+
+def _table(plugin: str, what: str) -> Mapping[str, Any]:
+    """Return what a builtin plugin brings; nothing, where it has no module of commands."""
+    module = f"hookgate.builtin_plugins.{plugin}.commands"
+    found: Mapping[str, Any] = {}
+    return getattr(import_module(module), what.upper(), found) if find_spec(module) else found
+
+
+def _known(state: State, what: str) -> Iterator[Brought]:
+    """Yield what the plugins that may run bring; builtin ones last, so that they count."""
+    section = _plugins_section(state)
+    without = {*state.disabled, *section.disable}
+    yield from _of_third_parties(section, without, f"hookgate.{what}")
+    for name in BUILTIN:
+        if not _runs(section, state, name):
+            continue
+        for path, thing in _table(name, what).items():
+            yield Brought(tuple(path.split()), name, partial(_itself, thing))
+
+
+def _itself(thing: Any) -> Any:
+    return thing
+
+
+def _plugins_section(state: State) -> PluginsSettings:
+    """Return ``[plugins]``, whatever is wrong with the rest.
+
+    Where it cannot be read, no third party is allowed; commands such as `config check`, which
+    say what is wrong, are there all the same.
+    """
+    from pydantic import ValidationError
+
+    from hookgate.core.settings.schema import PluginsSettings
+
+    try:
+        return PluginsSettings.model_validate(state.source.data.get("plugins", {}))
+    except (ConfigError, ValidationError):
+        return PluginsSettings(entry_points=False)
+
+
+def _of_third_parties(section: PluginsSettings, without: set[str], group: str) -> Iterator[Brought]:
+    if not section.entry_points:
+        return
+    from hookgate.core.plugins.sources import is_allowed
+
+    for entry in sorted(entry_points(group=group), key=lambda one: one.name):
+        distribution = entry.dist
+        if distribution is None:
+            continue
+        if not is_allowed(section.allow, distribution.name, distribution.version):
+            continue
+        brings = {one.name for one in distribution.entry_points if one.group == "hookgate"}
+        if brings and brings <= without:
+            continue
+        yield Brought(tuple(entry.name.split(".")), distribution.name, entry.load)
+
+
+def _loaded(state: State, one: Brought) -> Any:
+    """Return a command as click runs it; None where it cannot be loaded, which is said."""
+    name = one.words[-1]
+    try:
+        found = one.load()
+    except Exception as error:  # noqa: BLE001  a stranger's module may fail in any way
+        state.err.print(
+            f"the command `{' '.join(one.words)}` of {one.plugin} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
+        return None
+    made = found
+    if not isinstance(found, typer.Typer):
+        made = typer.Typer(add_completion=False)
+        made.command(name)(found)
+    command: Any = typer.main.get_command(made)
+    command.name, command.rich_help_panel = name, PANEL
+    return command

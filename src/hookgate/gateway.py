@@ -1,0 +1,48 @@
+"""A gateway with all that comes with hookgate, as a value for other programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins import BUILTIN
+from hookgate.core import runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.core.settings.schema import Settings
+
+__all__ = ["Gateway"]
+
+
+class Gateway(runtime.Gateway):
+    """A gateway with the builtin plugins.
+
+    Use it in a script or a test::
+
+        async with Gateway() as gateway:
+            turn = await gateway.chat("what is 17*23?")
+            print(turn.answer)
+
+    or put it into an aiohttp application of your own::
+
+        parent.add_subapp("/ai", gateway.app())
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        builtin: Sequence[str] = BUILTIN,
+        plugins: Sequence[object] = (),
+        disabled: Sequence[str] = (),
+        read_settings: Callable[[], Settings] | None = None,
+    ) -> None:
+        """See `hookgate.core.runtime.Gateway`; `builtin` is all that there is."""
+        super().__init__(
+            settings,
+            builtin=builtin,
+            plugins=plugins,
+            disabled=disabled,
+            read_settings=read_settings,
+        )

@@ -1,0 +1,4 @@
+"""What plugins are built with: tools from functions, content from files, tables, records.
+
+Plugins import it, and the core does not.
+"""

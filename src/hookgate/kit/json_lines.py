@@ -1,0 +1,171 @@
+"""Records in a file: one JSON object a line, put aside when it has grown large.
+
+A process that is killed while it writes leaves a line without an end. That line is ended
+before the next one is written, and passed over when the file is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from io import FileIO
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from hookgate.core.settings.secret_store import masked_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hookgate.core.domain.ports import Secrets
+
+__all__ = ["JsonLines", "JsonLinesWriter", "read_json_lines"]
+
+
+class JsonLines:
+    """Appends records to a file. Every method blocks, and may be called from any thread.
+
+    Args:
+        path: The file.
+        max_bytes: It is put aside, and a new one begun, before it grows past this.
+        keep: So many files that were put aside are kept.
+        secrets: Masks what must not be seen. People send such files around.
+    """
+
+    def __init__(self, path: Path, *, max_bytes: int, keep: int, secrets: Secrets) -> None:
+        self._path = path
+        self._secrets = secrets
+        self._max_bytes = max_bytes
+        self._keep = keep
+        self._file: FileIO | None = None
+        self._size = 0
+        self._lock = Lock()
+
+    def write(self, record: Mapping[str, Any]) -> None:
+        """Append one record.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        line = masked_json(self._secrets, orjson.dumps(record, default=str)) + b"\n"
+        with self._lock:
+            if self._file is None:
+                self._open()
+            if self._size and self._size + len(line) > self._max_bytes:
+                self._put_aside()
+                self._open()
+            assert self._file is not None
+            try:
+                written = self._file.write(line)
+            except OSError:
+                self._close()
+                raise
+            self._size += written
+            if written < len(line):
+                # A full disk takes a part. Opened again, the torn line is ended first.
+                self._close()
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+
+    def close(self) -> None:
+        """Close the file; the next `write` opens it again."""
+        with self._lock:
+            self._close()
+
+    def _open(self) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Session keys stand in it: nobody else is to read it.
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        # Unbuffered: a line is written by one call, whole or torn, never in pieces later.
+        self._file = FileIO(handle, "ab")
+        self._size = os.fstat(handle).st_size
+        if self._size and os.pread(handle, 1, self._size - 1) != b"\n":
+            self._file.write(b"\n")
+            self._size += 1
+
+    def _put_aside(self) -> None:
+        self._close()
+        for number in range(self._keep, 0, -1):
+            older = self._numbered(number)
+            newer = self._numbered(number - 1) if number > 1 else self._path
+            if newer.exists():
+                newer.replace(older)
+        if self._keep == 0:
+            self._path.unlink()
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class JsonLinesWriter:
+    """Hands records to a `JsonLines` on a thread: as many at once as have come meanwhile.
+
+    Args:
+        file: Where they go.
+        failed: Told that records were lost, and why.
+        capacity: Records that may wait; the oldest is dropped when there are more.
+    """
+
+    def __init__(
+        self, file: JsonLines, *, failed: Callable[[OSError], None], capacity: int = 10_000
+    ) -> None:
+        self._file = file
+        self._failed = failed
+        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=capacity)
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Take one record; never waits."""
+        self._waiting.append(record)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="json_lines")
+
+    async def flush(self) -> None:
+        """Wait until all that was added has been written, or lost."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+        await self._run()
+
+    async def close(self) -> None:
+        """Write what still waits, and close the file."""
+        await self.flush()
+        await asyncio.to_thread(self._file.close)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            records = list(self._waiting)
+            self._waiting.clear()
+            await asyncio.to_thread(self._write, records)
+
+    def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
+        for record in records:
+            try:
+                self._file.write(record)
+            except OSError as error:
+                self._failed(error)
+                return
+
+
+def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of a file, oldest first; lines that are no record are passed over."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        return
+    with file:
+        for line in file:
+            try:
+                record = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(record, dict):
+                yield record

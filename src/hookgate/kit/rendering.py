@@ -1,0 +1,179 @@
+"""Results on a terminal: tables, figures, and texts that cannot move the cursor."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import orjson
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hookgate.kit.content.problems import Problem
+
+__all__ = [
+    "cell",
+    "clean",
+    "fields",
+    "print_json",
+    "print_result",
+    "problem_line",
+    "short",
+    "table",
+]
+
+MAX_WHOLE = 40
+"""Characters of a table's first column that are not wrapped."""
+
+# Of what models, tools and peers write, only line breaks and tabs may reach the terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+# Times are stored to the microsecond; people read seconds.
+_TIME = re.compile(r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:\+00:00|Z)$")
+
+
+def clean(text: str) -> str:
+    """Return `text` with control characters written out, so that it only shows itself."""
+    return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
+
+
+def short(value: Any, limit: int = 100) -> str:
+    """Return `value` on one line of at most `limit` characters."""
+    text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    text = clean(" ".join(text.split()))
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def cell(value: Any) -> Text:
+    """Return one value as it stands in a table."""
+    match value:
+        case Text():
+            return value
+        case None | "":
+            return Text("-", style="dim")
+        case True:
+            return Text("yes", style="green")
+        case False:
+            return Text("no", style="dim")
+        case str():
+            return Text(clean(_TIME.sub(r"\1 \2", value)))
+        case int():
+            return Text(f"{value:,}")
+        case float():
+            return Text(f"{value:,.3f}".rstrip("0").rstrip("."))
+        case list() | tuple() if all(isinstance(item, str) for item in value):
+            return Text(clean(", ".join(value))) if value else Text("-", style="dim")
+        case _:
+            return Text(short(value, 400))
+
+
+def table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None, title: str = ""
+) -> Table:
+    """Return a table of `rows`; a column for each key, in the order in which they come."""
+    if columns is None:
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+    made = Table(
+        box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False,
+        header_style="bold", title_style="bold",
+    )  # fmt: skip
+    for number, name in enumerate(columns):
+        figures = all(_is_figure(row.get(name)) for row in rows)
+        # What a row is about stays in one piece, where that leaves room for the rest.
+        whole = number == 0 and all(len(cell(row.get(name))) <= MAX_WHOLE for row in rows)
+        made.add_column(
+            _label(name),
+            justify="right" if figures and rows else "left",
+            overflow="fold",
+            no_wrap=whole,
+        )
+    for row in rows:
+        made.add_row(*(cell(row.get(name)) for name in columns))
+    return made
+
+
+def _label(name: str) -> Text:
+    return Text(clean(name.replace("_", " ")))
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def fields(data: Mapping[str, Any]) -> Table:
+    """Return a grid of names and values."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in data.items():
+        grid.add_row(_label(name), cell(value))
+    return grid
+
+
+def print_result(console: Console, data: Any) -> None:
+    """Print any operation's result: its values, then a table for each array of objects."""
+    if not isinstance(data, Mapping):
+        console.print(cell(data))
+        return
+    arrays = {name: value for name, value in data.items() if _is_array_of_objects(value)}
+    plain = {name: value for name, value in data.items() if name not in arrays}
+    if plain:
+        console.print(fields(plain))
+    for name, rows in arrays.items():
+        _print_rows(console, rows, name.replace("_", " ") if len(data) > 1 else "")
+    if not data:
+        console.print("done", style="green")
+
+
+def _print_rows(console: Console, rows: Sequence[Mapping[str, Any]], title: str) -> None:
+    """Print a table, or one block for each row where a table would not fit."""
+    names = dict.fromkeys(key for row in rows for key in row)
+    columns = [
+        name for name in names if any(row.get(name) not in (None, "", [], {}) for row in rows)
+    ]
+    widths = [
+        max(len(name), *(min(len(cell(row.get(name))), 40) for row in rows)) for name in columns
+    ]
+    if sum(widths) + 3 * len(columns) <= console.width:
+        console.print(table(rows, columns, title))
+        return
+    if title:
+        console.print(Text(title, style="bold"))
+    for row in rows:
+        console.print()
+        console.print(fields({name: row[name] for name in columns if name in row}))
+
+
+def _is_array_of_objects(value: Any) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, str)
+        and len(value) > 0
+        and all(isinstance(item, Mapping) for item in value)
+    )
+
+
+def problem_line(problem: Problem) -> Text:
+    """Return what is wrong with a file of content, on a line and two or three below it."""
+    kind = ("warning ", "yellow") if problem.severity == "warning" else ("error ", "bold red")
+    line = Text.assemble(kind, (clean(problem.place), "cyan"))
+    if problem.key:
+        line.append(f"  {clean(problem.key)}", style="bold")
+    line.append(f"\n    found {clean(problem.found)}\n    expected {clean(problem.expected)}")
+    if problem.nearest:
+        line.append(f"\n    did you mean {clean(problem.nearest)}?")
+    return line
+
+
+def print_json(data: Any) -> None:
+    """Print JSON on standard output, indented."""
+    option = orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+    sys.stdout.write(orjson.dumps(data, option=option, default=str).decode() + "\n")
+    sys.stdout.flush()
