@@ -14,7 +14,7 @@ PY := .venv/bin/python
 RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
-EXTRAS := postgres,sentence-transformers,otel
+EXTRAS := postgres,sentence-transformers,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookgate.cli.group import CommandGroup
+from hookgate.cli.scaffold import new
 from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.cli.state import State
+    from hookgate.cli.scaffold import new
+from hookgate.cli.state import State
 
 __all__ = ["app"]
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Plugins: list, explain, trace and measure them."
 )
+
+app.command()(new)
 
 _COLORS = {"running": "green", "disabled": "dim", "replaced": "yellow", "broken": "bold red"}
 

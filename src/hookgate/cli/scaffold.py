@@ -1,0 +1,160 @@
+"""``hookgate plugins new``: a package to begin a plugin with, its tests and its CI included."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from enum import StrEnum
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hookgate.builtin_plugins import BUILTIN
+from hookgate.cli.state import JsonOption, state_of
+from hookgate.core.domain.errors import StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rich.console import Console
+
+__all__ = ["Kind", "new", "package"]
+
+NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
+
+
+class Kind(StrEnum):
+    """What the plugin begins as."""
+
+    RULE = "rule"
+    TOOL = "tool"
+    PROVIDER = "provider"
+    CARDS = "cards"
+
+
+TITLES = {
+    Kind.RULE: "a rule for tool calls",
+    Kind.TOOL: "a tool for models",
+    Kind.PROVIDER: "a provider of models",
+    Kind.CARDS: "cards that models read",
+}
+
+
+def new(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(help="The plugin's name, such as acme_rules.", show_default=False)
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Where to write it; a folder called after it where that is left out.",
+            show_default=False,
+        ),
+    ] = None,
+    tool: Annotated[bool, typer.Option("--tool", help="Begin with a tool.")] = False,
+    provider: Annotated[
+        bool, typer.Option("--provider", help="Begin with a provider of models.")
+    ] = False,
+    cards: Annotated[bool, typer.Option("--cards", help="Begin with cards.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a plugin: a package with a test, which passes, and a file for CI.
+
+    Without an option it is a rule for tool calls. Nothing is overwritten.
+
+    Example:
+        hookgate plugins new acme_rules
+    """
+    del as_json  # Read by the state.
+    asked = {Kind.TOOL: tool, Kind.PROVIDER: provider, Kind.CARDS: cards}
+    chosen = [kind for kind, wanted in asked.items() if wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter("found more than one of --tool, --provider and --cards: use one")
+    target = folder or Path(f"hookgate-{name.replace('_', '-')}")
+    written = package(name, target, chosen[0] if chosen else Kind.RULE)
+
+    def render(console: Console) -> None:
+        for path in written:
+            console.print(f"wrote {path}", markup=False, soft_wrap=True)
+        console.print(f"next: pip install -e '{target}[test]', then pytest {target}", markup=False)
+
+    data = {"plugin": name, "folder": str(target), "files": [str(path) for path in written]}
+    state_of(ctx).show(data, render)
+
+
+def package(name: str, target: Path, kind: Kind) -> list[Path]:
+    """Write the package of a plugin.
+
+    Args:
+        name: The name that the plugin will run under.
+        target: A folder that is not there yet, or is empty.
+        kind: What it begins as.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        StartError: The name cannot be a plugin's, or the folder cannot be written.
+    """
+    _check_name(name)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise StartError(
+            f"{target} is there and not an empty folder, and nothing is overwritten: name "
+            "another folder"
+        )
+    module = f"hookgate_{name}"
+    words = {
+        "name": name,
+        "module": module,
+        "distribution": module.replace("_", "-"),
+        "settings": "".join(part.capitalize() for part in name.split("_")) + "Settings",
+        "title": TITLES[kind],
+    }
+    try:
+        return _write(target, _texts(kind, module), words)
+    except OSError as error:
+        raise StartError(f"{target} cannot be written: {error.strerror or error}") from error
+
+
+def _check_name(name: str) -> None:
+    if NAME.fullmatch(name) is None or keyword.iskeyword(name):
+        raise StartError(
+            f"found the name {name!r}, expected 2 to 41 small letters, digits and underscores "
+            "that begin with a letter, such as acme_rules"
+        )
+    if name in BUILTIN:
+        raise StartError(
+            f"{name!r} is a plugin that comes with hookgate: choose another name; "
+            f'`[plugins] replace = {{ {name} = "acme_{name}" }}` puts a plugin in its place'
+        )
+
+
+def _texts(kind: Kind, module: str) -> Mapping[str, str]:
+    """Return the templates, by the path that each is written to."""
+    templates = files("hookgate") / "kit" / "templates"
+    common, own = templates / "common", templates / kind.value
+    sources = {
+        "pyproject.toml": common / "pyproject.toml.tmpl",
+        "README.md": common / "README.md.tmpl",
+        "conftest.py": common / "fixtures.py.tmpl",
+        ".gitignore": common / "gitignore.tmpl",
+        ".github/workflows/test.yml": common / "test.yml.tmpl",
+        f"{module}.py": own / "plugin.py.tmpl",
+        f"test_{module.removeprefix('hookgate_')}.py": own / "check.py.tmpl",
+    }
+    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
+
+
+def _write(target: Path, texts: Mapping[str, str], words: Mapping[str, str]) -> list[Path]:
+    written = []
+    for name, text in texts.items():
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as opened:
+            opened.write(Template(text).substitute(words))
+        written.append(path)
+    return written

@@ -1,0 +1,105 @@
+"""`hookgate plugins new`: what it writes works as it is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import CommandLine
+
+from hookgate.cli.scaffold import Kind, package
+
+ROOT = Path(__file__).parents[2]
+KINDS = pytest.mark.parametrize("kind", list(Kind), ids=str)
+
+
+def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(cwd)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@KINDS
+@pytest.mark.timeout(180)
+def test_the_tests_of_a_new_package_pass(kind: Kind, tmp_path: Path) -> None:
+    package("acme_new", tmp_path / "made", kind)
+
+    done = run("pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path / "made")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+@KINDS
+def test_a_new_package_passes_mypy_and_ruff(kind: Kind, tmp_path: Path) -> None:
+    package("acme_new", tmp_path / "made", kind)
+
+    types = run("mypy", "--strict", "hookgate_acme_new.py", cwd=tmp_path / "made")
+    lint = run("ruff", "check", ".", cwd=tmp_path / "made")
+    form = run("ruff", "format", "--check", ".", "--line-length", "100", cwd=tmp_path / "made")
+
+    assert types.returncode == 0, types.stdout
+    assert lint.returncode == 0, lint.stdout
+    assert form.returncode == 0, form.stdout
+
+
+def test_the_command_says_what_it_wrote_and_what_comes_next(
+    hookgate: CommandLine, tmp_path: Path
+) -> None:
+    ran = hookgate("plugins", "new", "acme_words", str(tmp_path / "made"), "--tool")
+
+    assert ran.code == 0
+    assert "pip install -e" in ran.out
+    assert "def count_words" in (tmp_path / "made" / "hookgate_acme_words.py").read_text()
+    assert (
+        "python-version: ${{ matrix.python }}"
+        in (tmp_path / "made" / ".github" / "workflows" / "test.yml").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Acme", "expected 2 to 41 small letters"),
+        ("acme-rules", "expected 2 to 41 small letters"),
+        ("../acme", "expected 2 to 41 small letters"),
+        ("class", "expected 2 to 41 small letters"),
+        ("policy", 'replace = { policy = "acme_policy" }'),
+    ],
+)
+def test_a_name_that_cannot_be_a_plugins_is_refused(
+    name: str, said: str, hookgate: CommandLine, tmp_path: Path
+) -> None:
+    ran = hookgate("plugins", "new", name, str(tmp_path / "made"))
+
+    assert ran.code == 1
+    assert said in ran.err
+    assert not (tmp_path / "made").exists()
+
+
+def test_nothing_is_overwritten(hookgate: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+
+    ran = hookgate("plugins", "new", "acme_rules", str(tmp_path))
+
+    assert ran.code == 1
+    assert "nothing is overwritten" in ran.err
+    assert [path.name for path in tmp_path.glob("*.py")] == []
+
+
+def test_two_kinds_at_once_are_refused(hookgate: CommandLine, tmp_path: Path) -> None:
+    ran = hookgate("plugins", "new", "acme", str(tmp_path / "made"), "--tool", "--cards")
+
+    assert ran.code == 2
+    assert "more than one" in ran.err
