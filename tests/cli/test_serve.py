@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import re
 import resource
@@ -21,6 +22,7 @@ from tests.cli.test_look import wait_until
 
 from hookgate.cli import state
 from hookgate.cli.found import NOTE, Running, running_gateway, write_note
+from hookgate.cli.serve import settle_memory
 
 LIMIT = 40.0
 
@@ -206,3 +208,14 @@ def test_what_is_printed_on_a_terminal_names_the_address(hookgate: CommandLine) 
         assert re.search(r"listens on http://127\.0\.0\.1:\d+", came)
         terminal.interrupt()
         assert terminal.exit_code() == 0
+
+
+def test_what_stays_is_passed_over_by_the_collector() -> None:
+    before = gc.get_freeze_count()
+    try:
+        settle_memory()
+
+        assert gc.get_freeze_count() > before
+        assert len(gc.get_objects()) < 1000
+    finally:
+        gc.unfreeze()

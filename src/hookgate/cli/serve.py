@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
@@ -79,7 +80,19 @@ async def run(state: State) -> int:
             if state.err.is_terminal:
                 _greet(state, gateway, listener.url)
 
+        settle_memory()
         return await listening.serve(gateway, started=started)
+
+
+def settle_memory() -> None:
+    """Have the collector pass over what stays for as long as the process does.
+
+    A started gateway is some 200,000 objects, and a full collection walks them all: 60 to 130 ms
+    in which the event loop is held. The process is the gateway's own here, so this is no
+    surprise to anybody; a program that embeds a gateway decides for itself.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def _leave_note(gateway: Gateway, running: Running) -> None:
