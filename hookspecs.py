@@ -234,6 +234,33 @@ def list_providers(host: Host) -> Sequence[Provider]:
     """
 
 
+@hookspec("each", required=True, limit=30.0)
+def reloading(host: Host) -> Callable[[], None] | None:
+    """Read again what the plugin's judgement rests on: rules, lists, keys.
+
+    Called at each reload and not at start, after the settings have been checked, and before
+    anything new is published: rules precede the tools that they judge. Prepare here and change
+    nothing; what is to come into force is returned as a function, and is called once every
+    plugin has prepared. A failure ends the reload, and everything stays as it was.
+
+    Args:
+        host: The gateway; its registries still hold what they held.
+
+    Returns:
+        A plain function that puts what was prepared into force; it assigns, and cannot fail.
+        None where nothing has changed.
+
+    Example:
+        ::
+
+            @hookimpl
+            @blocking
+            def reloading(self, host):
+                rules = read_rules(self.settings.rules)  # raises where they are broken
+                return lambda: setattr(self, "rules", rules)
+    """
+
+
 @hookspec("each")
 def list_tools(host: Host) -> Sequence[Tool]:
     """Bring tools: schema, flags, owner and runner in one object.

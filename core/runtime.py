@@ -11,7 +11,12 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import HookgateError, MissingKeyError, StartError
+from hookgate.core.domain.errors import (
+    HookgateError,
+    MissingKeyError,
+    PluginError,
+    StartError,
+)
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
@@ -289,6 +294,7 @@ class Gateway:
 
         Raises:
             ConfigError: The settings are wrong now; everything stays as it was.
+            HookError: A plugin's `reloading` failed; everything stays as it was.
         """
         # One at a time: of two, the one that has read newer settings must come last.
         async with self._reloading:
@@ -301,6 +307,7 @@ class Gateway:
         live, later = self.plugins.changed_settings(settings)
         differing = (differing - {"plugin"}).union(later)
         router = await self._router(settings)
+        await self._put_in_force()
         for take in live:
             differing.update(take())
         counts = await self._catalogue.fill()
@@ -312,6 +319,22 @@ class Gateway:
         }
         self.host.events.publish(Event("reloaded", result, scope="read"))
         return result
+
+    async def _put_in_force(self) -> None:
+        """Have plugins prepare what judges, then put all of it into force, or none."""
+        prepared = await self.host.hooks.each_by_plugin(hookspecs.reloading, self.host)
+        failed: list[PluginError] = []
+        for answer in prepared:
+            if (put := answer.value) is None:
+                continue
+            # Past the point where one failure could spare the others: half in force is worse.
+            try:
+                put()
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - it is the plugin's
+                why = f"what it had prepared in `reloading` did not come into force: {error}"
+                failed.append(PluginError(answer.plugin, why))
+        if failed:
+            raise failed[0]
 
     # -- what stands behind `Host` -----------------------------------------------
 

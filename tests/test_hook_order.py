@@ -18,7 +18,8 @@ from hookgate.core.hooks.caller import HookFailure
 from hookgate.core.turn.context import ContextBuilder
 from hookgate.hookspecs import hookimpl
 
-WIRING = [hook.name for hook in hooks() if hook.section == "Wiring"]
+AT_RELOAD = ["reloading"]
+WIRING = [hook.name for hook in hooks() if hook.section == "Wiring" and hook.name not in AT_RELOAD]
 TURN = [hook.name for hook in hooks() if hook.section != "Wiring"]
 
 
@@ -61,6 +62,10 @@ class Witness:
     def list_providers(self) -> Sequence[Any]:
         self.note("list_providers")
         return []
+
+    @hookimpl
+    def reloading(self) -> None:
+        self.note("reloading")
 
     @hookimpl
     def list_tools(self) -> Sequence[Tool]:
@@ -210,3 +215,15 @@ async def test_a_turn_meets_every_hook_and_in_the_order_that_is_written_down(
     assert met[:-2] == TURN[:-2]
     assert set(met[-2:]) == set(TURN[-2:])
     assert witness.closed
+
+
+async def test_a_reload_meets_its_hooks_in_the_order_that_is_written_down(tmp_path: Path) -> None:
+    witness = Witness()
+    async with gateway_of(witness, tmp_path) as gate:
+        assert "reloading" not in witness.seen
+        witness.seen.clear()
+        await gate.reload()
+
+    again = ["reloading", "list_tools", "list_capabilities", "list_cards"]
+    assert witness.seen == again
+    assert again == [hook.name for hook in hooks() if hook.name in again]

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
-from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.domain.operations import Operation, OperationModel
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.tools import Verdict
@@ -25,13 +25,13 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
     from hookgate.core.domain.descriptors import Capabilities
     from hookgate.core.domain.operations import Invocation
-    from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall
+    from hookgate.core.domain.tools import Ask, Decision, ToolCall
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -121,21 +121,16 @@ class Plugin:
         ]
 
     @hookimpl
-    async def list_tools(self, host: Host) -> Sequence[Tool]:
-        """Bring no tool: read the rules again, as everything else is at a reload."""
+    async def reloading(self, host: Host) -> Callable[[], None] | None:
+        """Read the rules again, before any tool is published that they have not judged."""
         reading = await self._read_rules()
         if reading.failed:
             # What was judged by yesterday's rules is judged by them on: no rules are no policy.
-            host.degrade(RULES, f"the rules before stay in force: {_told(reading)}")
-            return ()
-        host.recover(RULES)
+            why = f"the rules before stay in force: {_told(reading)}"
+            host.degrade(RULES, why)
+            raise HookgateError(why)
         engine = Engine(reading.rules)
-        if engine.version != self._judge.engine.version:
-            self._judge = self._judging_by(engine)
-            host.log.info("rules of policy changed", rules=len(engine.rules))
-            if self._desk is not None:
-                self._desk.inbox.look_again()
-        return ()
+        return lambda: self._use(host, engine)
 
     @hookimpl
     async def withhold_capabilities(
@@ -205,6 +200,15 @@ class Plugin:
         return Table(profile=profile, profiles=list(PROFILES), rows=rows)
 
     # -- within ------------------------------------------------------------
+
+    def _use(self, host: Host, engine: Engine) -> None:
+        host.recover(RULES)
+        if engine.version == self._judge.engine.version:
+            return
+        self._judge = self._judging_by(engine)
+        host.log.info("rules of policy changed", rules=len(engine.rules))
+        if self._desk is not None:
+            self._desk.inbox.look_again()
 
     def _judging_by(self, engine: Engine) -> Judge:
         def recheck(turn: Turn, call: ToolCall) -> str:

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.script import Script, Scripted, gateway, say
+from tests.support.script import Script, Scripted, echo_tool, gateway, say
 
-from hookgate.core.domain.errors import ConfigError
+from hookgate.core.domain.errors import ConfigError, HookError, PluginError
 from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Section, Settings
 from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from hookgate.core.domain.tools import Tool
 
 
 class Level(Section):
@@ -106,3 +110,96 @@ async def test_a_notice_is_shown_until_it_is_withdrawn_and_is_no_fault() -> None
         assert gate.status()["degraded"] == {}
         gate.host.withdraw("cards")
         assert gate.status()["notices"] == before
+
+
+class Judging:
+    """Keeps rules, which a reload may replace; brings a tool for each time that it is asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.next: str | Exception = "first"
+        self.rules = "first"
+        self.asked: list[str] = []
+        self.put: Callable[[], None] | None = None
+
+    @hookimpl
+    async def reloading(self) -> Callable[[], None] | None:
+        if isinstance(self.next, Exception):
+            raise self.next
+        rules = self.next
+        return self.put or (lambda: setattr(self, "rules", rules))
+
+    @hookimpl
+    def list_tools(self) -> Sequence[Tool]:
+        self.asked.append(self.rules)
+        return [echo_tool(f"{self.name}_{self.rules}")]
+
+
+async def test_rules_come_into_force_before_the_tools_that_they_judge_are_asked_for() -> None:
+    one, two = Judging("one"), Judging("two")
+    async with gateway(Scripted(Script(say("ok"))), one, two) as gate:
+        assert (one.asked, two.asked) == (["first"], ["first"])
+        one.next = two.next = "second"
+        await gate.reload()
+        assert (one.asked, two.asked) == (["first", "second"], ["first", "second"])
+        assert {"one_second", "two_second"} <= set(gate.host.tools.view())
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+async def test_where_one_plugin_fails_nothing_of_any_other_is_in_force(failing: int) -> None:
+    both = [Judging("one"), Judging("two")]
+    took: list[int] = []
+
+    class Taking(Live):
+        def take_settings(self, settings: Level) -> list[str]:
+            took.append(settings.level)
+            return []
+
+    gate = Gateway(
+        settings(),
+        plugins=[Scripted(Script(say("ok"))), *both, Taking],
+        read_settings=lambda: settings(live={"level": 5}),
+    )
+    async with gate:
+        tools = dict(gate.host.tools.view())
+        for number, plugin in enumerate(both):
+            plugin.next = ValueError("line 3") if number == failing else "second"
+        name = both[failing].name
+        with pytest.raises(HookError, match=f"hook reloading of plugin '{name}' failed.*line 3"):
+            await gate.reload()
+        assert [plugin.rules for plugin in both] == ["first", "first"]
+        assert dict(gate.host.tools.view()) == tools
+        assert took == []
+        both[failing].next = "second"
+        await gate.reload()
+        assert [plugin.rules for plugin in both] == ["second", "second"]
+        assert took == [5]
+
+
+async def test_what_cannot_be_put_into_force_is_named_and_no_tool_is_published() -> None:
+    one, two = Judging("one"), Judging("two")
+
+    def put() -> None:
+        raise RuntimeError("no room")
+
+    async with gateway(Scripted(Script(say("ok"))), one, two) as gate:
+        one.next = two.next = "second"
+        two.put = put
+        with pytest.raises(PluginError, match=r"'two'.*`reloading`.*no room"):
+            await gate.reload()
+        assert one.rules == "second"
+        assert one.asked == ["first"]
+        assert "one_second" not in gate.host.tools.view()
+
+
+async def test_what_is_no_function_is_no_answer_to_a_reload() -> None:
+    class Odd:
+        name = "odd"
+
+        @hookimpl
+        def reloading(self) -> Any:
+            return ["rules"]
+
+    async with gateway(Scripted(Script(say("ok"))), Odd()) as gate:
+        with pytest.raises(HookError, match=r"'odd'.*returned a value of type list"):
+            await gate.reload()

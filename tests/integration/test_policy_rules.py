@@ -22,7 +22,7 @@ from tests.support.script import (
 )
 
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
@@ -161,7 +161,8 @@ async def test_a_reload_takes_new_rules_over_and_keeps_the_old_ones_where_they_a
     async with running(tmp_path, SEND, say("ok"), SEND, say("ok"), SEND, say("ok")) as (gate, _):
         assert not (await gate.chat("1")).calls[0].decision.allowed
         written(tmp_path, {"name": "no", "effect": "block"})
-        await gate.reload()
+        with pytest.raises(HookError, match=r"reloading of plugin 'policy'.*'block'"):
+            await gate.reload()
         assert "stay in force" in gate.host.degraded["policy rules"]
         assert not (await gate.chat("2")).calls[0].decision.allowed
         written(tmp_path, {"name": "yes", "effect": "allow"})

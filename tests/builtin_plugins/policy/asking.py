@@ -115,6 +115,12 @@ class Asked:
         assert not (await asked).allowed
         return True
 
+    async def reread(self) -> None:
+        """Read the rules again, as a reload of a gateway with this plugin alone does."""
+        put = await self.plugin.reloading(self.host)
+        assert put is not None
+        put()
+
     async def grants(self, principal: Principal = OPS) -> dict[str, str]:
         """Return the state of each grant by its id."""
         rows = (await self.do("approval.grants", principal)).grants

@@ -283,7 +283,7 @@ async def test_rules_that_change_while_it_waits_leave_no_grant_behind(tmp_path: 
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question()
         file.write_text(RULES % "two")
-        await gate.plugin.list_tools(gate.host)
+        await gate.reread()
         async with asyncio.timeout(5):
             assert not (await asked).allowed
         answer = {"id": shown["id"], "decision": "allow-always", "digest": shown["digest"]}

@@ -242,7 +242,7 @@ async def test_changed_rules_void_what_was_allowed_under_those_before(tmp_path: 
         await gate.always(gate.turn(), mail())
         assert not await gate.is_asked(gate.turn(), mail())
         rules.write_text(text.replace("one", "another"))
-        await gate.plugin.list_tools(gate.host)
+        await gate.reread()
         assert await gate.is_asked(gate.turn(), mail())
 
 
