@@ -49,11 +49,6 @@ if TYPE_CHECKING:
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""
 
-SHOWN_FILE = "awareness runtime file"
-
-SHOWN_FILE_SECONDS = 1.0
-"""So long a turn waits for its file; a disk that hangs must not end it."""
-
 
 class Plugin:
     """Shows cards to the turns that need them, and lists what there is."""
@@ -84,6 +79,7 @@ class Plugin:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await awareness.shown.close()
             await awareness.control.close()
 
     # -- what there is -------------------------------------------------------
@@ -194,17 +190,17 @@ class Plugin:
                 # Selectors were not asked; what is forced is shown all the same.
                 state.force(turn)
             if awareness.settings.pointer:
-                context.add(Block(kind="other", text=pointer(turn.offered), stable=True))
+                text = pointer(turn.offered)
+                context.add(Block(kind="other", key="pointer", text=text, stable=True))
             await state.take_selections(turn, awareness.host.sanitize)
             state.take_client_calls(matcher, turn)
             chosen = list(state.judged.values())
         else:
             chosen = state.select_after_tools(matcher, turn)
-        for block in await state.blocks(chosen, awareness.host.sanitize):
-            context.add(block)
+        state.add_to(context, await state.blocks(chosen, awareness.host.sanitize))
 
     @hookimpl
-    async def before_model_call(self, turn: Turn, request: ModelRequest) -> None:
+    def before_model_call(self, turn: Turn, request: ModelRequest) -> None:
         """See which cards stand in the request, and show them in the session's file."""
         state, host = turn.get(STATE), self._awareness.host
         if state is None or request.cause != "turn" or not state.sent(request):
@@ -212,16 +208,9 @@ class Plugin:
         data = {"cards": [card.id for card in state.injected], "stage": turn.stage}
         turn.emit(Event("cards", data, scope="chat"))
         text = shown_file(turn, state, host.clock.now().isoformat(timespec="seconds"))
+        # It is for people to look at: what a model gets to read does not hang on it.
         path = runtime_file.place_of(host.settings.home, str(turn.session))
-        try:
-            async with asyncio.timeout(SHOWN_FILE_SECONDS):
-                await asyncio.to_thread(runtime_file.write, path, host.secrets.redact(text))
-        except OSError as error:
-            # It is for people to look at: what a model gets to read does not hang on it.
-            why = "it takes too long" if isinstance(error, TimeoutError) else str(error)
-            host.degrade(SHOWN_FILE, f"{path} cannot be written: {why}")
-        else:
-            host.recover(SHOWN_FILE)
+        self._awareness.shown.put(path, host.secrets.redact(text))
 
     # -- after the turn ------------------------------------------------------
 

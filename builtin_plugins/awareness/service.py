@@ -84,7 +84,10 @@ class Awareness:
         settings: The settings as they are now.
         control: The switch and the records.
         registry: The cards.
+        shown: The files that show what models got to read; there once it is open.
     """
+
+    shown: runtime_file.ShownFiles
 
     def __init__(self, settings: AwarenessSettings) -> None:
         self.settings = self._started = settings
@@ -105,6 +108,7 @@ class Awareness:
     async def open(self, host: Host) -> None:
         """Read what earlier runs left."""
         self._host = host
+        self.shown = runtime_file.ShownFiles(host)
         # The examples of the tags take seconds to embed; a start embeds what is new alone.
         self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")
         self.registry.pins = await self._pins(host)

@@ -257,9 +257,11 @@ class Plugin:
         zero, one, two = await self._open().show(
             discovery.found, capabilities, exclude=_hidden(turn), offered=turn.offered
         )
-        context.add(Block(kind="tiers", text=zero.text, tokens=zero.tokens, stable=True))
-        found = render((one, two))
-        context.add(Block(kind="tiers", text=found, priority=1, taint=one.taint | two.taint))
+        text, tokens = zero.text, zero.tokens
+        context.add(Block(kind="tiers", key="overview", text=text, tokens=tokens, stable=True))
+        taint = one.taint | two.taint
+        text = render((one, two))
+        context.add(Block(kind="tiers", key="found", text=text, priority=1, taint=taint))
 
     @hookimpl
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:

@@ -65,9 +65,16 @@ def join_taints(taints: Iterable[Taint]) -> Taint:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Plain text."""
+    """Plain text.
+
+    Attributes:
+        text: The text.
+        source: Of a block that came behind tool calls, which one it is; see
+            `core.domain.models.SystemText`. It is neither stored nor sent.
+    """
 
     text: str
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from urllib.parse import quote
 
-from hookgate.core.domain.messages import CLEAN, join_taints, new_id
+from hookgate.core.domain.messages import CLEAN, Text, join_taints, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Message, Opaque, Taint
     from hookgate.core.domain.tools import Tool
@@ -32,6 +33,7 @@ __all__ = [
     "ToolUseEvent",
     "Usage",
     "UsageEvent",
+    "source_of",
 ]
 
 StopReason: TypeAlias = Literal[
@@ -142,11 +144,39 @@ class SystemText:
         stable: Whether it stays the same from turn to turn; stable pieces come first,
             so that a provider's prompt cache keeps hitting.
         taint: Where untrusted text in it came from.
+        source: Which block it is, as `source_of` names it; "" where nobody said. Of a piece
+            that was `joined` of several, all of theirs, with spaces between them. For plugins
+            alone: no provider sends it.
     """
 
     text: str
     stable: bool = False
     taint: Taint = CLEAN
+    source: str = ""
+
+    @classmethod
+    def joined(cls, pieces: Iterable[SystemText], between: str = "\n\n") -> SystemText:
+        """Make one piece of several: it has the text, the taint and the sources of all."""
+        pieces = tuple(pieces)
+        return cls(
+            text=between.join(piece.text for piece in pieces),
+            stable=all(piece.stable for piece in pieces),
+            taint=join_taints(piece.taint for piece in pieces),
+            source=" ".join(piece.source for piece in pieces if piece.source),
+        )
+
+
+def source_of(plugin: str, kind: str, key: str = "") -> str:
+    """Return the id of a piece of system text, such as ``awareness/cards/weather``.
+
+    Args:
+        plugin: The name of the plugin that brings it.
+        kind: What it is; the kind of its block.
+        key: Which of the plugin's pieces of that kind. What is no part of an id is quoted as
+            in a URL, so that no id holds a space.
+    """
+    names = (plugin, kind, key) if key else (plugin, kind)
+    return "/".join(quote(name, safe="/:@+", errors="surrogatepass") for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +219,25 @@ class ModelRequest:
         return join_taints(
             [*(piece.taint for piece in self.system), *(item.taint for item in self.messages)]
         )
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """What stands in the request, by `SystemText.source`: the text of the piece, as it is sent.
+
+        Blocks that came behind tool calls stand among the messages, and are here as well. A
+        piece that was joined of several stands here under each of theirs, whole.
+        """
+        parts = (part for message in self.messages for part in message.parts)
+        pieces: tuple[SystemText | Text, ...] = (
+            *self.system,
+            *(part for part in parts if isinstance(part, Text)),
+        )
+        return {
+            source: piece.text
+            for piece in pieces
+            if piece.text.strip()
+            for source in piece.source.split()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ a cap. What does not fit is left out, and said.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate.core.domain.messages import (
@@ -21,7 +21,7 @@ from hookgate.core.domain.messages import (
     ToolResultPart,
     ToolUse,
 )
-from hookgate.core.domain.models import SystemText
+from hookgate.core.domain.models import SystemText, source_of
 from hookgate.core.domain.strict_json import canonical, well_formed
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Block:
         stable: Whether it stays the same from turn to turn; stable blocks come first.
         provenance: How the text came in.
         taint: Where untrusted text in it came from.
+        key: Which of the plugin's blocks of this kind it is, for `source`.
     """
 
     kind: BlockKind
@@ -77,6 +78,16 @@ class Block:
     stable: bool = False
     provenance: Provenance = Provenance.INTERNAL_SYSTEM
     taint: Taint = CLEAN
+    key: str = ""
+
+    @property
+    def source(self) -> str:
+        """The id under which its text stands in model requests; see `SystemText.source`."""
+        return source_of(self.plugin, self.kind, self.key)
+
+    def piece(self) -> SystemText:
+        """Return it as a model request holds it."""
+        return SystemText(text=self.text, stable=self.stable, taint=self.taint, source=self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +176,12 @@ class ContextBuilder:
         """The blocks so far, in the order in which they were added."""
         return tuple(self._blocks)
 
-    def add(self, block: Block) -> None:
+    def add(self, block: Block) -> str:
         """Take `block`; an empty one is passed over.
+
+        Returns:
+            The id under which it stands in the requests that it gets into:
+            ``request.sources`` has it.
 
         Raises:
             ValueError: Its kind is not known, or its taint is no set.
@@ -177,22 +192,20 @@ class ContextBuilder:
             )
         if not isinstance(block.taint, frozenset | set):
             raise ValueError(f"found a block's taint {block.taint!r}: expected a frozenset")
+        plugin = block.plugin or self.plugin
         if not block.text:
-            return
+            return source_of(plugin, block.kind, block.key)
         text = well_formed(block.text)
         # Counted here whatever the plugin says: the budget is hard, a claim is not.
-        self._blocks.append(
-            Block(
-                kind=block.kind,
-                text=text,
-                plugin=block.plugin or self.plugin,
-                tokens=max(block.tokens, self.counter.count(text)),
-                priority=block.priority,
-                stable=block.stable,
-                provenance=block.provenance,
-                taint=frozenset(block.taint),
-            )
+        taken = replace(
+            block,
+            text=text,
+            plugin=plugin,
+            tokens=max(block.tokens, self.counter.count(text)),
+            taint=frozenset(block.taint),
         )
+        self._blocks.append(taken)
+        return taken.source
 
     def drop(self, known: Collection[tuple[str, str, str]]) -> None:
         """Forget blocks that are in front of the model already, as ``(plugin, kind, text)``."""
@@ -228,10 +241,7 @@ class ContextBuilder:
         turns = [item for item in taken if item.turn is not None]
         turns.sort(key=lambda item: -item.order)
         return Context(
-            system=tuple(
-                SystemText(text=block.text, stable=block.stable, taint=block.taint)
-                for block in blocks
-            ),
+            system=tuple(block.piece() for block in blocks),
             history=tuple(message for item in turns for message in item.turn or ()),
             tokens=used + sum(item.tokens for item in taken),
             left_out=tuple(

@@ -162,7 +162,7 @@ class Rounds:
         self._messages.append(
             Message(
                 role="user",
-                parts=tuple(Text(piece.text) for piece in context.system),
+                parts=tuple(Text(piece.text, piece.source) for piece in context.system),
                 taint=join_taints(piece.taint for piece in context.system),
                 turn=self._turn.id,
             )

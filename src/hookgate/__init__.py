@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         ToolUseEvent,
         Usage,
         UsageEvent,
+        source_of,
     )
     from hookgate.core.domain.operations import Access, Empty, Invocation, Operation, OperationModel
     from hookgate.core.domain.ports import (
@@ -205,6 +206,7 @@ __all__ = [
     "__version__",
     "blocking",
     "hookimpl",
+    "source_of",
     "tool",
 ]
 
@@ -225,7 +227,8 @@ _NAMES = {
     "hookgate.core.domain.metrics": "MetricRecord",
     "hookgate.core.domain.models": (
         "Ending ModelEvent ModelInfo ModelRef ModelRequest OpaqueDelta Provider ReasoningDelta "
-        "Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent"
+        "Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent "
+        "source_of"
     ),
     "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
     "hookgate.core.domain.ports": (

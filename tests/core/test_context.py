@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import PRIORITIES, Block, ContextBuilder, message_tokens
 from hookgate.core.turn.history import group_turns
@@ -127,3 +128,42 @@ class message_of:
 
     def __hash__(self) -> int:
         return hash(self.wanted)
+
+
+def test_each_piece_says_whose_block_it_is_and_of_which_kind_and_key() -> None:
+    builder = ContextBuilder(budget=1000, counter=COUNTER)
+    builder.plugin = "mine"
+    ids = [
+        builder.add(Block(kind="cards", key="tea", text="Tea.")),
+        builder.add(Block(kind="cards", key="a b\n\ud800", text="Odd.")),
+        builder.add(Block(kind="soul", text="Kind.", plugin="core")),
+    ]
+    assert ids == ["mine/cards/tea", "mine/cards/a%20b%0A%ED%A0%80", "core/soul"]
+    system = builder.pack(()).system
+    assert {piece.source: piece.text for piece in system} == dict(
+        zip(ids, ("Tea.", "Odd.", "Kind."), strict=True)
+    )
+    asked = ModelRequest(model=ModelRef("p", "m"), system=system)
+    assert asked.sources == {piece.source: piece.text for piece in system}
+
+
+def test_a_joined_piece_keeps_text_taint_and_sources_of_all() -> None:
+    one = SystemText(text="One.", stable=True, source="a/other")
+    two = SystemText(text="Two.", taint=frozenset({"web"}), source="b/cards/x")
+    whole = SystemText.joined((one, two, SystemText(text="Three.")))
+    assert whole == SystemText(
+        text="One.\n\nTwo.\n\nThree.", taint=frozenset({"web"}), source="a/other b/cards/x"
+    )
+    behind = Message(role="user", parts=(Text("Four.", "c/cards/y"), Text("no block")))
+    request = ModelRequest(model=ModelRef("p", "m"), system=(whole,), messages=(behind,))
+    assert request.sources == {"a/other": whole.text, "b/cards/x": whole.text, "c/cards/y": "Four."}
+
+
+def test_what_is_blank_is_not_read() -> None:
+    piece = SystemText(text=" ", source="a/other")
+    assert ModelRequest(model=ModelRef("p", "m"), system=(piece,)).sources == {}
+
+
+def test_the_source_of_a_message_is_not_stored() -> None:
+    kept = Message(role="user", parts=(Text("x", "a/cards/y"),)).to_json()
+    assert kept["parts"] == [{"type": "text", "text": "x"}]

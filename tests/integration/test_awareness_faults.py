@@ -34,6 +34,7 @@ from tests.support.script import Events, Tools, call, echo_tool, say, settled, u
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.tables import StorePins
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
+from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
 from hookgate.builtin_plugins.awareness.switch.killswitch import (
     SwitchState,
@@ -386,11 +387,11 @@ async def test_a_turn_does_not_hang_on_its_file(
         raise failure
 
     monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.runtime_file.write", write)
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.plugin.SHOWN_FILE_SECONDS", 0.05)
+    monkeypatch.setattr("hookgate.builtin_plugins.awareness.selection.runtime_file.SECONDS", 0.05)
     async with running(tmp_path) as (gate, script):
         turn = await gate.chat(QUESTION)
+        await until(lambda: "awareness runtime file" in gate.host.degraded)
         hanging.set()
-        assert "awareness runtime file" in gate.host.degraded
     assert turn.error is None
     assert titles(script.requests[0]) == ["knitting"]
 
@@ -403,14 +404,50 @@ async def test_a_card_is_counted_where_a_plugin_puts_all_instructions_into_one(
 
         @hookimpl
         def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
-            text = "\n\n".join(piece.text for piece in request.system)
-            return replace(request, system=(SystemText(text=text),))
+            return replace(request, system=(SystemText.joined(request.system),))
 
     async with running(tmp_path, plugins=[Merges()]) as (gate, _):
         await gate.chat(QUESTION)
         await settled(gate)
     (record,) = read_turns(tmp_path / "awareness" / "turns.jsonl", keep=0)
     assert [one.id for one in record.injected] == ["knitting"]
+
+
+async def test_a_card_is_not_taken_for_shown_where_its_words_stand_in_other_text(
+    tmp_path: Path,
+) -> None:
+    class Quotes:
+        """Leaves the cards out, and has the same words in a text of its own."""
+
+        name = "quotes"
+
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
+            own = tuple(SystemText(text=f"A page says: {one.text}") for one in request.system)
+            return replace(request, system=own)
+
+    async with running(tmp_path, plugins=[Quotes()]) as (gate, _):
+        await gate.chat(QUESTION)
+        await settled(gate)
+    (record,) = read_turns(tmp_path / "awareness" / "turns.jsonl", keep=0)
+    assert record.injected == ()
+
+
+async def test_the_file_of_a_session_has_what_a_plugin_made_of_a_card(tmp_path: Path) -> None:
+    class Shortens:
+        name = "shortens"
+
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
+            return replace(
+                request, system=tuple(replace(one, text="in short") for one in request.system)
+            )
+
+    async with running(tmp_path, plugins=[Shortens()]) as (gate, _):
+        turn = await gate.chat(QUESTION)
+    file = place_of(tmp_path, str(turn.session)).read_text(encoding="utf-8")
+    assert "in short" in file
+    assert "knitting patterns" not in file
 
 
 async def test_a_card_is_counted_once_however_many_requests_there_are(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import ModelRequest
     from hookgate.core.domain.turn import Turn
+    from hookgate.core.turn.context import ContextBuilder
 
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 
@@ -122,6 +123,7 @@ class TurnCards:
         seconds: What tagging and selecting has taken.
         judged: The decision on each card, by id; the newest one counts.
         pending: Cards that stand in the context that is being built.
+        sources: Under which id each of them stands in a request.
         left_out: Cards that stood in a context, and in no request so far.
         injected: Cards that stood in a request, in the order of their first one.
         texts: What the model got to read of them, by id.
@@ -135,6 +137,7 @@ class TurnCards:
     seconds: float = 0.0
     judged: dict[str, Judged] = field(default_factory=dict)
     pending: list[Decision] = field(default_factory=list)
+    sources: dict[str, str] = field(default_factory=dict)
     left_out: list[Decision] = field(default_factory=list)
     injected: list[Injected] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
@@ -269,6 +272,11 @@ class TurnCards:
                 blocks.append(block_of(decision, rank=len(blocks)))
         return blocks
 
+    def add_to(self, context: ContextBuilder, blocks: Iterable[Block]) -> None:
+        """Put the blocks of cards into a context, and note under which ids they stand there."""
+        for block in blocks:
+            self.sources[block.key] = context.add(block)
+
     def sent(self, request: ModelRequest) -> list[Decision]:
         """Return which cards stand in `request` for the first time; nothing is pending any more.
 
@@ -278,16 +286,16 @@ class TurnCards:
         waiting, self.pending, self.left_out = [*self.left_out, *self.pending], [], []
         if not waiting:
             return []
-        texts = [piece.text for piece in request.system]
-        for message in request.messages:
-            texts += _texts(message)
-        there = [one for one in waiting if any(one.text in text for text in texts)]
+        read, there = request.sources, []
         for one in waiting:
             card = one.judged.card
-            if one in there:
+            text = read.get(self.sources.get(card.id, ""))
+            if text is not None:
+                there.append(one)
                 score, tokens = one.judged.score, one.tokens
                 self.injected.append(Injected(id=card.id, score=score, tokens=tokens))
-                self.texts[card.id] = one.text
+                # Of several texts in one piece its own; what a plugin made of it, where it did.
+                self.texts[card.id] = one.text if one.text in text else text
                 self.judged[card.id] = one.judged
             else:
                 self.left_out.append(one)
@@ -375,7 +383,12 @@ def block_of(decision: Decision, *, rank: int) -> Block:
     card = decision.judged.card
     taint = frozenset() if card.trusted else frozenset({f"{PREFIX}{card.id}"})
     return Block(
-        kind="cards", text=decision.text, tokens=decision.tokens, priority=-rank, taint=taint
+        kind="cards",
+        key=card.id,
+        text=decision.text,
+        tokens=decision.tokens,
+        priority=-rank,
+        taint=taint,
     )
 
 
@@ -427,9 +440,3 @@ async def _plain_reason(reason: str, sanitize: Sanitize) -> str:
 def _bounded(score: float) -> float:
     """Return `score` between 0 and 1; what is no number says nothing."""
     return 0.0 if math.isnan(score) else min(max(score, 0.0), 1.0)
-
-
-def _texts(message: Message) -> Collection[str]:
-    if message.role != "user":
-        return ()
-    return [part.text for part in message.parts if isinstance(part, Text)]

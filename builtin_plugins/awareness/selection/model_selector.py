@@ -12,7 +12,13 @@ from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.core.domain.descriptors import Rejected
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.messages import Message, Text, join_taints
-from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText, TextDelta
+from hookgate.core.domain.models import (
+    ModelRef,
+    ModelRequest,
+    SystemText,
+    TextDelta,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +79,7 @@ async def ask(host: Host, turn: Turn, cards: Sequence[Card], model: str) -> Mapp
     question = orjson.dumps({"message": turn.message.text[:MESSAGE_CHARS], "notes": rows}).decode()
     request = ModelRequest(
         model=ModelRef.parse(model) if model else turn.plan.models[0],
-        system=(SystemText(text=INSTRUCTIONS),),
+        system=(SystemText(text=INSTRUCTIONS, source=source_of("awareness", "instructions")),),
         messages=(
             Message(
                 role="user",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from contextlib import suppress
@@ -12,9 +13,20 @@ from hookgate.kit.content.writing import write_whole
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["FILE", "place_of", "prune", "write"]
+    from hookgate.core.host import Host
+
+__all__ = ["FILE", "PART", "ShownFiles", "place_of", "prune", "write"]
 
 FILE = "CAPABILITIES.md"
+
+PART = "awareness runtime file"
+"""What `status` calls a file that cannot be written."""
+
+SECONDS = 1.0
+"""A file that takes longer is told; and so long the end of the gateway waits for the rest."""
+
+WAITING = 1024
+"""So many sessions' files may wait to be written; of more, the oldest ones are not written."""
 
 _DAY = 86_400.0
 
@@ -63,3 +75,68 @@ def prune(home: Path, keep_days: float, now: float | None = None) -> int:
                 folder.rmdir()
                 removed += 1
     return removed
+
+
+class ShownFiles:
+    """Writes the files beside the turns, one at a time: no turn waits, or fails, for one.
+
+    Of a session's file the newest text counts, and it is the one that stands there at last. A
+    disk that hangs holds one thread, not one for each session.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._texts: dict[Path, str] = {}
+        self._worker: asyncio.Task[None] | None = None
+        self._writing: tuple[Path, asyncio.Future[None]] | None = None
+
+    def put(self, path: Path, text: str) -> None:
+        """Have `text` written to `path`, in place of one that waits."""
+        self._texts.pop(path, None)
+        self._texts[path] = text
+        if len(self._texts) > WAITING:
+            lost = next(iter(self._texts))
+            del self._texts[lost]
+            self._tell(lost, "too many others wait")
+        if self._worker is None or self._worker.done():
+            self._worker = self._host.spawn(self._write_all(), name="awareness.shown")
+
+    async def close(self) -> None:
+        """Write what waits, for `SECONDS` at most."""
+        if self._worker is not None:
+            self._worker.cancel()
+            await asyncio.wait([self._worker])
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._write_all()
+        except TimeoutError:
+            self._host.log.warning("files of sessions are not written", part=PART)
+
+    async def _write_all(self) -> None:
+        await self._settle()
+        while self._texts:
+            path = next(iter(self._texts))
+            text = self._texts.pop(path)
+            self._writing = path, asyncio.ensure_future(asyncio.to_thread(write, path, text))
+            await self._settle()
+
+    async def _settle(self) -> None:
+        """Wait for the file that is being written, and say what became of it.
+
+        It is never cancelled: its thread would go on, and could end behind a newer text.
+        """
+        if self._writing is None:
+            return
+        path, writing = self._writing
+        done, _ = await asyncio.wait([writing], timeout=SECONDS)
+        if not done:
+            self._tell(path, "it takes too long")
+            await asyncio.wait([writing])
+        self._writing = None
+        if (error := writing.exception()) is None:
+            self._host.recover(PART)
+        else:
+            self._tell(path, str(error))
+
+    def _tell(self, path: Path, why: str) -> None:
+        self._host.degrade(PART, f"{path} cannot be written: {why}")

@@ -2,9 +2,22 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
-from hookgate.builtin_plugins.awareness.selection.runtime_file import FILE, place_of, prune, write
+import pytest
+from tests.builtin_plugins.turns import make_host
+from tests.support.script import until
+
+from hookgate.builtin_plugins.awareness.selection import runtime_file
+from hookgate.builtin_plugins.awareness.selection.runtime_file import (
+    FILE,
+    PART,
+    ShownFiles,
+    place_of,
+    prune,
+    write,
+)
 
 
 def test_each_session_has_a_folder_of_its_own_that_tells_nothing_of_its_key(tmp_path: Path) -> None:
@@ -53,3 +66,60 @@ def test_a_link_to_somewhere_else_is_not_followed_when_old_files_go(tmp_path: Pa
     (tmp_path / "runtime" / "link").symlink_to(elsewhere)
     assert prune(tmp_path, 7) == 0
     assert (elsewhere / FILE).exists()
+
+
+async def test_a_hanging_disk_holds_one_thread_and_the_newest_text_stands_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, begun = threading.Event(), []
+
+    def slow(path: Path, text: str) -> None:
+        begun.append(text)
+        free.wait(30)
+        write(path, text)
+
+    monkeypatch.setattr(runtime_file, "write", slow)
+    monkeypatch.setattr(runtime_file, "SECONDS", 0.05)
+    host = make_host(tmp_path)
+    files, one, other = ShownFiles(host), place_of(tmp_path, "one"), place_of(tmp_path, "other")
+    files.put(one, "first")
+    await until(lambda: PART in host.degraded)
+    for text in ("second", "third"):
+        files.put(one, text)
+    files.put(other, "also")
+    assert begun == ["first"]
+    assert host.degraded[PART] == f"{one} cannot be written: it takes too long"
+    free.set()
+    await until(lambda: other.exists() and PART not in host.degraded)
+    assert begun == ["first", "third", "also"]
+    assert (one.read_text(), other.read_text()) == ("third", "also")
+    await files.close()
+
+
+async def test_what_waits_at_the_end_is_written_and_a_failure_is_told(tmp_path: Path) -> None:
+    host = make_host(tmp_path)
+    files, path = ShownFiles(host), place_of(tmp_path, "one")
+    files.put(path, "last words")
+    await files.close()
+    assert path.read_text() == "last words"
+    blocked = place_of(tmp_path, "blocked")
+    blocked.parent.write_text("a file where the folder should be")
+    files.put(blocked, "nowhere")
+    await files.close()
+    assert str(blocked) in host.degraded[PART]
+    files.put(path, "again")
+    await files.close()
+    assert PART not in host.degraded
+
+
+async def test_of_too_many_files_the_oldest_is_told_and_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_file, "WAITING", 1)
+    host = make_host(tmp_path)
+    files, old, new = ShownFiles(host), place_of(tmp_path, "old"), place_of(tmp_path, "new")
+    files.put(old, "old")
+    files.put(new, "new")
+    assert host.degraded[PART] == f"{old} cannot be written: too many others wait"
+    await files.close()
+    assert (old.exists(), new.read_text()) == (False, "new")
