@@ -206,6 +206,16 @@ class Host:
         """Read content again: tools, capabilities, cards, souls. Return what changed."""
         return await self.doors.reload()
 
+    def plugins(self, *, every: bool = False) -> Sequence[PluginInfo]:
+        """Return what is known of the plugins, in load order: name, origin, version, state.
+
+        Args:
+            every: Those that do not run as well: disabled, replaced and broken ones, with why.
+        """
+        # None are known before the gateway starts, and some names are asked about then.
+        infos = () if self._doors is None else self._doors.plugins()
+        return [info for info in infos if every or info.state == "running"]
+
     # -- names -------------------------------------------------------------
 
     def rank(self, source: str) -> int:
@@ -215,14 +225,8 @@ class Host:
         """
         if source == "core":
             return -1
-        names = [info.name for info in self._running]
+        names = [info.name for info in self.plugins()]
         return names.index(source) if source in names else len(names)
-
-    @property
-    def _running(self) -> list[PluginInfo]:
-        # Asked for where two things have one name, which is rare.
-        infos = () if self._doors is None else self._doors.plugins()
-        return [info for info in infos if info.state == "running"]
 
     def clash(self, what: str, source: str, name: str, owner: str) -> None:
         """Say that what `source` brings is left out, since `owner` brings one of its name."""
@@ -232,7 +236,7 @@ class Host:
         elif what not in ("capability", "card", "description"):
             why = f"left out, since {owner} brings a {what} of this name: rename one of the two"
             why += ", or disable one of the two plugins"
-            builtin = {info.name for info in self._running if info.origin == "builtin"}
+            builtin = {info.name for info in self.plugins() if info.origin == "builtin"}
             if owner in builtin and source not in builtin:
                 why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '
                 why += f"the place of {owner} as a whole"
@@ -318,7 +322,7 @@ class Doors:
         call_model: See `Host.call_model`.
         nested_turn: See `Host.nested_turn`.
         reload: See `Host.reload`.
-        plugins: Returns what is known of every plugin, for ``plugin.list``.
+        plugins: Returns what is known of every plugin; see `Host.plugins`.
     """
 
     sanitize: Callable[[Card], Awaitable[Card | Rejected]]
@@ -334,7 +338,8 @@ class PluginInfo:
 
     Attributes:
         name: The name that it runs under.
-        origin: ``builtin``, or the distribution and version that brought it.
+        origin: ``builtin``, ``program``, or the distribution and version that brought it.
+        version: The version of what brought it: hookgate's own for a builtin; "" where it has none.
         hooks: The hooks that it implements.
         requires: The names of the keys that it needs.
         provides: The names of the keys that it offers.
@@ -344,6 +349,7 @@ class PluginInfo:
 
     name: str
     origin: str = "builtin"
+    version: str = ""
     hooks: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()

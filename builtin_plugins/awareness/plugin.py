@@ -100,6 +100,7 @@ class Plugin:
                 # The hook of this name is another thing: it brings capabilities.
                 name=LIST_TOOL,
                 flags=Flags.none(),
+                idempotent=True,
                 always_on=True,
                 category="discovery",
                 tags=("overview", "tools", "skills", "plugins"),
@@ -107,6 +108,7 @@ class Plugin:
             tool(
                 self.awareness_status,
                 flags=Flags.none(),
+                idempotent=True,
                 category="discovery",
                 tags=("cards", "router", "tokens"),
             ),
@@ -115,6 +117,7 @@ class Plugin:
                 name=REFERENCE_TOOL,
                 description=f"Read how a part of this gateway works: {', '.join(pages)}.",
                 flags=Flags.none(),
+                idempotent=True,
                 category="discovery",
                 tags=("documentation", "manual", "help"),
             ),
@@ -246,7 +249,7 @@ class Plugin:
             kind: one kind only.
         """
         host = self._awareness.host
-        plugins = host.doors.plugins() if detail == "full" else ()
+        plugins = host.plugins(every=True) if detail == "full" else ()
         why = self._awareness.control.why_off
         data = listing(turn, detail, plugins, kind=kind, why_off=why)
         if detail == "full":

@@ -198,6 +198,7 @@ class Plugin:
         made = tool(
             self.discover_capabilities,
             flags=Flags.none(),
+            idempotent=True,
             always_on=True,
             category="discovery",
             tags=("search", "tools", "skills"),
@@ -205,6 +206,7 @@ class Plugin:
         reader = tool(
             self.read_capability,
             flags=Flags.none(),
+            idempotent=True,
             category="discovery",
             tags=("skills", "details"),
         )

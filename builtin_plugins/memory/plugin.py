@@ -78,7 +78,12 @@ class Plugin:
     def list_tools(self, host: Host) -> Sequence[Tool]:
         """Bring the tools."""
         self._host = host
-        more: dict[str, Any] = {"category": "memory", "tags": ("notes", "facts", "remember")}
+        # A note that says the same as another takes its place, and none is forgotten twice.
+        more: dict[str, Any] = {
+            "idempotent": True,
+            "category": "memory",
+            "tags": ("notes", "facts", "remember"),
+        }
         return [
             tool(self.remember, flags=WRITES, **more),
             tool(self.recall, flags=READS, **more),

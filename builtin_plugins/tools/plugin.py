@@ -76,9 +76,19 @@ class Plugin:
         """Bring the tools; those that need a grant only where there is one."""
         self._host = host
         tools = [
-            tool(self.clock, flags=Flags.none(), category="time", tags=("date", "timezone", "now")),
             tool(
-                self.calculate, flags=Flags.none(), category="math", tags=("arithmetic", "numbers")
+                self.clock,
+                flags=Flags.none(),
+                idempotent=True,
+                category="time",
+                tags=("date", "timezone", "now"),
+            ),
+            tool(
+                self.calculate,
+                flags=Flags.none(),
+                idempotent=True,
+                category="math",
+                tags=("arithmetic", "numbers"),
             ),
         ]
         if self._settings.http_get:
@@ -86,6 +96,7 @@ class Plugin:
                 tool(
                     self.http_get,
                     flags=HTTP_FLAGS,
+                    idempotent=True,  # GET is, by RFC 9110, 9.2.2
                     timeout=self._settings.http_get_seconds + 5.0,
                     category="web",
                     tags=("fetch", "page", "url", "download"),
@@ -93,7 +104,13 @@ class Plugin:
             )
         if self._settings.read_roots and SUPPORTED:
             tools.append(
-                tool(self.read_file, flags=FILE_FLAGS, category="files", tags=("open", "text"))
+                tool(
+                    self.read_file,
+                    flags=FILE_FLAGS,
+                    idempotent=True,
+                    category="files",
+                    tags=("open", "text"),
+                )
             )
         return tools
 

@@ -89,6 +89,9 @@ class Tool:
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
+        idempotent: Whether a call that is made again with the same arguments changes nothing
+            more, so that one whose end is not known may be repeated; None where nobody has said,
+            which is never read as yes.
         admitted: Whether the gateway has checked this very value; `replace` makes another one.
     """
 
@@ -105,6 +108,7 @@ class Tool:
     timeout: float = 30.0
     category: str = ""
     tags: tuple[str, ...] = ()
+    idempotent: bool | None = None
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
 
     @property
@@ -115,7 +119,10 @@ class Tool:
     @property
     def identity(self) -> dict[str, Any]:
         """What makes it this tool and no other, JSON-ready: text, schema, flags, code."""
+        # Left out where it is not said: a tool that says nothing is the one that it was.
+        said = {} if self.idempotent is None else {"idempotent": self.idempotent}
         return {
+            **said,
             "name": self.name,
             "description": self.description,
             "schema": self.schema,

@@ -170,7 +170,7 @@ class Core:
 
     async def plugins(self, _: Invocation, __: Empty) -> PluginRows:
         """List the plugins."""
-        rows = {"plugins": [asdict(info) for info in self._host.doors.plugins()]}
+        rows = {"plugins": [asdict(info) for info in self._host.plugins(every=True)]}
         return PluginRows.model_validate(redact_json(self._host.secrets, rows))
 
     # -- sessions --------------------------------------------------------------

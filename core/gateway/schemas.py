@@ -123,7 +123,9 @@ class PluginRow(OperationModel):
     name: str
     """The name that it runs under."""
     origin: str
-    """`builtin`, or the distribution and version that brought it."""
+    """`builtin`, `program`, or the distribution and version that brought it."""
+    version: str
+    """The version of what brought it: hookgate's own for a builtin; empty where it has none."""
     hooks: tuple[str, ...]
     """The hooks that it implements."""
     requires: tuple[str, ...]

@@ -67,6 +67,8 @@ class ToolRow(OperationModel):
     """One word, for people and discovery."""
     flags: dict[str, FlagRow]
     """The five statements by name."""
+    idempotent: bool | None
+    """Whether a call that is made again alike changes nothing more; null where that is unknown."""
     digest: str
     """SHA-256 of what the model sees and policy judges."""
     quarantine: str
@@ -145,6 +147,7 @@ def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
             name: {"value": tool.flags.get(name), "standing": tool.flags.standing(name)}
             for name in FLAG_NAMES
         },
+        "idempotent": tool.idempotent,
         "digest": tool.digest,
         "quarantine": quarantine,
     }

@@ -161,7 +161,13 @@ class Loader:
     ) -> None:
         self.idle.append(candidate)
         self.infos.append(
-            PluginInfo(name=candidate.name, origin=candidate.origin, state=state, reason=reason)
+            PluginInfo(
+                name=candidate.name,
+                origin=candidate.origin,
+                version=candidate.version,
+                state=state,
+                reason=reason,
+            )
         )
 
     def _broken(self, one: _Chosen, error: PluginError) -> None:
@@ -227,6 +233,7 @@ class Loader:
             PluginInfo(
                 name=one.name,
                 origin=one.candidate.origin,
+                version=one.candidate.version,
                 hooks=tuple(sorted(set(implemented_hooks(self._manager, plugin).values()))),
                 requires=tuple(key.name for key in getattr(plugin, "requires", ())),
                 provides=tuple(key.name for key in getattr(plugin, "provides", ())),

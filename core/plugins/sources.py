@@ -40,12 +40,14 @@ class Candidate:
         origin: ``builtin``, ``program``, or the distribution and version that brought it.
         fetch: Imports it, and returns its class, or an instance or module that is ready.
         refused: Why it may not even be imported; "" where it may.
+        version: The version of what brought it; "" where that has none.
     """
 
     name: str
     origin: str
     fetch: Callable[[], object]
     refused: str = ""
+    version: str = ""
 
     @property
     def third_party(self) -> bool:
@@ -81,7 +83,12 @@ def builtin_candidates(names: Sequence[str], package: str) -> list[Candidate]:
         module = f"{package}.{name}.plugin"
         return lambda: _resolved(name, _loaded(name, partial(import_module, module)))
 
-    return [Candidate(name=name, origin="builtin", fetch=fetcher(name)) for name in names]
+    from hookgate import __version__
+
+    return [
+        Candidate(name=name, origin="builtin", fetch=fetcher(name), version=__version__)
+        for name in names
+    ]
 
 
 def extra_candidates(plugins: Sequence[object]) -> list[Candidate]:
@@ -120,6 +127,7 @@ def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[Config
                 name=point.name,
                 origin=f"{name} {version}".strip() or "an unknown distribution",
                 fetch=fetcher(point),
+                version=version,
                 refused="" if ok else "its distribution is not in `plugins.allow`",
             )
         )

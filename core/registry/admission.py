@@ -54,6 +54,11 @@ def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
             )
         if made.run is None and made.owner == "host":
             raise ToolDefinitionError(made.name, "it has no runner: set `run`")
+        if not isinstance(made.idempotent, bool | None):
+            raise ToolDefinitionError(
+                made.name,
+                f"found idempotent={made.idempotent!r}, expected True, False, or None: not known",
+            )
         wrong = _claims(source, made.flags, made.sandbox)
         if wrong:
             raise ToolDefinitionError(made.name, wrong)

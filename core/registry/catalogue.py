@@ -191,7 +191,7 @@ def capability_rows(host: Host) -> dict[str, Capability]:
     is merged into the row that follows from the thing itself; see `described`.
     """
     rows: dict[str, Capability] = {}
-    own = {info.name for info in host.doors.plugins() if info.origin in OWN} | {"core"}
+    own = {info.name for info in host.plugins(every=True) if info.origin in OWN} | {"core"}
     for tool in host.tools.view().values():
         whose: Whose = "own" if tool.plugin in own else "plugin"
         rows[f"tool:{tool.name}"] = _of_tool(tool, whose)

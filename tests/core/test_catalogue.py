@@ -403,3 +403,12 @@ async def test_an_id_that_two_plugins_bring_is_the_first_ones_and_said(what: str
         loser.rows = []
         await gate.reload()
         assert gate.host.degraded == {}
+
+
+async def test_a_tool_that_says_something_else_of_its_repetition_is_left_out() -> None:
+    odd = replace(echo_tool("odd"), idempotent="mostly")  # type: ignore[arg-type]
+    async with gateway(Scripted(Script()), Tools(odd, echo_tool("good"))) as gate:
+        assert "good" in gate.host.tools.view()
+        assert "odd" not in gate.host.tools.view()
+        (why,) = [why for part, why in gate.host.degraded.items() if "odd" in part]
+    assert "idempotent='mostly', expected True, False, or None" in why

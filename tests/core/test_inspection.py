@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hookgate import __version__
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import NoAgentError
 from hookgate.core.domain.operations import Invocation
@@ -24,7 +25,14 @@ class Shed:
         flags = Flags(sends_externally=True, reads_external_data=False)
         schema = {"type": "object"}
         return [
-            Tool(name="saw", description="It cuts.", schema=schema, flags=flags, run=run),
+            Tool(
+                name="saw",
+                description="It cuts.",
+                schema=schema,
+                flags=flags,
+                run=run,
+                idempotent=False,
+            ),
             Tool(name="hammer", description="key canary-42", schema=schema, run=run),
         ]
 
@@ -51,6 +59,7 @@ async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path
         flags = rows[1]["flags"]
         assert flags["sends_externally"] == {"value": True, "standing": "declared"}
         assert flags["executes_privileged"] == {"value": None, "standing": "unknown"}
+        assert [row["idempotent"] for row in rows] == [None, False]
         found = await ask(gateway, "tool.list", name="h*")
         assert [row["name"] for row in found["tools"]] == ["hammer"]
 
@@ -73,3 +82,18 @@ async def test_the_choice_of_an_agent_is_explained(tmp_path: Path) -> None:
         assert "peer 'ada'" in route["reason"]
         with pytest.raises(NoAgentError):
             await ask(gateway, "route.explain", channel="irc")
+
+
+async def test_a_plugin_sees_which_plugins_run_and_which_do_not(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, plugins={"entry_points": False, "disable": ["tools"]})
+    async with Gateway(chosen, builtin=("egress", "tools"), plugins=[Shed]) as gateway:
+        running = [(info.name, info.origin, info.version) for info in gateway.host.plugins()]
+        assert running == [("egress", "builtin", __version__), ("shed", "program", "")]
+        every = {info.name: info.state for info in gateway.host.plugins(every=True)}
+        assert every == {"egress": "running", "tools": "disabled", "shed": "running"}
+        rows = (await ask(gateway, "plugin.list"))["plugins"]
+        assert {row["name"]: (row["state"], row["version"]) for row in rows} == {
+            "egress": ("running", __version__),
+            "tools": ("disabled", __version__),
+            "shed": ("running", ""),
+        }

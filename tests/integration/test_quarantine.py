@@ -58,6 +58,7 @@ CHANGES: Sequence[Any] = [
     pytest.param({"schema": {"type": "object"}}, "schema", id="schema"),
     pytest.param({"flags": Flags()}, "executes_privileged", id="flags"),
     pytest.param({"module": "b" * 64}, "module", id="module"),
+    pytest.param({"idempotent": True}, "idempotent", id="idempotent"),
 ]
 
 

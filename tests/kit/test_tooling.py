@@ -361,3 +361,15 @@ def test_any_json_gets_an_answer(arguments: dict[str, Any]) -> None:
         and (arguments.get("to") is None or type(arguments["to"]) is int)
     )
     assert (compile_schema(SCHEMA)(arguments) == []) is right
+
+
+def test_whether_a_call_may_be_repeated_is_unknown_unless_it_is_said() -> None:
+    async def look(text: str) -> str:
+        """Look."""
+        return text
+
+    made = {said: tool(look, flags=Flags.none(), idempotent=said) for said in (None, True, False)}
+    assert tool(look, flags=Flags.none()).idempotent is None
+    assert [made[said].idempotent for said in made] == [None, True, False]
+    assert len({one.digest for one in made.values()}) == 3
+    assert "idempotent" not in made[None].identity

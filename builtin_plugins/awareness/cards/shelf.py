@@ -167,7 +167,7 @@ class CardRegistry:
         # Shipped cards tell of builtins: one that does not run takes its card along.
         off = {
             info.name
-            for info in host.doors.plugins()
+            for info in host.plugins(every=True)
             if info.origin == "builtin" and info.state != "running"
         }
         self._cards = tuple(

@@ -240,7 +240,7 @@ class Sources:
         return _Around(
             tools=frozenset(host.tools.view()),
             channels=frozenset(host.channels),
-            plugins=tuple(host.doors.plugins()) if plugins.entry_points else (),
+            plugins=tuple(host.plugins(every=True)) if plugins.entry_points else (),
             replaced=dict(plugins.replace),
             look_for_installed=plugins.entry_points,
             settings=host.settings,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Change", "PinStore", "ToolPin", "ToolPins", "changes", "identity", "mark"]
 
-PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin")
+PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin", "idempotent")
 """What can change beside the flags. A tool of another name is another tool."""
 
 UNREAD = "they have not been read yet"
@@ -101,13 +101,17 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     return found
 
 
+_WORDS = {None: "unknown", True: "yes", False: "no"}
+
+
 def _text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
     return value if isinstance(value, str) else json.dumps(value, indent=2, sort_keys=True)
 
 
 def _flag(made: Mapping[str, Any], name: str) -> str:
-    value = made.get("flags", {}).get(name)
-    word = "unknown" if value is None else "yes" if value else "no"
+    word = _WORDS[made.get("flags", {}).get(name)]
     return f"{word}, proven" if name in made.get("proven", ()) else word
 
 

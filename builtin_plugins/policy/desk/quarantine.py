@@ -98,9 +98,7 @@ class Quarantine:
         # What a builtin plugin runs elsewhere comes from elsewhere.
         if self._own is None:
             self._own = frozenset(
-                info.name
-                for info in self._host.doors.plugins()
-                if info.origin == "builtin" and info.state == "running"
+                info.name for info in self._host.plugins() if info.origin == "builtin"
             )
         return tool.sandbox == "python" and tool.plugin in self._own
 

@@ -70,6 +70,7 @@ def tool(
     timeout: float = 30.0,
     category: str = "",
     tags: Sequence[str] = (),
+    idempotent: bool | None = None,
 ) -> Tool:
     """Make a tool of a typed function.
 
@@ -89,6 +90,8 @@ def tool(
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
+        idempotent: Whether a call that is made again with the same arguments changes nothing
+            more; None where that is not known.
 
     Raises:
         ToolDefinitionError: The name, a parameter or the docstring does not do.
@@ -122,6 +125,7 @@ def tool(
         timeout=timeout,
         category=category,
         tags=tuple(tags),
+        idempotent=idempotent,
     )
 
 
