@@ -86,6 +86,8 @@ class Host:
             by ``status``.
         quarantined: Tools that must not run until somebody has looked at them: name -> why.
             Whoever puts one in denies its calls; ``tool.list`` shows it.
+        unshown: Tools of others whose words did not pass, so that no model sees them and no turn
+            has them: name -> why.
         log: A structured logger.
     """
 
@@ -106,6 +108,7 @@ class Host:
         self.degraded: dict[str, str] = {}
         self.notices: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}
+        self.unshown: dict[str, str] = {}
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}
@@ -272,6 +275,7 @@ class Host:
 
     def recover(self, part: str) -> None:
         """Say that `part` works again."""
+        part = self.secrets.redact(part)
         if self.degraded.pop(part, None) is not None:
             self.log.info("recovered", part=part)
             self.events.publish(Event("recovered", {"part": part}, scope="read"))
@@ -286,7 +290,7 @@ class Host:
 
     def withdraw(self, part: str) -> None:
         """Take back what was announced of `part`."""
-        self.notices.pop(part, None)
+        self.notices.pop(self.secrets.redact(part), None)
 
     # -- background work ---------------------------------------------------
 

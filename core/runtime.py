@@ -31,6 +31,7 @@ from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import load_agents
 from hookgate.core.registry.catalogue import Catalogue
+from hookgate.core.registry.faces import Faces
 from hookgate.core.registry.model_check import describe, tell_models
 from hookgate.core.registry.sanitizing import Sanitizer
 from hookgate.core.sessions.conversations import InProcessConversations
@@ -116,8 +117,9 @@ class Gateway:
         self.ready = False
         self._read_settings = read_settings
         self._stack = AsyncExitStack()
-        self._catalogue = Catalogue(self.host)
         self._sanitizer = Sanitizer(self.host)
+        self._faces = Faces(self.host, self._sanitizer.sanitize)
+        self._catalogue = Catalogue(self.host, self._faces)
         self._turns: Turns | None = None
         self._reloading = Lock()
         self._watchdog = Watchdog(self.host)
@@ -167,6 +169,7 @@ class Gateway:
         self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
+        host.spawn(self._faces.follow(), name="words of tools")
         stack.enter_context(self._watchdog)
         self.ready = True
 

@@ -11,6 +11,7 @@ from hookgate.core.domain.descriptors import Capability, CapabilityDetail, least
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER
+from hookgate.core.registry.faces import own_sources
 from hookgate.core.registry.schemas import compile_schema
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.hooks.caller import Answer
     from hookgate.core.host import Host
+    from hookgate.core.registry.faces import Faces
     from hookgate.core.registry.snapshots import Registry
 
 __all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
@@ -28,9 +30,6 @@ Check = Callable[[Mapping[str, Any]], Sequence[str]]
 
 _PLURAL = {"tool": "tools", "capability": "capabilities", "card": "cards"}
 
-OWN = ("builtin", "program")
-"""Origins of plugins whose words count as the gateway's own."""
-
 CLIENT_CHECKS = 512
 """Compiled schemas of client-owned tools that are kept."""
 
@@ -38,8 +37,9 @@ CLIENT_CHECKS = 512
 class Catalogue:
     """Fills the host's registries, and makes the snapshots that turns draw on."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, faces: Faces) -> None:
         self._host = host
+        self._faces = faces
         self._checks: dict[str, tuple[Tool, Check]] = {}
         self._snapshot = Snapshot()
         self._version = -1
@@ -61,6 +61,7 @@ class Catalogue:
             await self._wire()
             self._filled_once = True
         self._take(host.tools, await hooks.each_by_plugin(hookspecs.list_tools, host))
+        await self._faces.look(again=True)
         rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
         self._take(host.capabilities, rows)
         self._take(host.cards, await hooks.each_by_plugin(hookspecs.list_cards, host))
@@ -105,8 +106,10 @@ class Catalogue:
         version = capability_version(host)
         if version != self._version:
             rows = CapabilityIndex(capability_rows(host), version)
-            tools, cards = host.tools.view(), host.cards.view()
-            self._snapshot = Snapshot(tools=tools, cards=cards, capabilities=rows)
+            tools, faces = self._faces.shown()
+            self._snapshot = Snapshot(
+                tools=tools, faces=faces, cards=host.cards.view(), capabilities=rows
+            )
             self._version = version
         return self._snapshot
 
@@ -188,10 +191,11 @@ def capability_rows(host: Host) -> dict[str, Capability]:
     """Return every capability by id, as it is now.
 
     What is said of a tool, a channel or a card by another source, or by ``host.descriptions``,
-    is merged into the row that follows from the thing itself; see `described`.
+    is merged into the row that follows from the thing itself; see `described`. Tools that no
+    model may see have none.
     """
     rows: dict[str, Capability] = {}
-    own = {info.name for info in host.plugins(every=True) if info.origin in OWN} | {"core"}
+    own = own_sources(host)
     for tool in host.tools.view().values():
         whose: Whose = "own" if tool.plugin in own else "plugin"
         rows[f"tool:{tool.name}"] = _of_tool(tool, whose)
@@ -203,6 +207,8 @@ def capability_rows(host: Host) -> dict[str, Capability]:
         for row_id, row in brought.items():
             known = rows.get(row_id)
             rows[row_id] = row if known is None else described(known, row)
+    for name in host.unshown:
+        rows.pop(f"tool:{name}", None)
     return rows
 
 

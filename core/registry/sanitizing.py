@@ -12,12 +12,15 @@ from hookgate.core.domain.errors import HookError
 if TYPE_CHECKING:
     from hookgate.core.host import Host
 
-__all__ = ["Sanitizer"]
+__all__ = ["UNSANITIZED", "Sanitizer"]
 
 PART = "sanitizing"
 """What `status` calls this, where there is something to say."""
 
 WAYS = 'enable the plugin sanitizer, or set `[context] unsanitized = "allow"`'
+
+UNSANITIZED = f"no plugin sanitizes text of others: {WAYS}"
+"""Why no model sees what others wrote, where that is so."""
 
 CAPACITY = 4096
 """Verdicts that are remembered; the least recently used one goes first."""
@@ -52,7 +55,7 @@ class Sanitizer:
         if not self._host.hooks.implemented(hookspecs.sanitize_card):
             if card.trusted or self._host.settings.context.unsanitized == "allow":
                 return card
-            return Rejected(reason=f"no plugin sanitizes text of others: {WAYS}")
+            return Rejected(reason=UNSANITIZED)
         digest = card.digest
         known = self._verdicts.get(digest)
         if known is not None:

@@ -97,9 +97,7 @@ class Registry(Generic[T]):
                 clashes[owner, name] = source
         before, self.clashes = self.clashes, clashes
         self._items, self._sources = items, sources
-        self.version += 1
-        for watcher in self._watchers:
-            watcher()
+        self.changed()
         for key in before.keys() | clashes.keys():
             if before.get(key) != clashes.get(key):
                 self._tell(self.what, *key, clashes.get(key, ""))
@@ -114,6 +112,12 @@ class Registry(Generic[T]):
         known = [name for name, owner in self._sources.items() if owner == source]
         known += [name for owner, name in self.clashes if owner == source]
         self.apply(source, new, [name for name in known if name not in names])
+
+    def changed(self) -> None:
+        """Let everybody look again, since what is there, or what is known of it, has changed."""
+        self.version += 1
+        for watcher in self._watchers:
+            watcher()
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each change."""
@@ -219,11 +223,13 @@ class Snapshot:
     """What a turn can draw on; it stays as it is for the whole turn.
 
     Attributes:
-        tools: Tools by name.
+        tools: Tools by name, without those that no model may see.
+        faces: How models see a tool whose words were cleaned, by its name; others as they are.
         cards: Cards by id, sanitized when they are used.
         capabilities: All capabilities: tools, channels and cards among them.
     """
 
     tools: Mapping[str, Tool] = field(default_factory=dict)
+    faces: Mapping[str, Tool] = field(default_factory=dict)
     cards: Mapping[str, Card] = field(default_factory=dict)
     capabilities: CapabilityIndex = field(default_factory=lambda: CapabilityIndex({}, 0))

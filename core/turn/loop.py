@@ -240,7 +240,12 @@ class Rounds:
 
     def _request(self, model: ModelRef, attempt: int) -> ModelRequest:
         turn, counter = self._turn, self._host.tokens
-        tools = tuple(turn.offered.values())
+        # What others wrote of their tools is shown as the sanitizers let it through.
+        faces = turn.snapshot.faces
+        tools = tuple(
+            faces.get(name, tool) if tool.owner == "host" else tool
+            for name, tool in turn.offered.items()
+        )
         tokens = self._tokens() + sum(schema_tokens(tool, counter) for tool in tools)
         return ModelRequest(
             model=model,

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.tokens import principal_id, token_book
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.tools import Ask
-    from hookgate.core.domain.turn import Turn
+    from hookgate.core.domain.turn import Address, Turn
     from hookgate.core.host import Host
 
 __all__ = ["Approvers", "Routes"]
@@ -104,6 +104,21 @@ class Routes:
         if any(self._can(one, turn, ask) for one in self._coming()):
             return ""
         return "Nobody may approve: no owner and no token with the scope `approve` is an approver"
+
+    def stands(self, principal: str, address: Address) -> bool:
+        """Whether what the principal with this id has allowed at an address is still its word.
+
+        It is while its token is there, is not revoked, and may approve at that address. Who has
+        come in without a token, as the owner does, needs none.
+        """
+        book = token_book(self._host)
+        if not principal.startswith(principal_id("")):
+            return True
+        return any(
+            "approve" in token.principal.scopes and token.principal.may_claim(address)
+            for token in book.tokens
+            if token.principal.id == principal and not book.is_revoked(token)
+        )
 
     def _can(self, principal: Principal, turn: Turn, ask: Ask) -> bool:
         return "approve" in principal.scopes and self._approvers.may_answer(principal, turn, ask)

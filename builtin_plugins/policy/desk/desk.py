@@ -63,10 +63,11 @@ class Desk:
         self._host = host
         self._scopes = SCOPES[settings.always]
         self._approvers = Approvers(settings)
+        self._routes = Routes(host, settings, self._approvers)
         self.inbox = Inbox(
             host.clock,
             self._approvers,
-            nobody=Routes(host, settings, self._approvers).nobody,
+            nobody=self._routes.nobody,
             policy=policy,
             registered=self._registered,
             scopes=self._scopes,
@@ -109,10 +110,13 @@ class Desk:
         if there is not None and there.digest != call.tool.digest:
             # The tool has changed since the turn began: what was allowed is no longer there.
             return None
+
+        def still(who: str) -> bool:
+            may = not self._approvers.why_not(who, turn, ask)
+            return may and self._routes.stands(who, turn.root.address)
+
         try:
-            found = await self.grants.fitting(
-                turn, call, by=lambda who: not self._approvers.why_not(who, turn, ask)
-            )
+            found = await self.grants.fitting(turn, call, by=still)
         except StoreError as error:
             # A person can still be asked.
             self._host.degrade(PART, f"what was allowed always is asked about again: {error}")
@@ -199,7 +203,11 @@ class Desk:
                 "by": grant.allowed_by,
                 "at": grant.allowed_at,
                 "expires": grant.expires,
-                "state": self.grants.state(grant, tools.get(grant.tool)),
+                "state": self.grants.state(
+                    grant,
+                    tools.get(grant.tool),
+                    approver=self._routes.stands(grant.allowed_by, _address(grant)),
+                ),
                 "tool_digest": grant.tool_digest,
                 "policy": grant.policy,
             }
@@ -225,6 +233,19 @@ class Desk:
         await self._record("grant_revoked", grant, revoked_by=principal.id)
         return grant
 
+    async def forget(self, principal: str) -> None:
+        """Take back what a principal has granted whose token was revoked.
+
+        Its grants answer nothing from that moment on; this keeps a later token of its name from
+        inheriting them.
+        """
+        try:
+            for grant in await self.grants.made_by(principal):
+                if await self.grants.revoke(grant.id):
+                    await self._record("grant_revoked", grant, revoked_by="core")
+        except StoreError as error:
+            self._host.degrade(PART, f"grants of {principal} cannot be taken back: {error}")
+
     async def _record(self, kind: str, grant: Grant, **more: str) -> None:
         audit = self._host.get(AUDIT)
         if audit is None:
@@ -235,5 +256,9 @@ class Desk:
 
 
 def _may_see(principal: Principal, grant: Grant) -> bool:
+    return principal.may_claim(_address(grant))
+
+
+def _address(grant: Grant) -> Address:
     key = SessionKey.parse(grant.session)
-    return principal.may_claim(Address(key.channel, key.account, key.peer))
+    return Address(key.channel, key.account, key.peer)

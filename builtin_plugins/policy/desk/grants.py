@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Grant", "GrantScope", "GrantState", "GrantStore", "Grants", "ProcessGrants"]
 
 GrantScope: TypeAlias = Literal["arguments", "tool"]
-GrantState: TypeAlias = Literal["valid", "expired", "other_policy", "other_tool"]
+GrantState: TypeAlias = Literal["valid", "expired", "other_policy", "other_tool", "no_approver"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,17 +225,20 @@ class Grants:
     def _is_over(self, grant: Grant) -> bool:
         return datetime.fromisoformat(grant.expires) <= self._clock.now()
 
-    def state(self, grant: Grant, tool: Tool | None) -> GrantState:
+    def state(self, grant: Grant, tool: Tool | None, *, approver: bool = True) -> GrantState:
         """Return whether `grant` still holds, and if not, why.
 
         Args:
             grant: The grant.
             tool: The tool of its name as it is now; None where there is none.
+            approver: Whether who granted it may still approve.
         """
         if self._is_over(grant):
             return "expired"
         if grant.policy != self._policy():
             return "other_policy"
+        if not approver:
+            return "no_approver"
         if tool is None or (tool.digest, tool.plugin) != (grant.tool_digest, grant.plugin):
             return "other_tool"
         return "valid"
@@ -247,6 +250,10 @@ class Grants:
     async def revoke(self, grant_id: str) -> bool:
         """Take a grant back; return whether it was there."""
         return await self._store.remove(grant_id)
+
+    async def made_by(self, principal: str) -> Sequence[Grant]:
+        """Return the grants of the principal with this id."""
+        return [one for one in await self._store.all() if one.allowed_by == principal]
 
     async def prune(self) -> None:
         """Forget the grants whose time is over."""

@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.ports import STORE
-from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.tokens import principal_id, token_book
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
@@ -50,10 +50,12 @@ async def opened(
     host.tools.watch(quarantine.noticed)
     # What may leave a question without an answer that counts: its tool, or its approvers.
     host.tools.watch(desk.inbox.look_again)
-    unwatch = (
-        host.events.watch(desk.inbox.look_again),
-        token_book(host).watch(lambda name: desk.inbox.look_again()),
-    )
+
+    def revoked(name: str) -> None:
+        desk.inbox.look_again()
+        host.spawn(desk.forget(principal_id(name)), name="policy.grants")
+
+    unwatch = (host.events.watch(desk.inbox.look_again), token_book(host).watch(revoked))
     following = host.spawn(quarantine.follow(), name="policy.quarantine")
     try:
         yield desk, quarantine

@@ -129,12 +129,17 @@ class Asked:
 
 @asynccontextmanager
 async def opened(
-    home: Path, *, tokens: Mapping[str, Sequence[str]] | None = None, **settings: Any
+    home: Path,
+    *,
+    tokens: Mapping[str, Sequence[str]] | None = None,
+    bound: Mapping[str, Sequence[str]] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Asked]:
-    """Open the plugin; `tokens` are the gateway's, by name with their scopes."""
+    """Open the plugin; `tokens` are the gateway's, by name with their scopes, all `bound` so."""
     host, record = make_host(home), Record()
     section = {
         name: {"digest": hashlib.sha256(name.encode()).hexdigest(), "scopes": scopes}
+        | dict(bound or {})
         for name, scopes in (tokens or {}).items()
     }
     host.settings = Settings.model_validate({"home": home, "gateway": {"tokens": section}})

@@ -8,6 +8,7 @@ import pytest
 from tests.builtin_plugins.policy.asking import OPS, SENDS, Asked, mail, opened
 from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
+from tests.support.script import until
 
 from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantStore, ProcessGrants
 from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StoreGrants
@@ -18,6 +19,7 @@ from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
+from hookgate.core.gateway.tokens import token_book
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -384,3 +386,68 @@ def test_the_version_is_of_settings_and_rules() -> None:
     ]
     assert len(set(made)) == len(made)
     assert policy_version(PolicySettings(), "") == made[0]
+
+
+# -- who granted it, later ---------------------------------------------------------------------
+
+BOSS = Principal(id="token:boss", scopes=frozenset({"approve", "chat"}), bindings=(Claim(),))
+BOTH = {"boss": ["approve", "chat"], "other": ["approve", "chat"]}
+
+
+async def test_a_grant_of_a_revoked_token_answers_nothing_and_is_gone_for_good(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, tokens=BOTH) as gate:
+        turn, call = gate.turn(), mail()
+        grant = await gate.always(turn, call, principal=BOSS)
+        assert not await gate.is_asked(turn, call)
+        await token_book(gate.host).revoke("boss")
+        assert await gate.is_asked(turn, call)
+        await until(lambda: gate.record.rows[-1][0] == "grant_revoked")
+        assert gate.record.rows[-1][1]["id"] == grant
+    # A new token of that name is another one.
+    (tmp_path / "revoked-tokens.json").unlink()
+    async with opened(tmp_path, tokens=BOTH) as gate:
+        assert await gate.is_asked(turn, call)
+
+
+NO_LONGER: list[Any] = [
+    pytest.param({"other": ["approve"]}, id="its token is not in the settings any more"),
+    pytest.param({"boss": ["chat"], "other": ["approve"]}, id="its token may not approve any more"),
+    pytest.param({}, id="there are no tokens any more"),
+]
+
+
+@pytest.mark.parametrize("tokens", NO_LONGER)
+async def test_a_grant_of_a_token_that_may_not_approve_any_more_answers_nothing(
+    tokens: Mapping[str, list[str]], tmp_path: Path
+) -> None:
+    async with opened(tmp_path, tokens=BOTH) as gate:
+        turn, call = gate.turn(), mail()
+        grant = await gate.always(turn, call, principal=BOSS)
+    async with opened(tmp_path, tokens=tokens) as gate:
+        assert await gate.is_asked(turn, call)
+        assert await gate.grants() == {grant: "no_approver"}
+    async with opened(tmp_path, tokens=BOTH) as gate:
+        assert not await gate.is_asked(turn, call)
+
+
+async def test_a_grant_holds_at_addresses_that_its_token_is_still_bound_to(tmp_path: Path) -> None:
+    tokens = {"boss": ["approve"]}
+    async with opened(tmp_path, tokens=tokens) as gate:
+        turn, call = gate.turn(), mail()
+        grant = await gate.always(turn, call, principal=BOSS)
+    async with opened(tmp_path, tokens=tokens, bound={"channels": ["irc"]}) as gate:
+        assert await gate.is_asked(turn, call)
+        assert await gate.grants() == {grant: "no_approver"}
+
+
+@pytest.mark.parametrize("tokens", [{}, BOTH])
+async def test_a_grant_of_the_owner_stays_good(
+    tokens: Mapping[str, list[str]], tmp_path: Path
+) -> None:
+    async with opened(tmp_path) as gate:
+        turn, call = gate.turn(), mail()
+        await gate.always(turn, call)
+    async with opened(tmp_path, tokens=tokens) as gate:
+        assert not await gate.is_asked(turn, call)
