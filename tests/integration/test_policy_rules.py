@@ -21,6 +21,7 @@ from tests.support.script import (
     settled,
 )
 
+from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.operations import Invocation
@@ -169,3 +170,45 @@ async def test_a_reload_takes_new_rules_over_and_keeps_the_old_ones_where_they_a
         await gate.reload()
         assert gate.host.degraded == {}
         assert (await gate.chat("3")).calls[0].decision.allowed
+
+
+async def test_rules_are_read_once_at_start_and_once_at_each_reload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, {"name": "no", "effect": "deny", "reason": "no"})
+    read = 0
+
+    def counted(*places: Any) -> RuleReading:
+        nonlocal read
+        read += 1
+        return read_rules(*places)
+
+    monkeypatch.setattr("hookgate.builtin_plugins.policy.plugin.read_rules", counted)
+    async with running(tmp_path, say("ok")) as (gate, _):
+        assert read == 1
+        await gate.reload()
+        assert read == 2
+
+
+async def test_a_tool_that_a_reload_brings_is_judged_by_the_rules_of_that_reload(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path, {"name": "all", "effect": "allow"})
+    new = echo_tool("send_later", flags=SENDS)
+    step = call(("c", "send_later", {"text": "hello"}))
+    async with running(tmp_path, step, say("ok"), step, say("ok")) as (gate, _):
+        brought = gate.plugins.get("some_tools")
+        assert isinstance(brought, Tools)
+        brought.tools = (*brought.tools, new)
+        written(tmp_path, {"name": "broken", "effect": "block"})
+        with pytest.raises(HookError):
+            await gate.reload()
+        assert "send_later" not in gate.host.tools.view()
+        written(
+            tmp_path,
+            {"name": "no", "match": {"tool": "send_later"}, "effect": "deny", "reason": "no"},
+        )
+        await gate.reload()
+        (done,) = (await gate.chat("go")).calls
+    assert done.decision.rule == "rule:no"
+    assert not done.decision.allowed
