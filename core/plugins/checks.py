@@ -16,7 +16,9 @@ import pluggy
 
 from hookgate.core.settings.sections import nearest
 
-__all__ = ["Manager", "implemented_hooks", "problems_with"]
+__all__ = ["Manager", "problems_with"]
+
+_OF_EVERY_OBJECT = frozenset(dir(object))
 
 _INSTEAD_OF_ASYNCGEN = {
     "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",
@@ -35,10 +37,22 @@ class Manager(pluggy.PluginManager):
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         """Return how a function is marked; None for whatever is no marked function."""
+        if name in _OF_EVERY_OBJECT and _is_inherited_from_object(plugin, name):
+            return None
         found = inspect.getattr_static(plugin, name, None)
         if isinstance(found, property | cached_property):
             return None
         return super().parse_hookimpl_opts(plugin, name)
+
+
+def _is_inherited_from_object(plugin: object, name: str) -> bool:
+    """Whether `name` is what every object has: more than half of a plugin's names are.
+
+    The static look-up that pluggy makes of each is most of what it costs to load a plugin.
+    """
+    if isinstance(plugin, type) or name in getattr(plugin, "__dict__", ()):
+        return False
+    return next(each for each in type(plugin).__mro__ if name in vars(each)) is object
 
 
 def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:

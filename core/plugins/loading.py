@@ -16,7 +16,7 @@ from hookgate.core.domain.errors import ConfigError, ConfigProblem, PluginError
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.contracts import contracts_of, tightened
 from hookgate.core.host import PluginInfo
-from hookgate.core.plugins.checks import implemented_hooks, problems_with
+from hookgate.core.plugins.checks import problems_with
 from hookgate.core.plugins.choice import SLOTS, name_problems
 from hookgate.core.settings.sections import problem, section_of
 
@@ -229,12 +229,13 @@ class Loader:
             self._manager.register(plugin, one.name)
         except (pluggy.PluginValidationError, ValueError) as error:
             raise PluginError(one.name, str(error)) from error
+        callers = self._manager.get_hookcallers(plugin) or ()
         self.infos.append(
             PluginInfo(
                 name=one.name,
                 origin=one.candidate.origin,
                 version=one.candidate.version,
-                hooks=tuple(sorted(set(implemented_hooks(self._manager, plugin).values()))),
+                hooks=tuple(sorted(caller.name for caller in callers)),
                 requires=tuple(key.name for key in getattr(plugin, "requires", ())),
                 provides=tuple(key.name for key in getattr(plugin, "provides", ())),
             )

@@ -59,6 +59,16 @@ async def test_specname_gives_an_implementation_another_hooks_name() -> None:
     assert plugins.infos()[0].hooks == ("before_turn",)
 
 
+async def test_an_implementation_may_have_the_name_of_what_every_object_has() -> None:
+    def judge(self: Any, turn: Any) -> Refusal:
+        return Refusal(code="odd", message="")
+
+    base = type("Base", (), {"__reduce__": hookimpl(specname="before_turn")(judge)})
+    plugins = load(type("Odd", (base,), {}))
+    refusals = await plugins.hooks.each(hookspecs.before_turn, TURN)
+    assert [one.code for one in refusals] == ["odd"]
+
+
 @pytest.mark.parametrize("option", ["wrapper", "hookwrapper"])
 def test_a_wrapper_is_refused(option: str) -> None:
     def before_turn(self, turn):  # type: ignore[no-untyped-def]
