@@ -6,18 +6,23 @@ import os
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from typing import Any
 
 import hypothesis
 import pytest
+import yaml
+from typer import testing
+from typer.main import get_command
 
 from hookgate.builtin_plugins.egress import plugin as egress
+from hookgate.core.hooks import contracts
 
 pytest_plugins = ["tests.support.postgres"]
 
 # A deadline would measure the machine: on a busy one any example can take long for once.
 # `make test-slow` runs the properties again with the profile "full".
 hypothesis.settings.register_profile("full", deadline=None)
-hypothesis.settings.register_profile("unit", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("unit", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("unit")
 
 
@@ -40,4 +45,53 @@ def authorities() -> Iterator[None]:
     """Read the certificate authorities once in a process, and not for every gateway."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(egress, "tls_settings", cache(egress.tls_settings))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def command() -> Iterator[None]:
+    """Make the tree of commands once, as a process does, and not for every call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_get_command", cache(get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def annotations() -> Iterator[None]:
+    """Look the types of the specifications up once, and not for every gateway."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contracts, "annotation_of", cache(contracts.annotation_of))
+        yield
+
+
+KEPT_CHARS = 8192
+"""What hookgate ships is shorter than this; what is made to be slow to read is longer."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def manifests() -> Iterator[None]:
+    """Take a YAML text apart once: every gateway reads the fifty files that are shipped.
+
+    What is kept are PyYAML's events, which nobody changes. All that hookgate itself makes of
+    them, and all that it refuses, is done anew each time.
+    """
+    parse = yaml.parse
+    known: dict[tuple[str, Any], list[Any]] = {}
+
+    def parsed(text: str, Loader: Any = yaml.Loader) -> Iterator[Any]:
+        if len(text) > KEPT_CHARS:
+            yield from parse(text, Loader=Loader)
+            return
+        found = known.get((text, Loader))
+        if found is None:
+            found = []
+            for event in parse(text, Loader=Loader):
+                found.append(event)
+                yield event
+            known[text, Loader] = found
+        else:
+            yield from found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "parse", parsed)
         yield

@@ -44,16 +44,19 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.mark.parametrize("line", SEEN)
+@pytest.mark.slow
 def test_the_demo_shows(played: str, line: str) -> None:
     assert line in played
 
 
+@pytest.mark.slow
 def test_the_model_in_the_demo_finds_what_it_has_noted(played: str) -> None:
     recalled = played.partition("What I find in my memory")[2]
 
     assert "leaves at 18:05" in recalled
 
 
+@pytest.mark.slow
 def test_what_the_file_asks_for_is_denied_before_anything_runs(played: str) -> None:
     sent = played.partition("▸ http_get")[2]
 
@@ -61,6 +64,7 @@ def test_what_the_file_asks_for_is_denied_before_anything_runs(played: str) -> N
     assert "collector.example" not in sent.partition("What happened in that turn")[2]
 
 
+@pytest.mark.slow
 def test_the_waterfall_names_hook_and_plugin(played: str) -> None:
     rows = [line.split() for line in played.splitlines()]
 

@@ -173,6 +173,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Pat
     assert contents(build(unpacked, "wheel", out)) == contents(wheel)
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_what_its_readers_need(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

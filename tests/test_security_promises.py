@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,15 @@ def test_a_promise_names_tests_that_exist(promise: str, held_by: str) -> None:
 
     assert named, f"no test holds: {promise}"
     for path, name in named:
-        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-        assert name in {node.name for node in ast.walk(tree) if isinstance(node, functions)}
+        assert name in functions(path)
+
+
+@cache
+def functions(path: str) -> set[str]:
+    """The names of all functions in a file."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
 
 
 def test_what_is_not_promised_is_said_too() -> None:

@@ -43,6 +43,7 @@ async def test_texts_that_share_words_are_near_each_other() -> None:
     assert np.array_equal(await embedder.embed_query("send my letter"), one)
 
 
+@pytest.mark.slow
 async def test_warm_figures_hold_both_sides_and_their_ratio() -> None:
     figures = {each.name: each for each in await discovery_speed.warm(100, rounds=1)}
 
@@ -75,6 +76,7 @@ async def test_a_start_with_an_unchanged_index_embeds_nothing() -> None:
     assert values["discovery.20.start.ratio"] < 1
 
 
+@pytest.mark.slow
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "benchmarks.discovery_speed", "memory", "10"]
 

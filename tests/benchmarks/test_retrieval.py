@@ -378,6 +378,7 @@ def test_the_small_talk_that_is_measured_is_not_that_which_is_recognised() -> No
 # -- the whole -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_quick_run_comes_to_its_end(tmp_path: Path) -> None:
     out = tmp_path / "run.jsonl"
     command = [sys.executable, "-m", "benchmarks.retrieval", "--quick", "--out", str(out)]

@@ -6,13 +6,10 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer import testing
-from typer.main import get_command
 from typer.testing import CliRunner
 
 from hookgate.cli.app import app
@@ -75,14 +72,6 @@ class CommandLine:
         path = folder / "config.toml"
         path.write_text(text)
         return path
-
-
-@pytest.fixture(scope="session", autouse=True)
-def command() -> Iterator[None]:
-    """Make the tree of commands once, as a process does, and not for every call."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testing, "_get_command", cache(get_command))
-        yield
 
 
 @pytest.fixture

@@ -21,7 +21,15 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["turn", "--help"], ["chat", "-h"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        pytest.param(["--version"], marks=pytest.mark.slow),
+        pytest.param(["turn", "--help"], marks=pytest.mark.slow),
+        ["chat", "-h"],
+    ],
+)
 def test_help_loads_nothing_heavy(words: list[str]) -> None:
     code = f"""
 import sys
@@ -41,6 +49,7 @@ def test_the_version_is_printed(hookgate: CommandLine) -> None:
     assert re.fullmatch(r"hookgate \d+\.\d+\.\d+\n", hookgate("--version").out)
 
 
+@pytest.mark.slow
 def test_every_command_has_help_and_an_option_for_json(
     hookgate: CommandLine, serve: Callable[[], Served]
 ) -> None:

@@ -1,20 +1,32 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+import tempfile
+from functools import cache
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import CommandLine
 
 
-def recorded(hookgate: CommandLine) -> Path:
-    """Have a gateway record some calls; return its store."""
+@cache
+def made_once() -> Path:
+    """Have a gateway record some calls, once; return its home."""
+    hookgate = CommandLine(Path(tempfile.mkdtemp()))
     for text in ("what is 17*23?", "what time is it?"):
         assert hookgate("chat", text).code == 0
-    (store,) = hookgate.home.rglob("hookgate.db")
-    return store
+    return hookgate.home / ".hookgate"
 
 
+def recorded(hookgate: CommandLine) -> Path:
+    """Leave a record of some calls; return the store."""
+    home = shutil.copytree(made_once(), hookgate.home / ".hookgate")
+    return Path(home) / "hookgate.db"
+
+
+@pytest.mark.slow
 def test_the_record_is_verified_and_an_export_says_more(hookgate: CommandLine) -> None:
     store = recorded(hookgate)
     checked = hookgate("audit", "verify")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,8 +30,10 @@ def said(home: Path) -> int:
     return count
 
 
-def filled(hookgate: CommandLine) -> Path:
-    """Leave a conversation, a record of decisions, keys and settings; return the home."""
+@cache
+def made_once() -> Path:
+    """Make a home by conversations, once: copies of it are as good."""
+    hookgate = CommandLine(Path(tempfile.mkdtemp()))
     hookgate.config("[turn]\nmax_iterations = 7\n")
     home = home_of(hookgate)
     (home / "keys").mkdir(mode=0o700, exist_ok=True)
@@ -39,6 +44,11 @@ def filled(hookgate: CommandLine) -> Path:
     return home
 
 
+def filled(hookgate: CommandLine) -> Path:
+    """Leave a conversation, a record of decisions, keys and settings; return the home."""
+    return Path(shutil.copytree(made_once(), home_of(hookgate)))
+
+
 def names(archive: Path) -> set[str]:
     with tarfile.open(archive) as file:
         return set(file.getnames())
@@ -47,7 +57,7 @@ def names(archive: Path) -> set[str]:
 ALWAYS = {"contents.json", "store.db", "audit.key", "audit.head", "config.toml"}
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_a_copy_is_put_back_into_an_empty_home_and_verifies(
     hookgate: CommandLine, serve: Callable[[], object], tmp_path: Path, running: bool
 ) -> None:
@@ -186,6 +196,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_no_half_file_under_the_final_name(
     hookgate: CommandLine, tmp_path: Path
 ) -> None:
@@ -220,7 +231,7 @@ def test_a_kill_leaves_no_half_file_under_the_final_name(
 # -- one session -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_session_is_exported_and_deleted(
     hookgate: CommandLine, serve: Callable[[], object], tmp_path: Path, running: bool
 ) -> None:

@@ -110,7 +110,13 @@ def test_ctrl_c_cancels_an_answer_of_this_process_and_the_conversation_goes_on(
     assert "word word" in json.dumps(rows)
 
 
-@pytest.mark.parametrize("deaf", [False, True], ids=["usual", "SIGINT ignored at first"])
+@pytest.mark.parametrize(
+    "deaf",
+    [
+        pytest.param(False, id="usual"),
+        pytest.param(True, id="SIGINT ignored at first", marks=pytest.mark.slow),
+    ],
+)
 def test_ctrl_c_cancels_an_answer_of_the_running_gateway(
     hookgate: CommandLine, serve: Callable[[], Served], deaf: bool
 ) -> None:
@@ -149,6 +155,7 @@ def asking(hookgate: CommandLine) -> str:
     return "\\\n".join(lines)
 
 
+@pytest.mark.slow
 def test_a_question_is_asked_and_answered_on_the_terminal(
     hookgate: CommandLine, serve: Callable[[], Served]
 ) -> None:

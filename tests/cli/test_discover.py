@@ -97,6 +97,7 @@ def test_off_topic_text_finds_nothing_and_says_so(discover: CommandLine) -> None
     assert [tier["tokens"] for tier in data["tiers"][1:]] == [0, 0]
 
 
+@pytest.mark.slow
 def test_search_can_be_narrowed(discover: CommandLine) -> None:
     words = ("discover", "GitHub issues, convert a unit, calculate", "--json")
     every = found(discover(*words).json)

@@ -69,6 +69,7 @@ def test_there_is_nothing_to_trace_without_a_gateway(hookgate: CommandLine) -> N
     assert "no gateway runs" in ran.err
 
 
+@pytest.mark.slow
 def test_hooks_are_followed_until_ctrl_c(
     hookgate: CommandLine, serve: Callable[[], Served]
 ) -> None:

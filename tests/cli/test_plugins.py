@@ -61,6 +61,7 @@ def installed(
     sys.modules.pop("acme_plugin", None)
 
 
+@pytest.mark.slow
 def test_a_plugin_whose_tool_has_a_builtins_name_stops_nothing_and_is_told(
     installed: Callable[[str], Installed],
 ) -> None:

@@ -194,6 +194,7 @@ def test_what_cannot_be_explained_is_refused(hookgate: CommandLine, words: list[
 # -- replay ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_decisions_on_record_are_judged_again(hookgate: CommandLine, here: Path) -> None:
     for text in ("what is 17*23?", "what time is it?"):
         assert hookgate("chat", text).code == 0

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import CommandLine
+from tests.support.loading import load
 
 from hookgate.cli.scaffold import Kind, package
 
@@ -28,8 +30,26 @@ def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+HOOKS = {
+    Kind.RULE: "before_tool_call",
+    Kind.TOOL: "list_tools",
+    Kind.PROVIDER: "list_providers",
+    Kind.CARDS: "list_cards",
+}
+
+
+@KINDS
+def test_a_new_plugin_loads_with_the_hook_of_its_kind(kind: Kind, tmp_path: Path) -> None:
+    package("acme_new", tmp_path / "made", kind)
+
+    made = runpy.run_path(str(tmp_path / "made" / "hookgate_acme_new.py"), run_name="acme_new")
+
+    assert HOOKS[kind] in load(made["Plugin"]).infos()[0].hooks
+
+
 @KINDS
 @pytest.mark.timeout(180)
+@pytest.mark.slow
 def test_the_tests_of_a_new_package_pass(kind: Kind, tmp_path: Path) -> None:
     package("acme_new", tmp_path / "made", kind)
 

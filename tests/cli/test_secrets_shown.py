@@ -32,7 +32,7 @@ COMMANDS = (
 )
 
 
-@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("running", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_no_command_prints_a_secret(
     hookgate: CommandLine, serve: Callable[[], object], running: bool
 ) -> None:

@@ -83,10 +83,6 @@ def test_a_gateway_serves_until_sigterm_and_takes_its_note_away(hookgate: Comman
         assert stat.S_IMODE(note.stat().st_mode) == 0o600
         with urllib.request.urlopen(f"{url}/ready") as answer:
             assert json.load(answer) == {"ready": True}
-        status = hookgate("status", "--json").json
-        assert (status["running"], status["url"]) == (True, url)
-        assert hookgate("chat", "what is 2*3?").out == "2*3 = 6.\n"
-        assert "tools" in hookgate("reload").out
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=LIMIT)
         assert process.returncode == 0
@@ -94,6 +90,18 @@ def test_a_gateway_serves_until_sigterm_and_takes_its_note_away(hookgate: Comman
     assert out == ""
     lines = [json.loads(line) for line in err.splitlines()]
     assert "listening" in [line["event"] for line in lines]
+
+
+@pytest.mark.slow
+def test_commands_find_a_gateway_that_serves_and_say_when_it_is_gone(hookgate: CommandLine) -> None:
+    with served(hookgate, "--port", "0") as (process, url):
+        status = hookgate("status", "--json").json
+        assert (status["running"], status["url"]) == (True, url)
+        assert hookgate("chat", "what is 2*3?").out == "2*3 = 6.\n"
+        assert "tools" in hookgate("reload").out
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=LIMIT)
+        assert process.returncode == 0
     ran = hookgate("status")
     assert ran.code == 1
     assert "no gateway runs" in ran.out
@@ -110,6 +118,7 @@ def check_a_second_gateway_is_refused_in_one_line(hookgate: CommandLine, pid: in
     assert "another `home`)" in again.err, "and whole"
 
 
+@pytest.mark.slow
 def test_sighup_reads_the_settings_again_and_a_second_gateway_is_refused(
     hookgate: CommandLine,
 ) -> None:
@@ -157,6 +166,7 @@ def test_a_note_of_a_process_that_is_gone_is_passed_over(hookgate: CommandLine) 
     assert running_gateway(folder) is None
 
 
+@pytest.mark.slow
 def test_a_gateway_that_cannot_leave_its_note_starts_says_so_and_tries_again(
     hookgate: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +193,7 @@ def test_a_gateway_that_cannot_leave_its_note_starts_says_so_and_tries_again(
     assert not note.exists()
 
 
+@pytest.mark.slow
 def test_a_restart_on_a_full_disk_starts_and_says_so(hookgate: CommandLine) -> None:
     assert hookgate("chat", "what is 2*3?").code == 0
 

@@ -99,6 +99,7 @@ def test_each_standing_of_a_flag_is_shown_on_a_line_of_100_columns(weather: Inst
     }
 
 
+@pytest.mark.slow
 def test_a_changed_tool_waits_until_it_is_accepted(weather: Installed) -> None:
     weather.bring("Tells the weather.")
     assert weather.row()["quarantine"] == ""

@@ -24,6 +24,7 @@ def skills(hookgate: CommandLine) -> set[str]:
     return {row["id"] for row in ran.json["capabilities"]} & {"skill:tea"}
 
 
+@pytest.mark.slow
 def test_a_workspace_counts_once_it_was_accepted_and_until_it_changes(
     hookgate: CommandLine, clone: Path
 ) -> None:

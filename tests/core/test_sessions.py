@@ -194,6 +194,7 @@ async def test_what_follows_turns_runs_in_the_order_of_the_session() -> None:
     assert done == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_fifty_sessions_of_twenty_messages_keep_their_order_and_do_not_mix() -> None:
     order: dict[str, list[str]] = {}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.script import (
     Allow,
@@ -81,7 +81,6 @@ async def test_the_strictest_verdict_wins_whatever_the_order(names: tuple[str, .
         assert (await outcome(*judges, Person())).result.status == expected(names)
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.permutations(["allow", "deny", "abstain", "ask", "allow"]))
 def test_no_order_of_plugins_turns_a_denial_into_anything_else(order: list[str]) -> None:
     judges = [Judge(f"j{n}", VERDICTS[name]) for n, name in enumerate(order)]

@@ -213,6 +213,7 @@ def test_a_map_of_a_thousand_long_categories_keeps_to_its_budget(counter: str) -
     )
 
 
+@pytest.mark.slow
 def test_a_map_of_a_hundred_thousand_rows_is_quick() -> None:
     rows = [row(f"t{i}", category=f"c{i % 300}") for i in range(100_000)]
     shown = assembler()

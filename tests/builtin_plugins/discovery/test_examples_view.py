@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.stores import opened_store
 
@@ -76,7 +76,6 @@ def test_the_least_recently_used_go_first_and_the_bounds_hold(
     assert len(view) <= bounds.overall
 
 
-@settings(max_examples=15, deadline=None)
 @given(st.lists(LESSON, max_size=25), BOUNDS)
 async def test_the_store_keeps_what_memory_keeps(
     lessons: list[tuple[str, list[str], str]], bounds: Bounds

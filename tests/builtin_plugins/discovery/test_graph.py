@@ -143,6 +143,7 @@ def test_the_number_of_edges_that_are_returned_is_bounded() -> None:
     assert graph.edge_counts()["TAGGED_WITH"] == 200 * 199 // 2
 
 
+@pytest.mark.slow
 def test_a_tag_and_a_preset_of_a_large_corpus_do_not_explode() -> None:
     rows = [row(f"t{i}", tags=["common", "usual", f"own{i}"]) for i in range(20_000)]
     started = time.monotonic()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 
@@ -89,7 +89,6 @@ messages = st.one_of(
 )
 
 
-@settings(max_examples=30)
 @given(corpora, messages)
 def test_ranking_is_the_one_of_the_formulas(rows: list[Capability], text: str) -> None:
     index, query = index_of(rows), query_of(text)
@@ -103,7 +102,6 @@ def test_ranking_is_the_one_of_the_formulas(rows: list[Capability], text: str) -
     assert ranking.scores.tolist() == pytest.approx(expected, abs=5e-3)
 
 
-@settings(max_examples=30)
 @given(corpora, messages, st.integers(min_value=1, max_value=4))
 def test_best_row_of_a_few_candidates_is_the_best_of_all_where_it_leads_somewhere(
     rows: list[Capability], text: str, count: int
@@ -122,7 +120,6 @@ def test_best_row_of_a_few_candidates_is_the_best_of_all_where_it_leads_somewher
         assert int(few.places[0]) == best
 
 
-@settings(max_examples=30)
 @given(corpora, said)
 def test_words_alone_and_meaning_alone_rank_by_themselves(
     rows: list[Capability], text: str

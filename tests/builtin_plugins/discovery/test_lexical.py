@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
@@ -58,7 +58,6 @@ def test_scores_are_those_of_the_textbook(rows: list[Capability], words: list[st
     assert all(score <= most + 1e-4 for score in scores)
 
 
-@settings(max_examples=30)
 @given(st.lists(rows, min_size=1, max_size=4), queries)
 def test_table_made_from_the_one_before_scores_like_a_fresh_one(
     versions: list[list[Capability]], words: list[str]

@@ -230,6 +230,7 @@ async def gates(server: RawServer, tmp_path: Path) -> AsyncIterator[Mapping[str,
         yield {"openai": first, "anthropic": second}
 
 
+@pytest.mark.slow
 @examples(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     usage=ODD | st.dictionaries(st.sampled_from(KEYS), ODD | st.integers(0, 100), max_size=6),

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from benchmarks._shapes import SHAPES, SIZE
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
@@ -115,7 +115,6 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=40), PIECES), max_size=8).map("".join))
 def test_any_text_is_judged_and_spans_lie_in_it(text: str) -> None:
     found = inspect(text)
@@ -125,7 +124,6 @@ def test_any_text_is_judged_and_spans_lie_in_it(text: str) -> None:
         assert finding.note
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     st.sampled_from(sorted(ATTACKS)),
     st.lists(st.integers(0, 400), min_size=1, max_size=12),

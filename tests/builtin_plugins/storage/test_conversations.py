@@ -97,9 +97,7 @@ MESSAGE = st.builds(
 KEY = st.builds(SessionKey, WORDS, WORDS, WORDS, WORDS)
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(key=KEY, messages=st.lists(MESSAGE, min_size=1, max_size=4))
 async def test_every_message_comes_back_as_it_was(
     store: SqlStore, conversations: SqlConversations, key: SessionKey, messages: list[Message]
@@ -235,9 +233,7 @@ async def test_messages_without_a_turn_are_a_turn_for_each_append(
     assert texts(await conversations.history(HERE, turns=2)) == ["a1", "b1", "a2", "b2"]
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     appends=st.lists(
         st.tuples(
@@ -280,6 +276,7 @@ async def test_history_and_fences_are_those_of_the_conversations_in_the_process(
 
 
 @pytest.mark.parametrize("length", [10, 1000, 10_000])
+@pytest.mark.slow
 async def test_history_costs_the_same_in_a_conversation_of_any_length(
     store: SqlStore, conversations: SqlConversations, length: int
 ) -> None:

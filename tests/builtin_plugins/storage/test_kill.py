@@ -142,6 +142,7 @@ async def stored_or_nothing(home: Path, acknowledged: set[tuple[str, int]]) -> s
     return await stored(home) if acknowledged else set()
 
 
+@pytest.mark.slow
 def test_nothing_that_was_acknowledged_is_lost_when_the_process_is_killed(
     nursery: Nursery, tmp_path: Path
 ) -> None:

@@ -223,6 +223,7 @@ async def test_two_stores_migrate_side_by_side_in_one_process(
     assert [await store.read(columns) for store in stores] == [["id"]] * 3
 
 
+@pytest.mark.slow
 def test_a_start_with_nothing_to_do_does_not_import_alembic(tmp_path: Path) -> None:
     code = """
         import asyncio, sys

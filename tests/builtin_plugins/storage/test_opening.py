@@ -262,6 +262,7 @@ async def test_a_log_that_was_not_finished_is_taken_over(opened: OpenStore, tmp_
     max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(data=st.data())
+@pytest.mark.slow
 async def test_no_flipped_bytes_stop_a_start_or_change_a_file_that_is_found_damaged(
     tmp_path_factory: pytest.TempPathFactory, sound: bytes, data: st.DataObject
 ) -> None:
@@ -386,6 +387,7 @@ async def test_a_database_that_another_program_keeps_locked_is_said(
 # -- a disk that fills up ------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_at_start_leaves_an_ephemeral_store(tmp_path: Path) -> None:
     # The limit on file sizes makes the system refuse to write, as a full disk does.
     body = """

@@ -322,9 +322,7 @@ TYPED_ROW = st.fixed_dictionaries(
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(TYPED_ROW, min_size=1, max_size=4))
 async def test_insert_stores_each_type_as_sqlalchemy_does(
     store: SqlStore, rows: list[dict[str, Any]]
@@ -345,9 +343,7 @@ async def test_insert_stores_each_type_as_sqlalchemy_does(
     await store.write(lambda connection: connection.execute(TYPED.delete()) and None)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     jobs=st.lists(
         st.tuples(

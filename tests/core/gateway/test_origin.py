@@ -101,6 +101,7 @@ def all_routes(served: Served) -> list[tuple[str, str]]:
     return sorted(routes)
 
 
+@pytest.mark.slow
 async def test_twelve_hosts_with_eight_origins_at_every_route_are_judged_right() -> None:
     wrong, seen = [], 0
     wire = {"allowed_hosts": [ALLOWED_HOST], "allowed_origins": [ALLOWED_ORIGIN]}

@@ -64,7 +64,13 @@ async def called(socket: Socket, name: str, params: Mapping[str, Any]) -> Any:
     return answer.get("result")
 
 
-@pytest.mark.parametrize("builtin", [("providers",), tuple(BUILTIN)], ids=["bare", "builtins"])
+@pytest.mark.parametrize(
+    "builtin",
+    [
+        pytest.param(("providers",), id="bare"),
+        pytest.param(tuple(BUILTIN), id="builtins", marks=pytest.mark.slow),
+    ],
+)
 async def test_each_result_is_as_its_schema_says(builtin: tuple[str, ...], tmp_path: Path) -> None:
     section, made = tokens(
         ops={"scopes": ["chat", "approve", "operate", "read"]}, spare={"scopes": ["read"]}

@@ -98,6 +98,7 @@ async def test_a_signal_lets_turns_finish_refuses_new_ones_and_exits_with_0(
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_turns_that_do_not_finish_are_cancelled_at_the_deadline(tmp_path: Path) -> None:
     async with running(tmp_path, seconds=0.2) as served, connected(served.url) as socket:
         await socket.send("chat.send", content="x")
@@ -107,6 +108,7 @@ async def test_turns_that_do_not_finish_are_cancelled_at_the_deadline(tmp_path: 
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_a_second_signal_cancels_at_once(tmp_path: Path) -> None:
     async with running(tmp_path, seconds=600) as served, connected(served.url) as socket:
         await socket.send("chat.send", content="x")
@@ -130,6 +132,7 @@ async def test_a_hangup_signal_reads_content_again_and_ends_nothing(tmp_path: Pa
         assert await served.exit_code() == 0
 
 
+@pytest.mark.slow
 async def test_a_whole_stream_over_http_is_finished_too(tmp_path: Path) -> None:
     async with running(tmp_path) as served, aiohttp.ClientSession() as http:
         headers = {"Accept": "text/event-stream"}

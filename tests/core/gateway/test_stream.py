@@ -161,6 +161,7 @@ async def test_other_clients_do_not_feel_a_slow_one() -> None:
             assert (await other.until("done"))["text"] == "quick"
 
 
+@pytest.mark.slow
 async def test_two_hundred_clients_that_do_not_read_cost_little_memory(short: bool) -> None:
     count = 50 if short else 200
     recorder = Recorder()
