@@ -6,10 +6,13 @@ import os
 import tempfile
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
+import typer.core
+import typer.main
 import yaml
 from typer import testing
 from typer.main import get_command
@@ -51,9 +54,22 @@ def authorities() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def command() -> Iterator[None]:
     """Make the tree of commands once, as a process does, and not for every call."""
+    made = cache(get_command)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testing, "_get_command", cache(get_command))
+        patch.setattr(testing, "_get_command", made)
+        patch.setattr(typer.main, "get_command", made)
         yield
+
+
+@pytest.fixture
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner:
+    """Run the command line in an empty home, for those who ask what it knows.
+
+    Nobody reads its help then, and most of the time would go into drawing the boxes.
+    """
+    monkeypatch.setattr(typer.core, "HAS_RICH", False)
+    environ = {"HOOKGATE_HOME": str(tmp_path), "HOOKGATE_PLUGINS__ENTRY_POINTS": "false"}
+    return testing.CliRunner(env=environ)
 
 
 @pytest.fixture(scope="session", autouse=True)

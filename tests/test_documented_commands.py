@@ -25,11 +25,6 @@ DOCUMENTS = sorted(
 TEXT = {path: path.read_text(encoding="utf-8") for path in DOCUMENTS}
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> CliRunner:
-    return CliRunner(env={"HOOKGATE_HOME": str(tmp_path_factory.mktemp("home"))})
-
-
 def blocks(language: str) -> list[tuple[str, str]]:
     return [
         (f"{path.relative_to(ROOT)}:{text[: match.start()].count(chr(10)) + 1}", match[1])

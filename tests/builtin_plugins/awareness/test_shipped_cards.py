@@ -191,11 +191,6 @@ COMMANDS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> CliRunner:
-    return CliRunner(env={"HOOKGATE_HOME": str(tmp_path_factory.mktemp("home"))})
-
-
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_is_known_with_its_options(words: tuple[str, ...], runner: CliRunner) -> None:
     # Everything is parsed before `--help` is answered. A number stands for N.
