@@ -12,6 +12,7 @@ from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
 from hookgate.builtin_plugins.policy.judge.engine import Engine, Outcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.builtin_plugins.policy.rules.linting import nobody_named
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.rules.version import policy_version
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 RULES = "policy rules"
 """What `status` calls rules that cannot be used."""
+
+APPROVERS = "policy approvers"
+"""What `status` calls rules whose approvers are nobody."""
 
 SHADOW: TurnKey[dict[str, tuple[Outcome, ...]]] = TurnKey("policy.shadow")
 
@@ -97,6 +101,7 @@ class Plugin:
         if reading.failed:
             raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
         self._judge = self._judging_by(Engine(reading.rules))
+        self._tell_of_approvers(host)
         async with opened(host, self._settings, self._policy_version) as (desk, quarantine):
             self._desk, self._quarantine = desk, quarantine
             yield
@@ -206,9 +211,17 @@ class Plugin:
         if engine.version == self._judge.engine.version:
             return
         self._judge = self._judging_by(engine)
+        self._tell_of_approvers(host)
         host.log.info("rules of policy changed", rules=len(engine.rules))
         if self._desk is not None:
             self._desk.inbox.look_again()
+
+    def _tell_of_approvers(self, host: Host) -> None:
+        odd = nobody_named(self._judge.engine.rules, self._settings.approvals)
+        if odd:
+            host.announce(APPROVERS, brief([str(one) for one in odd]))
+        else:
+            host.withdraw(APPROVERS)
 
     def _judging_by(self, engine: Engine) -> Judge:
         def recheck(turn: Turn, call: ToolCall) -> str:

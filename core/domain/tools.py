@@ -192,7 +192,7 @@ class Ask:
         description: The whole story; every byte is shown.
         severity: info, warning or critical.
         timeout: Seconds until nobody's answer means deny; at most 600.
-        choices: The decisions that are offered.
+        choices: The decisions that are offered; ``deny`` is one of them, named or not.
         approvers: Lists of who may answer, as whoever resolves it knows them; somebody on all
             of them may. Without any, that one decides.
     """
@@ -209,6 +209,9 @@ class Ask:
             raise ValueError(f"Ask.title has {len(self.title)} characters: expected 1 to 80")
         if not 0 < self.timeout <= 600:
             raise ValueError(f"Ask.timeout is {self.timeout} s: expected more than 0, at most 600")
+        if "deny" not in self.choices:
+            # Whoever is asked must be able to say no.
+            object.__setattr__(self, "choices", (*self.choices, "deny"))
 
     @classmethod
     def joined(cls, asks: Sequence[tuple[str, Ask | None]]) -> Ask | None:

@@ -21,11 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
-    from hookgate.builtin_plugins.policy.settings import PolicySettings
+    from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
 
-__all__ = ["KnownTool", "arguments_of", "covers", "known_tool", "lint", "lint_tools", "sample_of"]
+__all__ = [
+    "KnownTool",
+    "arguments_of",
+    "covers",
+    "known_tool",
+    "lint",
+    "lint_tools",
+    "nobody_named",
+    "sample_of",
+]
 
 _GLOBS = ("tool", "plugin", "agent", "channel", "account", "peer", "principal", "taint")
+_OWNERS = ("loopback", "embedded", "cli")
+"""Ids of the owner, as the ways in name it that need no token."""
 _ALL: frozenset[bool | None] = frozenset((True, False, None))
 _WILD = re.compile(r"[*?\[]")
 _TEXT = re.compile(
@@ -65,9 +76,11 @@ def lint(rules: Sequence[Rule], settings: PolicySettings | None = None) -> list[
 
     Args:
         rules: The rules, in the order in which the gateway reads them.
-        settings: Those whose lists stand above the rules.
+        settings: Those whose lists stand above the rules, and that name groups of approvers.
     """
     problems: list[Problem] = []
+    if settings is not None:
+        problems += nobody_named(rules, settings.approvals)
     for number, rule in enumerate(rules):
         if never := _never(rule):
             problems.append(_odd(rule, *never))
@@ -85,6 +98,26 @@ def lint(rules: Sequence[Rule], settings: PolicySettings | None = None) -> list[
             problems += _about_others(rules, number)
             problems += _about_lists(rule, settings)
     return problems
+
+
+def nobody_named(rules: Sequence[Rule], approvals: ApprovalSettings) -> list[Problem]:
+    """Return warnings about approvers of rules that are neither a group nor anybody's id.
+
+    A misspelt group is read as an id, and only its rule's questions find nobody, or fewer people.
+    """
+    known = {*approvals.groups, *_OWNERS}
+    groups = ", ".join(map(repr, approvals.groups)) or "none"
+    return [
+        _odd(
+            rule,
+            f"the approver {name!r}, which is no group of [plugin.policy.approvals.groups], and no "
+            "id that a token gives",
+            f"one of the groups ({groups}), or ids such as 'token:ops', or a glob of them",
+        )
+        for rule in rules
+        for name in rule.approvers
+        if name not in known and ":" not in name and not _WILD.search(name)
+    ]
 
 
 def _odd(rule: Rule, found: str, expected: str) -> Problem:

@@ -381,3 +381,25 @@ def test_waits_of_settings_are_lengths_of_time() -> None:
     assert (made.timeout_seconds, made.always_days) == (120, 0.5)
     with pytest.raises(ValidationError, match="at most 10m: a question is kept in memory"):
         ApprovalSettings.model_validate({"timeout_seconds": "1d"})
+
+
+async def test_the_start_says_which_approvers_are_nobody(tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("rules: [{name: pay, effect: ask, reason: x, approvers: finanse}]")
+    groups = {"groups": {"finance": ["token:cfo"]}}
+    async with opened(tmp_path, rules=[str(rules)], approvals=groups) as gate:
+        told = gate.host.notices["policy approvers"]
+    assert "in rule 'pay': the approver 'finanse'" in told
+    assert "one of the groups ('finance')" in told
+
+
+async def test_a_question_that_leaves_denying_out_can_be_denied(tmp_path: Path) -> None:
+    async with opened(tmp_path) as gate:
+        ask = Ask(title="May it?", choices=("allow-once",))
+        asked = asyncio.create_task(gate.plugin.resolve_ask(gate.turn(), mail(), ask))
+        shown = await gate.question()
+        assert shown["choices"] == ["allow-once", "deny"]
+        await gate.do("approval.resolve", id=shown["id"], decision="deny")
+        decision = await asked
+    assert decision is not None
+    assert not decision.allowed

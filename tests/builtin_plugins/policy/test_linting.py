@@ -265,3 +265,19 @@ def test_a_rule_that_covers_another_is_at_least_as_strict_wherever_that_has_a_sa
     if covers(one, other, earlier=True):
         mine, its = (Engine([rule]).judge(call, History(), 0.0).effect for rule in (one, other))
         assert its is None or (mine is not None and STRICTNESS[mine] >= STRICTNESS[its])
+
+
+GROUPS = PolicySettings.model_validate({"approvals": {"groups": {"finance": ["token:cfo"]}}})
+
+
+@pytest.mark.parametrize("approver", ["finanse", "Finance", "cfo"])
+def test_an_approver_that_is_no_group_and_nobodys_id_is_named(approver: str) -> None:
+    rule = {"effect": "ask", "approvers": ["token:ops", approver]}
+    (problem,) = found(rule, settings=GROUPS)
+    assert f"'r0': the approver {approver!r}, which is no group" in problem
+    assert found(rule) == []
+
+
+@pytest.mark.parametrize("approver", ["finance", "token:cfo", "token:*", "*", "loopback"])
+def test_groups_ids_and_globs_are_approvers(approver: str) -> None:
+    assert found({"effect": "ask", "approvers": [approver]}, settings=GROUPS) == []
