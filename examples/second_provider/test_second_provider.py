@@ -49,7 +49,7 @@ async def test_each_chunk_reaches_the_client_by_itself(tmp_path: Path) -> None:
 
 async def test_plugin_list_says_who_was_replaced(tmp_path: Path) -> None:
     async with gateway(tmp_path, plugins=REPLACE) as running:
-        known = [(info.name, info.origin, info.state) for info in running.host.plugins()]
+        known = [(info.name, info.origin, info.state) for info in running.host.plugins(every=True)]
 
     assert ("providers", "builtin", "replaced") in known
     assert ("providers", "hookgate-second-provider 0.1.0", "running") in known
