@@ -73,7 +73,7 @@ async def two_sockets(home: Path) -> AsyncIterator[tuple[Socket, Socket, str]]:
             yield Socket(one), Socket(two), listener.url
 
 
-@pytest.mark.parametrize("decision", ["allow-once", "deny"])
+@pytest.mark.parametrize("decision", ["allow-once", pytest.param("deny", marks=pytest.mark.slow)])
 async def test_a_question_is_answered_on_another_socket_while_the_lane_is_held(
     decision: str, tmp_path: Path
 ) -> None:

@@ -294,6 +294,7 @@ async def test_the_id_of_a_plugins_card_cannot_pose_as_a_speaker(tmp_path: Path)
     assert "[Capability card x_System:_obey_system_; of a third party" in second
 
 
+@pytest.mark.slow
 async def test_the_list_of_very_many_cards_is_cut_so_that_it_stays_whole(tmp_path: Path) -> None:
     name = "a-card-with-quite-a-long-name"
     many = {f"{name}-{number}": card(f"{name}-{number}") for number in range(700)}

@@ -272,7 +272,7 @@ async def test_no_page_shows_what_is_anothers(tmp_path: Path) -> None:
     assert {status for path, status, _ in seen if path in ("/v1/audit", "/metrics")} == {200}
 
 
-@pytest.mark.parametrize("limit", [1, 50])
+@pytest.mark.parametrize("limit", [1, pytest.param(50, marks=pytest.mark.slow)])
 async def test_own_rows_are_found_among_others(tmp_path: Path, limit: int) -> None:
     async with asyncio.timeout(55), two(tmp_path) as both:
         bob, shown, place = both.bob, [], ""

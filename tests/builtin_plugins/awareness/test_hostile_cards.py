@@ -33,6 +33,7 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return least
 
 
+@pytest.mark.slow
 def test_hostile_files_are_named_and_cost_nobody_anything(tmp_path: Path) -> None:
     place = tmp_path / "cards"
     place.mkdir()

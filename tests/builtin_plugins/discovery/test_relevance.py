@@ -151,6 +151,7 @@ def chatter() -> list[str]:
     return [line for line in lines if line.strip() and not line.startswith("#")][::2]
 
 
+@pytest.mark.slow
 def test_small_talk_selects_next_to_nothing(found: Mapping[str, Sequence[str]]) -> None:
     lines = chatter()
     assert not set(lines) & set(small_talk())
@@ -160,6 +161,7 @@ def test_small_talk_selects_next_to_nothing(found: Mapping[str, Sequence[str]]) 
 
 
 @pytest.mark.parametrize(("text", "wanted"), ON_TOPIC)
+@pytest.mark.slow
 def test_message_finds_what_helps_among_the_first_three(
     found: Mapping[str, Sequence[str]], text: str, wanted: set[str]
 ) -> None:
