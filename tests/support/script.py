@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -13,10 +12,8 @@ from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import (
     ModelEvent,
-    ModelInfo,
     ModelRequest,
     StopEvent,
-    TextDelta,
     ToolUseEvent,
     Usage,
     UsageEvent,
@@ -26,62 +23,37 @@ from hookgate.core.domain.turn import Turn
 from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.testing.model import USAGE, Step, say
+from hookgate.kit.testing.model import ScriptedModel as Script
 
-Step = Sequence[Any] | Callable[[ModelRequest], Any]
+__all__ = [
+    "USAGE",
+    "Allow",
+    "Events",
+    "Recorder",
+    "Script",
+    "Scripted",
+    "Step",
+    "Tools",
+    "call",
+    "echo_tool",
+    "gateway",
+    "say",
+    "settings",
+    "settled",
+    "until",
+]
 
 SPINS = 1000
 """Turns of the loop that `until` waits without a pause."""
 PAUSE = 0.001
 """Seconds."""
 
-USAGE = Usage(input_tokens=11, output_tokens=7)
-
-
-def say(text: str) -> list[ModelEvent]:
-    """A whole answer: each word as a chunk, usage, stop."""
-    words = text.split(" ")
-    chunks = [TextDelta(word if n == 0 else f" {word}") for n, word in enumerate(words)]
-    return [*chunks, UsageEvent(USAGE), StopEvent("end")]
-
 
 def call(*uses: tuple[str, str, Mapping[str, Any] | str]) -> list[ModelEvent]:
     """A message that calls tools: (id, name, input) each."""
     events = [ToolUseEvent(id=i, name=name, input=value) for i, name, value in uses]
     return [*events, UsageEvent(USAGE), StopEvent("tool_use")]
-
-
-class Script:
-    """A provider that plays one step for each request, and keeps the requests.
-
-    A step is a list of events (an exception in it is raised, an awaitable factory is
-    awaited), or a function of the request that returns such a list.
-    """
-
-    def __init__(self, *steps: Step, name: str = "script") -> None:
-        self.name = name
-        self.steps = list(steps)
-        self.requests: list[ModelRequest] = []
-        self.closed = 0
-
-    def models(self) -> Sequence[ModelInfo]:
-        return [ModelInfo(name="*")]
-
-    async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        self.requests.append(request)
-        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-        items = step(request) if callable(step) else step
-        try:
-            for item in items:
-                if isinstance(item, BaseException):
-                    raise item
-                if callable(item):
-                    value = item()
-                    if inspect.isawaitable(value):
-                        await value
-                    continue
-                yield item
-        finally:
-            self.closed += 1
 
 
 class Scripted:
