@@ -188,22 +188,12 @@ class Core:
 
     async def history(self, invocation: Invocation, params: HistoryParams) -> History:
         """Show a session that the caller may speak in; an operator sees any."""
-        key = self._session(invocation, params.session)
-        messages: Sequence[Message] = ()
-        if key is not None:
-            messages = await self._host[CONVERSATIONS].history(key, turns=params.turns)
-        if key is None or not messages:
-            raise _no_session(params.session)
+        key, messages = await self._messages(invocation, params.session, params.turns)
         return History(session=str(key), messages=tuple(item.to_json() for item in messages))
 
     async def export(self, invocation: Invocation, params: ExportParams) -> ExportedMessages:
         """Give messages of a session that the caller may speak in; an operator gets any."""
-        key = self._session(invocation, params.session)
-        messages: Sequence[Message] = ()
-        if key is not None:
-            messages = await self._host[CONVERSATIONS].history(key, turns=ALL_TURNS)
-        if key is None or not messages:
-            raise _no_session(params.session)
+        key, messages = await self._messages(invocation, params.session, ALL_TURNS)
         end = params.after + params.limit
         return ExportedMessages(
             session=str(key),
@@ -227,6 +217,21 @@ class Core:
             record = {"session": str(key), "messages": gone, "by": invocation.principal.id}
             await audit.append("session_deleted", record)
         return Deleted(session=str(key), messages=gone)
+
+    async def _messages(
+        self, invocation: Invocation, session: str, turns: int
+    ) -> tuple[SessionKey, Sequence[Message]]:
+        """Return the last `turns` turns of a session that the caller may see.
+
+        Raises:
+            WireError: There is none, or nothing was said in it.
+        """
+        key = self._session(invocation, session)
+        if key is not None:
+            messages = await self._host[CONVERSATIONS].history(key, turns=turns)
+            if messages:
+                return key, messages
+        raise _no_session(session)
 
     @staticmethod
     def _session(invocation: Invocation, text: str) -> SessionKey | None:
