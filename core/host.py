@@ -14,7 +14,7 @@ import structlog
 
 from hookgate.core.domain.errors import MissingKeyError
 from hookgate.core.domain.events import Event, EventBus
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.metrics import Instrument, MetricRecord
 from hookgate.core.domain.ports import CLOCK, SECRETS, TOKENS, Key
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
@@ -77,6 +77,8 @@ class Host:
         descriptions: What is said besides of tools, channels and other capabilities that
             somebody else brings, by id; it is merged into their rows.
         cards: Capability cards, by id.
+        instruments: The figures that are kept of what `metric` records, by name: a plugin's
+            own come with ``host.instruments.apply("acme", [Instrument(...)])``.
         operations: What the gateway can be asked to do, by name.
         providers: The providers of models, by name.
         described: What plugins say of their providers, those that lack a key included, by name.
@@ -101,6 +103,9 @@ class Host:
         self.capabilities = self._registry("capability", lambda one: one.id, admit_capability)
         self.descriptions = self._registry("description", lambda one: one.id, admit_capability)
         self.cards = self._registry("card", lambda one: one.id, admit_card)
+        self.instruments: Registry[Instrument] = self._registry(
+            "instrument", lambda one: one.name, lambda _, one: one
+        )
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}
         self.described: dict[str, ProviderInfo] = {}
@@ -237,8 +242,9 @@ class Host:
         if owner == source:
             why = f"{source} brings two of this name, of which the first counts: rename one"
         elif what not in ("capability", "card", "description"):
-            why = f"left out, since {owner} brings a {what} of this name: rename one of the two"
-            why += ", or disable one of the two plugins"
+            article = "an" if what[0] in "aeiou" else "a"
+            why = f"left out, since {owner} brings {article} {what} of this name: rename one of "
+            why += "the two, or disable one of the two plugins"
             builtin = {info.name for info in self.plugins() if info.origin == "builtin"}
             if owner in builtin and source not in builtin:
                 why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '

@@ -27,6 +27,7 @@ from hookgate.core.gateway.routes import Routes
 from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Doors, Host
 from hookgate.core.observability.inspection import inspection_operations
+from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import load_agents
@@ -152,6 +153,7 @@ class Gateway:
         host.provide(CONVERSATIONS, InProcessConversations())
         hooks = self.plugins.hooks
         host.attach(hooks=hooks, doors=self._doors())
+        host.instruments.apply("core", CORE_INSTRUMENTS)
         host.events.on_spans = self._trace
         stack.push_async_callback(hooks.close)
         await stack.enter_async_context(self.plugins.opened(host))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
 from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
+from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
 from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
 from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
 from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
@@ -24,6 +25,7 @@ from hookgate.builtin_plugins.awareness.selection.selector import order
 from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
+from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS
 from hookgate.core.domain.descriptors import CapabilityKind, Card, Flags, Rejected
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.events import Event
@@ -68,6 +70,7 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open the switch and the pins, and follow the cards wherever they come from."""
         awareness, changed = self._awareness, asyncio.Event()
+        host.instruments.apply(SOURCE, INSTRUMENTS)
         await awareness.open(host)
         host.cards.watch(changed.set)
         tasks = [host.spawn(awareness.look_through(changed), name="awareness.look_through")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.telemetry.records import OTHER
+from hookgate.core.domain.metrics import OTHER
 from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.telemetry.instruments import Instrument, Label, Reading
+    from hookgate.core.domain.metrics import Instrument, Label, Reading
 
 __all__ = ["LABEL_CHARS", "LABEL_SETS", "Limits"]
 

@@ -14,24 +14,16 @@ from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from hookgate.builtin_plugins.telemetry import conventions
-from hookgate.builtin_plugins.telemetry.instruments import (
-    INSTRUMENTS,
-    MODEL_CALLS,
-    MODEL_SECONDS,
-    MODEL_TOKENS,
-)
+from hookgate.core.observability import conventions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from hookgate.builtin_plugins.telemetry.instruments import Instrument, Reading
+    from hookgate.core.domain.metrics import Instrument, Reading
 
     Record = Callable[[float, dict[str, str]], None]
 
 __all__ = ["OtelFigures", "rejected"]
-
-OF_MODELS = (MODEL_CALLS, MODEL_SECONDS, MODEL_TOKENS)
 
 
 class OtelFigures:
@@ -59,21 +51,28 @@ class OtelFigures:
             exemplar_filter=AlwaysOffExemplarFilter(),
             shutdown_on_exit=False,
         )
-        meter = self._provider.get_meter("hookgate", own)
+        self._meter = self._provider.get_meter("hookgate", own)
         self._records: dict[Instrument, Record] = {}
-        for one in INSTRUMENTS:
+
+    def declare(self, instruments: Iterable[Instrument]) -> None:
+        """Keep these figures; what was kept of others is kept on."""
+        meter = self._meter
+        for one in instruments:
+            if one in self._records:
+                continue
+            name = one.otel or one.name.replace("_", ".")
             match one.otel_kind or one.kind:
                 case "counter":
-                    self._records[one] = meter.create_counter(one.otel, one.unit, one.help).add
+                    self._records[one] = meter.create_counter(name, one.unit, one.help).add
                 case "histogram":
                     self._records[one] = meter.create_histogram(
-                        one.otel,
+                        name,
                         one.unit,
                         one.help,
                         explicit_bucket_boundaries_advisory=one.boundaries,
                     ).record
                 case "gauge":
-                    self._records[one] = meter.create_gauge(one.otel, one.unit, one.help).set
+                    self._records[one] = meter.create_gauge(name, one.unit, one.help).set
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
@@ -92,10 +91,10 @@ class OtelFigures:
 def attributes_of(reading: Reading) -> dict[str, str]:
     """Return the labels of `reading` under the names that OpenTelemetry has for them."""
     attributes = {
-        label.attribute: value
+        label.attribute or f"hookgate.{label.name}": value
         for label, value in zip(reading.instrument.labels, reading.labels, strict=True)
     }
-    if reading.instrument not in OF_MODELS:
+    if conventions.REQUEST_MODEL not in attributes:
         return attributes
     attributes[conventions.OPERATION_NAME] = conventions.CHAT
     provider, slash, model = attributes[conventions.REQUEST_MODEL].partition("/")

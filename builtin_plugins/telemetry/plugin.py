@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate.builtin_plugins.telemetry.export import Exporter
 from hookgate.builtin_plugins.telemetry.limits import Limits
-from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
+from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from hookgate.builtin_plugins.telemetry.instruments import Reading
     from hookgate.builtin_plugins.telemetry.otel import OtelFigures
     from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
-    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.metrics import Instrument, MetricRecord, Reading
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
 
 __all__ = ["Plugin"]
 
+NAME = "telemetry"
 PART = "telemetry.otel"
 HERE = "hookgate.builtin_plugins.telemetry"
 MAX_ANSWER = 1_000_000
@@ -39,6 +39,9 @@ MAX_ANSWER = 1_000_000
 
 class Figures(Protocol):
     """Where readings go."""
+
+    def declare(self, instruments: Iterable[Instrument]) -> None:
+        """Keep these figures."""
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
@@ -55,6 +58,7 @@ class Plugin:
         self._limits = Limits()
         self._prometheus: PrometheusFigures | None = None
         self._figures: tuple[Figures, ...] = ()
+        self._instruments = Instruments(())
 
     @hookimpl
     @asynccontextmanager
@@ -64,6 +68,7 @@ class Plugin:
         Raises:
             StartError: They are to be sent, and the extra or a secret is missing.
         """
+        host.instruments.apply(NAME, OWN)
         figures: list[Figures] = []
         if self._settings.prometheus:
             # On a thread: the library takes some time to import.
@@ -71,11 +76,11 @@ class Plugin:
             self._prometheus = module.PrometheusFigures()
             figures.append(self._prometheus)
         if not self._settings.otel.enabled:
-            self._figures = tuple(figures)
+            self._keep(host, figures)
             yield
             return
         otel, exporter = await self._collector(host)
-        self._figures = (*figures, otel)
+        self._keep(host, [*figures, otel])
         task = host.spawn(exporter.run(self._settings.otel.interval_seconds), name="send figures")
         try:
             yield
@@ -93,12 +98,12 @@ class Plugin:
     @hookimpl
     def log_metrics(self, record: MetricRecord) -> None:
         """Take the figures of a record."""
-        self._take(readings_of(record))
+        self._take(record)
 
     @hookimpl
     def hook_failed(self, failure: HookFailure) -> None:
         """Count a failure."""
-        self._take(readings_of_failure(failure))
+        self._take(record_of_failure(failure))
 
     async def metrics(self, request: web.Request) -> web.Response:
         """Answer with all figures as text."""
@@ -110,8 +115,21 @@ class Plugin:
         body, content_type = await asyncio.to_thread(self._prometheus.page, accept)
         return web.Response(body=body, headers={"Content-Type": content_type})
 
-    def _take(self, readings: Iterable[Reading]) -> None:
-        for reading in map(self._limits.within, readings):
+    def _keep(self, host: Host, figures: Iterable[Figures]) -> None:
+        """Keep what has been declared, and from now on what is."""
+        self._figures = tuple(figures)
+
+        def declared() -> None:
+            instruments = tuple(host.instruments.view().values())
+            self._instruments = Instruments(instruments)
+            for one in self._figures:
+                one.declare(instruments)
+
+        host.instruments.watch(declared)
+        declared()
+
+    def _take(self, record: MetricRecord) -> None:
+        for reading in map(self._limits.within, self._instruments.readings(record)):
             for figures in self._figures:
                 figures.add(reading)
 

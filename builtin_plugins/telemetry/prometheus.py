@@ -8,14 +8,12 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest as plain_text
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
 
-from hookgate.builtin_plugins.telemetry.instruments import INSTRUMENTS
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.metrics_core import Metric
 
-    from hookgate.builtin_plugins.telemetry.instruments import Instrument, Reading
+    from hookgate.core.domain.metrics import Instrument, Reading
 
 __all__ = ["OPENMETRICS", "PLAIN", "PrometheusFigures"]
 
@@ -46,7 +44,16 @@ class PrometheusFigures:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._metrics = {one: self._made(one) for one in INSTRUMENTS}
+        self._metrics: dict[Instrument, Counter | Gauge | Histogram] = {}
+
+    def declare(self, instruments: Iterable[Instrument]) -> None:
+        """Keep these figures and no others; what was read of one that stays is kept."""
+        wanted = dict.fromkeys(instruments)
+        for gone in self._metrics.keys() - wanted.keys():
+            self._registry.unregister(self._metrics.pop(gone))
+        for one in wanted:
+            if one not in self._metrics:
+                self._metrics[one] = self._made(one)
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""

@@ -1,14 +1,39 @@
-"""Figures on their way to `log_metrics`."""
+"""Figures on their way to `log_metrics`, and what is made of them.
+
+Whoever measures hands over records (`Host.metric`), and says once what is to be counted of them:
+an `Instrument` for each figure (``host.instruments``). Plugins that keep figures, such as
+`telemetry`, know records and instruments, and nobody's names.
+"""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
 
-__all__ = ["MetricRecord"]
+__all__ = [
+    "OTHER",
+    "Instrument",
+    "InstrumentKind",
+    "Label",
+    "MetricRecord",
+    "Reading",
+    "RecordSource",
+]
+
+InstrumentKind: TypeAlias = Literal["counter", "histogram", "gauge"]
+
+OTHER = "other"
+"""Stands for a label's value that is missing, or is none of those that it can be."""
+
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_SUFFIXES = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
+"""What the formats write behind a name: with them, two names could be one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +49,163 @@ class MetricRecord:
     name: str
     timestamp: int
     fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Label:
+    """What a figure is told apart by.
+
+    No label names a session, a turn, a person or a message: those have no end, and each of
+    their values would be one more series for ever.
+
+    Attributes:
+        name: The label's name.
+        field: The field of the record that holds its value; "" for one of the label's name.
+        values: All that it can be, and anything else becomes ``other``; None where the values
+            come from outside.
+        truth: Whether it is ``true`` where the field holds something, and ``false`` elsewhere.
+        attribute: The attribute's name for OpenTelemetry; "" for ``hookgate.`` and the name.
+    """
+
+    name: str
+    field: str = ""
+    values: frozenset[str] | None = None
+    truth: bool = False
+    attribute: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name.startswith("__") or self.name == "le":
+            raise ValueError(
+                f"found the label {self.name!r}, expected letters, digits and `_`, with no digit "
+                "and no `__` in front; `le` is the buckets' own"
+            )
+
+    def value_of(self, fields: Mapping[str, Any]) -> str:
+        """Return the label's value for a record with these fields."""
+        found = fields.get(self.field or self.name)
+        if self.truth:
+            return "true" if found else "false"
+        value = found if isinstance(found, str) and found else OTHER
+        return OTHER if self.values is not None and value not in self.values else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSource:
+    """Which records a figure is read from, and what of them.
+
+    Attributes:
+        record: The records' name.
+        value: The field that holds the figure; "" for 1 for each record.
+        scale: What that is multiplied by, such as 0.001 for milliseconds that are kept in seconds.
+        each: A field that holds a list of objects: each of them is read in place of the record.
+        labels: Labels whose value does not stand in the record, and what it is.
+    """
+
+    record: str
+    value: str = ""
+    scale: float = 1
+    each: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def rows(self, fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        """Yield what is read of a record with these fields."""
+        if not self.each:
+            yield fields
+            return
+        found = fields.get(self.each)
+        for item in found if isinstance(found, list | tuple) else ():
+            if isinstance(item, Mapping):
+                yield item
+
+    def figure(self, fields: Mapping[str, Any]) -> float | None:
+        """Return the figure: finite, and not less than zero; None where there is none."""
+        value = fields.get(self.value) if self.value else 1
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return None
+        try:
+            number = float(value) * self.scale
+        except OverflowError:
+            return None
+        return number if math.isfinite(number) and number >= 0 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instrument:
+    """One figure that is kept.
+
+    Attributes:
+        name: Its name, such as ``acme_rows``: letters, digits and ``_``, without what the formats
+            write behind it (``_total`` of a counter, ``_sum``, ...).
+        help: What it counts, in a sentence.
+        kind: What is done with readings: added up, put into buckets, or kept as the last one.
+        sources: The records that it is read from.
+        labels: What it is told apart by.
+        boundaries: The upper ends of a histogram's buckets, ascending.
+        unit: The unit in UCUM, such as ``s``, or ``{row}`` for rows.
+        otel: The name for OpenTelemetry; "" for the name with dots.
+        otel_kind: The kind for OpenTelemetry, where it is another one.
+    """
+
+    name: str
+    help: str
+    kind: InstrumentKind = "counter"
+    sources: tuple[RecordSource, ...] = ()
+    labels: tuple[Label, ...] = ()
+    boundaries: tuple[float, ...] = ()
+    unit: str = "1"
+    otel: str = ""
+    otel_kind: InstrumentKind | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name.endswith(_SUFFIXES):
+            raise ValueError(
+                f"found the instrument {self.name!r}, expected letters, digits and `_`, with no "
+                f"digit in front and none of {', '.join(_SUFFIXES)} at the end"
+            )
+        if self.kind not in ("counter", "histogram", "gauge"):
+            raise ValueError(
+                f"instrument {self.name}: found the kind {self.kind!r}, expected counter, "
+                "histogram or gauge"
+            )
+        histogram = "histogram" in (self.kind, self.otel_kind)
+        if histogram != bool(self.boundaries) or list(self.boundaries) != sorted(
+            set(self.boundaries)
+        ):
+            raise ValueError(
+                f"instrument {self.name}: found the boundaries {self.boundaries}, expected "
+                "ascending ones for a histogram, and none for anything else"
+            )
+        if len({label.name for label in self.labels}) != len(self.labels):
+            raise ValueError(f"instrument {self.name}: two of its labels have one name")
+
+    def readings(self, record: MetricRecord) -> Iterator[Reading]:
+        """Yield what `record` says of this figure.
+
+        Records come from anybody: a field that is missing or is something else costs the
+        reading that it would have been, and no other.
+        """
+        for source in self.sources:
+            if source.record != record.name:
+                continue
+            for fields in source.rows(record.fields):
+                number = source.figure(fields)
+                if number is not None:
+                    labels = tuple(
+                        source.labels.get(label.name) or label.value_of(fields)
+                        for label in self.labels
+                    )
+                    yield Reading(self, number, labels)
+
+
+class Reading(NamedTuple):
+    """One value for one instrument.
+
+    Attributes:
+        instrument: The figure.
+        value: What is added, put into a bucket, or kept.
+        labels: One value for each of the instrument's labels, in their order.
+    """
+
+    instrument: Instrument
+    value: float = 1
+    labels: tuple[str, ...] = ()

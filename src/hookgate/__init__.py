@@ -44,7 +44,7 @@ if TYPE_CHECKING:
         ToolResultPart,
         ToolUse,
     )
-    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.metrics import Instrument, Label, MetricRecord, RecordSource
     from hookgate.core.domain.models import (
         Ending,
         ModelEvent,
@@ -154,8 +154,10 @@ __all__ = [
     "HookgateError",
     "Host",
     "Image",
+    "Instrument",
     "Invocation",
     "Key",
+    "Label",
     "Message",
     "MetricRecord",
     "MissingKeyError",
@@ -173,6 +175,7 @@ __all__ = [
     "Provider",
     "ProviderError",
     "ReasoningDelta",
+    "RecordSource",
     "Refusal",
     "Rejected",
     "Routes",
@@ -224,7 +227,7 @@ _NAMES = {
     "hookgate.core.domain.messages": (
         "CLEAN Image Message Provenance Taint Text ToolResultPart ToolUse"
     ),
-    "hookgate.core.domain.metrics": "MetricRecord",
+    "hookgate.core.domain.metrics": "Instrument Label MetricRecord RecordSource",
     "hookgate.core.domain.models": (
         "Ending ModelEvent ModelInfo ModelRef ModelRequest OpaqueDelta Provider ReasoningDelta "
         "Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent "

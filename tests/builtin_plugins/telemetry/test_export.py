@@ -17,8 +17,9 @@ from tests.builtin_plugins.telemetry.collecting import Collector, collecting
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.telemetry import export
 from hookgate.builtin_plugins.telemetry.export import Exporter
-from hookgate.builtin_plugins.telemetry.instruments import TURNS, Reading
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures, rejected
+from hookgate.core.domain.metrics import Reading
+from hookgate.core.observability.instruments import TURNS
 
 
 @dataclass
@@ -34,6 +35,7 @@ async def sending(
     url: str, *, timeout: float = 5, payload: Callable[[], bytes] | None = None, **headers: str
 ) -> AsyncIterator[Sending]:
     figures = OtelFigures("test")
+    figures.declare([TURNS])
     figures.add(Reading(TURNS, 1, ("done",)))
     said: list[str] = []
     client = CheckedEgress().client([url], name="telemetry", timeout=timeout)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
-from hookgate.builtin_plugins.telemetry.instruments import EVENTS, TOOL_CALLS, TURN_SECONDS, Reading
 from hookgate.builtin_plugins.telemetry.limits import LABEL_CHARS, Limits
+from hookgate.builtin_plugins.telemetry.records import EVENTS
+from hookgate.core.domain.metrics import Reading
+from hookgate.core.observability.instruments import TOOL_CALLS, TURN_SECONDS
 
 
 def within(limits: Limits, *labels: str) -> tuple[str, ...]:

@@ -10,22 +10,24 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from hookgate.builtin_plugins.telemetry import conventions
-from hookgate.builtin_plugins.telemetry.instruments import (
-    AWARENESS_TRIPPED,
+from hookgate.builtin_plugins.telemetry.otel import OtelFigures, attributes_of, rejected
+from hookgate.core.domain.metrics import Instrument, Reading
+from hookgate.core.observability import conventions
+from hookgate.core.observability.instruments import (
     MODEL_CALLS,
     MODEL_SECONDS,
     MODEL_TOKENS,
     TOOL_CALLS,
     TURNS,
-    Reading,
 )
-from hookgate.builtin_plugins.telemetry.otel import OtelFigures, attributes_of, rejected
+
+ON = Instrument(name="acme_on", help="Whether it is on.", kind="gauge")
 
 
 def sent(*readings: Reading) -> dict[str, Any]:
     """Return the metrics of an export by name, and the attributes of the resource."""
     figures = OtelFigures("my gateway")
+    figures.declare(reading.instrument for reading in readings)
     for reading in readings:
         figures.add(reading)
     (resource,) = ExportMetricsServiceRequest.FromString(figures.payload()).resource_metrics
@@ -61,8 +63,8 @@ def test_tokens_are_a_histogram_under_the_conventions_names() -> None:
 
 
 def test_gauge_has_its_last_value() -> None:
-    readings = [Reading(AWARENESS_TRIPPED, 1), Reading(AWARENESS_TRIPPED, 0)]
-    (point,) = sent(*readings)["hookgate.awareness.tripped"].gauge.data_points
+    readings = [Reading(ON, 1), Reading(ON, 0)]
+    (point,) = sent(*readings)["acme.on"].gauge.data_points
     assert point.as_int == 0
 
 
@@ -103,6 +105,7 @@ def test_gateway_is_named_and_nothing_of_the_environment_is_told(
 def test_switch_of_opentelemetry_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     figures = OtelFigures("test")
+    figures.declare([TURNS])
     figures.add(Reading(TURNS, 1, ("done",)))
     assert figures.payload() == b""
     figures.close()
@@ -116,6 +119,7 @@ def test_nothing_is_registered_for_the_process() -> None:
 
 def test_two_gateways_keep_their_figures_apart() -> None:
     one, two = OtelFigures("one"), OtelFigures("two")
+    one.declare([TURNS])
     one.add(Reading(TURNS, 1, ("done",)))
     assert b"hookgate.turns" in one.payload()
     assert b"hookgate.turns" not in two.payload()

@@ -15,6 +15,8 @@ from tests.builtin_plugins.telemetry.collecting import collecting
 from tests.support.script import until
 from tests.support.wire import bearer, tokens
 
+from hookgate import Host, Instrument, Label, RecordSource
+from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS as OF_AWARENESS
 from hookgate.core.domain.errors import ConfigError, MissingKeyError, StartError
 from hookgate.core.gateway.serve import listen
 from hookgate.core.settings.schema import Settings
@@ -80,6 +82,7 @@ async def test_figures_of_turns_are_scraped(tmp_path: Path) -> None:
     async with gateway(tmp_path, Broken()) as gate, client(gate) as http:
         await gate.chat(SUM)
         gate.host.metric("acme.sync", rows=3)
+        gate.host.instruments.apply("awareness", OF_AWARENESS)
         gate.host.metric(
             "awareness.turn", sessionType="main", injected=[{"id": "a"}], totalTokens=90
         )
@@ -101,6 +104,67 @@ async def test_figures_of_turns_are_scraped(tmp_path: Path) -> None:
     assert found["hookgate_capabilities_injected_total"] == {"capability=a": 1}
     assert found["hookgate_hook_failures_total"] == {"hook=tag_turn plugin=broken": 1}
     assert found["hookgate_events_total"] == {"name=acme.sync": 1}
+
+
+class Sync:
+    """A plugin that measures, and says what is to be kept of it."""
+
+    name = "sync"
+    rows = Instrument(
+        name="acme_rows",
+        help="Rows that were synchronised.",
+        sources=(RecordSource(record="acme.sync", value="rows"),),
+        labels=(Label(name="table"),),
+        unit="{row}",
+    )
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        host.instruments.apply(self.name, [self.rows])
+        host.metric("acme.sync", table="people", rows=3)
+        yield
+
+
+async def test_figure_that_a_plugin_declares_is_scraped(tmp_path: Path) -> None:
+    async with gateway(tmp_path, Sync()) as gate, client(gate) as http:
+        gate.host.metric("acme.sync", table="people", rows=4)
+        gate.host.metric("acme.sync", rows=1)
+        await taken(gate)
+        found = await scraped(http)
+
+    assert found["acme_rows_total"] == {"table=people": 7, "table=other": 1}
+    assert "hookgate_events_total" not in found
+
+
+async def test_figure_that_is_declared_while_the_gateway_runs_is_scraped(tmp_path: Path) -> None:
+    async with gateway(tmp_path) as gate, client(gate) as http:
+        gate.host.instruments.apply("late", [Sync.rows])
+        gate.host.metric("acme.sync", table="people", rows=4)
+        await taken(gate)
+        assert (await scraped(http))["acme_rows_total"] == {"table=people": 4}
+
+
+class Usurper:
+    """A plugin that declares a figure of the core's name."""
+
+    name = "usurper"
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        turns = Instrument(name="hookgate_turns", help="Mine.", kind="gauge")
+        host.instruments.apply(self.name, [turns])
+        yield
+
+
+async def test_figure_of_a_name_that_is_taken_is_left_out_and_named(tmp_path: Path) -> None:
+    async with gateway(tmp_path, Usurper()) as gate, client(gate) as http:
+        await gate.chat("hello")
+        await taken(gate)
+        assert (await scraped(http))["hookgate_turns_total"] == {"ending=done": 1}
+        why = gate.status()["degraded"]["instrument hookgate_turns of usurper"]
+    assert "core brings an instrument of this name" in why
 
 
 async def test_nothing_of_a_message_or_a_session_is_told(tmp_path: Path) -> None:
@@ -130,7 +194,7 @@ async def test_scraping_needs_the_scope_read(tmp_path: Path) -> None:
             assert nobody.status == 401
         async with http.get("/metrics", **bearer(made["talker"])) as talker:
             assert talker.status == 403
-        assert "hookgate_awareness_tripped" in await scraped(http, **bearer(made["scraper"]))
+        assert "hookgate_turn_seconds_count" in await scraped(http, **bearer(made["scraper"]))
 
 
 async def test_nothing_is_served_where_prometheus_is_off(tmp_path: Path) -> None:

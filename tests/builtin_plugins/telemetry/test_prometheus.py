@@ -4,16 +4,13 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
-from hookgate.builtin_plugins.telemetry.instruments import (
-    AWARENESS_TRIPPED,
-    HOOK_FAILURES,
-    INSTRUMENTS,
-    MODEL_TOKENS,
-    TURN_SECONDS,
-    TURNS,
-    Reading,
-)
 from hookgate.builtin_plugins.telemetry.prometheus import OPENMETRICS, PLAIN, PrometheusFigures
+from hookgate.builtin_plugins.telemetry.records import HOOK_FAILURES
+from hookgate.core.domain.metrics import Instrument, Reading
+from hookgate.core.observability.instruments import MODEL_TOKENS, TURN_SECONDS, TURNS
+
+ON = Instrument(name="acme_on", help="Whether it is on.", kind="gauge")
+DECLARED = (TURNS, TURN_SECONDS, MODEL_TOKENS, HOOK_FAILURES, ON)
 
 # What Prometheus 3 sends.
 SCRAPER = (
@@ -25,6 +22,7 @@ SCRAPER = (
 
 def figures(*readings: Reading) -> PrometheusFigures:
     made = PrometheusFigures()
+    made.declare(DECLARED)
     for reading in readings:
         made.add(reading)
     return made
@@ -44,14 +42,14 @@ def test_counters_are_added_up_and_gauges_keep_the_last() -> None:
         Reading(TURNS, 1, ("done",)),
         Reading(MODEL_TOKENS, 40, ("acme/big", "input")),
         Reading(MODEL_TOKENS, 2, ("acme/big", "input")),
-        Reading(AWARENESS_TRIPPED, 1),
-        Reading(AWARENESS_TRIPPED, 0),
+        Reading(ON, 1),
+        Reading(ON, 0),
     )
     found = samples(made.page("")[0])
     assert found["hookgate_turns_total", (("ending", "done"),)] == 2
     tokens = (("direction", "input"), ("model", "acme/big"))
     assert found["hookgate_model_tokens_total", tokens] == 42
-    assert found["hookgate_awareness_tripped", ()] == 0
+    assert found["acme_on", ()] == 0
 
 
 def test_seconds_stand_in_buckets() -> None:
@@ -87,7 +85,7 @@ def test_the_format_is_the_one_that_was_asked_for(accept: str, content_type: str
 def test_openmetrics_is_read_by_a_strict_reader() -> None:
     made = figures(Reading(TURNS, 1, ("done",)), Reading(TURN_SECONDS, 0.2))
     families = {family.name: family for family in read_openmetrics(made.page(SCRAPER)[0].decode())}
-    assert families.keys() == {one.name for one in INSTRUMENTS}
+    assert families.keys() == {one.name for one in DECLARED}
     assert families["hookgate_turns"].type == "counter"
     assert families["hookgate_turns"].samples[0].name == "hookgate_turns_total"
 
@@ -110,3 +108,14 @@ def test_two_gateways_keep_their_figures_apart() -> None:
     one, two = figures(Reading(TURNS, 1, ("done",))), figures()
     assert b'hookgate_turns_total{ending="done"} 1.0' in one.page("")[0]
     assert b'hookgate_turns_total{ending="done"}' not in two.page("")[0]
+
+
+def test_figure_that_is_no_longer_declared_is_gone_and_the_others_stay() -> None:
+    made = figures(Reading(TURNS, 1, ("done",)), Reading(ON, 1))
+    other = Instrument(name="acme_on", help="How often it came on.")
+    made.declare([TURNS, other])
+    made.add(Reading(other, 2))
+    found = samples(made.page("")[0])
+    assert ("acme_on", ()) not in found
+    assert found["acme_on_total", ()] == 2
+    assert found["hookgate_turns_total", (("ending", "done"),)] == 1

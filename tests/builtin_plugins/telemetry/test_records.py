@@ -7,13 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.telemetry.instruments import INSTRUMENTS, Reading
+from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS as OF_AWARENESS
 from hookgate.builtin_plugins.telemetry.limits import Limits
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
-from hookgate.builtin_plugins.telemetry.records import readings_of, readings_of_failure
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
+from hookgate.core.domain.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
 from hookgate.core.hooks.caller import HookFailure
+from hookgate.core.observability.instruments import CORE_INSTRUMENTS
+
+INSTRUMENTS = (*CORE_INSTRUMENTS, *OF_AWARENESS, *OWN)
+DECLARED = Instruments(INSTRUMENTS)
 
 KNOWN = ("turn", "model.call", "tool.call", "awareness.turn", "awareness.tripped")
 FIELDS = (
@@ -30,7 +34,7 @@ values = st.recursive(
 
 def said(name: str, **fields: Any) -> list[tuple[str, float, tuple[str, ...]]]:
     record = MetricRecord(name=name, timestamp=1, fields=fields)
-    return [(one.instrument.name, one.value, one.labels) for one in readings_of(record)]
+    return [(one.instrument.name, one.value, one.labels) for one in DECLARED.readings(record)]
 
 
 def test_turn_is_counted_by_its_ending_and_timed() -> None:
@@ -61,9 +65,9 @@ def test_awareness_counts_turns_with_and_without_cards() -> None:
     more = {"sessionKey": "s", "sessionType": "main", "routerTags": ["x"]}
     assert said("awareness.turn", **more, injected=cards, totalTokens=130, selectionTimeMs=2) == [
         ("hookgate_awareness_turns", 1, ("main", "true")),
+        ("hookgate_awareness_tokens", 130.0, ()),
         ("hookgate_capabilities_injected", 1, ("a",)),
         ("hookgate_capabilities_injected", 1, ("b",)),
-        ("hookgate_awareness_tokens", 130.0, ()),
         ("hookgate_awareness_selection_seconds", 0.002, ()),
     ]
     assert said("awareness.turn", sessionType="isolated", injected=[]) == [
@@ -85,7 +89,7 @@ def test_failed_hook_is_counted_by_plugin_and_hook() -> None:
     failure = HookFailure(
         hook="tag_turn", plugin="acme", kind="raised", message="no", required=False
     )
-    (reading,) = readings_of_failure(failure)
+    (reading,) = DECLARED.readings(record_of_failure(failure))
     assert (reading.instrument.name, reading.labels) == (
         "hookgate_hook_failures",
         ("acme", "tag_turn"),
@@ -106,10 +110,10 @@ def test_missing_name_is_counted_as_other(value: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize("value", [None, 5, "ab", {"id": "a"}, True])
-def test_injected_that_is_no_list_counts_as_nothing_injected(value: Any) -> None:
+@pytest.mark.parametrize("value", [5, "ab", {"id": "a"}, True, [1, "a"]])
+def test_list_that_is_none_has_no_items(value: Any) -> None:
     assert said("awareness.turn", sessionType="main", injected=value) == [
-        ("hookgate_awareness_turns", 1, ("main", "false"))
+        ("hookgate_awareness_turns", 1, ("main", "true"))
     ]
 
 
@@ -124,8 +128,10 @@ def test_injected_that_is_no_list_counts_as_nothing_injected(value: Any) -> None
 )
 def test_whatever_is_recorded_can_be_kept_and_written(records: list[tuple[str, Any]]) -> None:
     prometheus, otel, limits = PrometheusFigures(), OtelFigures("test"), Limits(3)
+    prometheus.declare(INSTRUMENTS)
+    otel.declare(INSTRUMENTS)
     for name, fields in records:
-        for reading in readings_of(MetricRecord(name=name, timestamp=1, fields=fields)):
+        for reading in DECLARED.readings(MetricRecord(name=name, timestamp=1, fields=fields)):
             within: Reading = limits.within(reading)
             prometheus.add(within)
             otel.add(within)
@@ -135,10 +141,10 @@ def test_whatever_is_recorded_can_be_kept_and_written(records: list[tuple[str, A
     otel.close()
 
 
-def test_every_name_is_given_once_and_counters_leave_their_suffix_to_the_writer() -> None:
-    assert len({one.name for one in INSTRUMENTS}) == len({one.otel for one in INSTRUMENTS})
+def test_every_name_is_given_once() -> None:
+    named = [one.otel or one.name.replace("_", ".") for one in INSTRUMENTS]
+    assert len(set(named)) == len(INSTRUMENTS)
     assert len({one.name for one in INSTRUMENTS}) == len(INSTRUMENTS)
-    assert not [one.name for one in INSTRUMENTS if one.name.endswith("_total")]
 
 
 def test_no_label_names_a_session_a_turn_or_a_person() -> None:
@@ -147,3 +153,51 @@ def test_no_label_names_a_session_a_turn_or_a_person() -> None:
         *("ending", "model", "direction", "tool", "status", "session_type", "injected"),
         *("capability", "plugin", "hook", "name"),
     }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": "acme_rows_total"}, "acme_rows_total"),
+        ({"name": "acme.rows"}, r"acme\.rows"),
+        ({"kind": "summary"}, "counter, histogram or gauge"),
+        ({"kind": "histogram"}, "ascending ones for a histogram"),
+        ({"kind": "histogram", "boundaries": (2.0, 1.0)}, "ascending"),
+        ({"boundaries": (1.0,)}, "none for anything else"),
+        ({"labels": (Label(name="a"), Label(name="a"))}, "one name"),
+    ],
+)
+def test_instrument_that_cannot_be_kept_is_refused_where_it_is_made(
+    wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        Instrument(**{"name": "acme_rows", "help": "Rows.", **wrong})
+
+
+@pytest.mark.parametrize("name", ["le", "__name__", "a-b", ""])
+def test_label_that_cannot_be_written_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="expected letters"):
+        Label(name=name)
+
+
+def test_figure_is_read_from_the_records_and_fields_that_it_names() -> None:
+    rows = Instrument(
+        name="acme_bytes",
+        help="Bytes.",
+        sources=(
+            RecordSource(record="acme.sync", value="kilobytes", scale=1000),
+            RecordSource(record="acme.push", each="files", value="size", labels={"way": "out"}),
+        ),
+        labels=(Label(name="way", field="direction"),),
+    )
+    declared = Instruments([rows])
+
+    def read(name: str, **fields: Any) -> list[tuple[float, tuple[str, ...]]]:
+        record = MetricRecord(name=name, timestamp=1, fields=fields)
+        return [(one.value, one.labels) for one in declared.readings(record)]
+
+    assert read("acme.sync", kilobytes=2, direction="in") == [(2000, ("in",))]
+    assert read("acme.push", files=[{"size": 3}, {"size": "x"}, {"size": 4}]) == [
+        (3, ("out",)),
+        (4, ("out",)),
+    ]
