@@ -230,7 +230,10 @@ class TurnPlan:
 
     Attributes:
         models: The models to try, in order.
-        failure_mode: ``fail_open`` runs on when discovery fails, ``fail_closed`` ends the turn.
+        failure_mode: What happens when discovery fails, or a tool that was allowed to run:
+            ``fail_open`` runs on (the model is told of the tool's error), ``fail_closed`` ends
+            the turn with an error that says so. What the model called wrongly, and what was
+            denied, is no failure of a tool.
         tool_selection: ``all`` offers every tool that is not withheld; ``discovered`` those
             that a selector chose, and the always-on ones; ``auto`` all of them while their
             schemas take at most `whole_tool_tokens`, and the discovered ones beyond.

@@ -247,7 +247,8 @@ class TurnSettings(Section):
     whole_tool_tokens: int = Field(default=2000, ge=0, le=1_000_000)
     """Tokens of all tools' schemas up to which `auto` offers every tool."""
     failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
-    """Whether a turn runs on when discovery fails."""
+    """Whether a turn runs on when discovery fails, or a tool that it has called; with
+    `fail_closed` it ends with that error."""
 
 
 class PluginsSettings(Section):

@@ -37,7 +37,8 @@ __all__ = ["Loop", "Rounds", "asks_fail_closed"]
 _FAILURE_MODE_FLAGS = ("toolFailureMode", "tool_failure_mode", "failureMode", "failMode")
 _FAIL_CLOSED = ("fail_closed", "closed")
 
-
+FAILURE_CHARS = 500
+"""Characters that an error tells of what a tool said."""
 BREATH = 32
 """Tool calls of one message after which everybody else gets their turn of the event loop."""
 
@@ -361,5 +362,12 @@ class Rounds:
             if message is not None:
                 turn.messages.append(message)
                 self._messages.append(message)
+        failed = work.failure()
+        if failed is not None and turn.plan.failure_mode == "fail_closed":
+            raise TurnError(
+                f"tool {failed.call.name!r} failed and the turn is fail_closed: "
+                f"{failed.result.content[:FAILURE_CHARS]}",
+                code="tool_failed",
+            )
         work.reveal()
         return bool(work.pending)

@@ -303,6 +303,63 @@ async def test_fail_closed_of_the_request_ends_the_turn_when_discovery_fails(nam
     assert script.requests == []
 
 
+CLOSED = {"customFlags": {"toolFailureMode": "fail_closed"}}
+
+
+async def broken(turn: Turn, arguments: Mapping[str, Any]) -> str:
+    raise RuntimeError("the disk is gone")
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        broken,
+        # A tool that says itself that it failed.
+        lambda _, __: asyncio.sleep(0, ToolResult.error("the disk is gone")),
+        lambda _, __: asyncio.sleep(0, ToolResult(content="the disk is gone", is_error=True)),
+    ],
+)
+async def test_fail_closed_ends_the_turn_with_the_error_of_a_tool(run: Any) -> None:
+    script, events = Script(call(("1", "echo", {"text": "x"})), say("never")), Events()
+    async with gateway(Scripted(script), Allow(), Tools(echo_tool(run=run))) as gate:
+        turn = await gate.chat("go", options=CLOSED, sink=events)
+        assert turn.ending == "failed"
+        assert turn.error is not None and turn.error.code == "tool_failed"
+        assert "'echo' failed" in str(turn.error) and "the disk is gone" in str(turn.error)
+        assert len(script.requests) == 1
+        # The call has its result all the same, for the client and in what is kept.
+        assert [data["is_error"] for data in events.of("tool_result")] == [True]
+        kept = await gate.host[CONVERSATIONS].history(turn.session, turns=1)
+        assert kept[-1].tool_results[0].is_error
+
+
+async def test_the_settings_fail_closed_holds_for_tools_whatever_a_planner_says() -> None:
+    class Lenient:
+        name = "lenient"
+
+        @hookimpl
+        def plan_turn(self, turn: Turn, plan: Any) -> Any:
+            return replace(plan, failure_mode="fail_open")
+
+    script = Script(call(("1", "echo", {"text": "x"})), say("never"))
+    parts = (Scripted(script), Allow(), Lenient(), Tools(echo_tool(run=broken)))
+    async with gateway(*parts, turn={"failure_mode": "fail_closed"}) as gate:
+        turn = await gate.chat("go")
+    assert turn.error is not None and turn.error.code == "tool_failed"
+
+
+async def test_fail_closed_goes_on_after_a_wrong_call_and_after_a_denial() -> None:
+    script = Script(
+        call(("1", "nothing", {}), ("2", "echo", {"text": 5})),
+        call(("3", "echo", {"text": "x"})),
+        say("so be it"),
+    )
+    async with gateway(Scripted(script), Tools(echo_tool())) as gate:  # nobody allows anything
+        turn = await gate.chat("go", options=CLOSED)
+    assert (turn.ending, turn.answer) == ("done", "so be it")
+    assert [item.result.status for item in turn.calls] == ["failed", "failed", "denied"]
+
+
 class Refuse:
     name = "refuse"
 

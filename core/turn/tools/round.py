@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import ToolUse
     from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Turn
+    from hookgate.core.domain.turn import FinishedCall, Turn
     from hookgate.core.host import Host
     from hookgate.core.turn.tools.call import Judged, ToolCalls
 
@@ -111,6 +111,19 @@ class ToolRound:
             (use, results.get(use.id, missing)) for use in self._uses if use.id not in waiting
         ]
         return results_message(self._turn, answers) if answers else None
+
+    def failure(self) -> FinishedCall | None:
+        """Return the first call of this round that was allowed, and whose tool failed."""
+        return next(
+            (
+                item
+                for item in self._turn.calls[self._before :]
+                if item.decision.allowed
+                and item.result.is_error
+                and item.result.status != "cancelled"
+            ),
+            None,
+        )
 
     def reveal(self) -> None:
         """Offer the tools that results have revealed, from the next request on."""
