@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, delete, func, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
+from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.core.domain.errors import StaleFenceError, StoreError
-from hookgate.core.domain.messages import Message
+from hookgate.core.domain.messages import CLEAN, Message, join_taints
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import SessionKey
 
@@ -34,6 +35,7 @@ _SESSIONS = (
         SESSIONS.c.messages,
         SESSIONS.c.turns,
         SESSIONS.c.last_turn,
+        SESSIONS.c.taint,
     )
     .where(SESSIONS.c.session.in_(bindparam("keys", expanding=True)))
     # PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
@@ -56,11 +58,19 @@ _UPDATE = (
         turns=bindparam("new_turns"),
         last_turn=bindparam("new_last_turn"),
         updated=bindparam("new_updated"),
+        taint=bindparam("new_taint"),
     )
 )
+_IS_COUNTER = POSITIONS.c.name == "messages"
+_TAKE_POSITIONS = (
+    update(POSITIONS).where(_IS_COUNTER).values(last=POSITIONS.c.last + bindparam("count"))
+)
+_LAST_POSITION = select(POSITIONS.c.last).where(_IS_COUNTER)
 _LAST_FENCE = select(func.max(SESSIONS.c.fence))
+_LEFT = SESSIONS.c.messages - SESSIONS.c.forgotten
 _LATEST = (
-    select(SESSIONS.c.session, SESSIONS.c.messages, SESSIONS.c.updated)
+    select(SESSIONS.c.session, _LEFT.label("messages"), SESSIONS.c.updated)
+    .where(_LEFT > 0)
     .order_by(SESSIONS.c.updated.desc())
     .limit(bindparam("most"))
 )
@@ -75,6 +85,10 @@ HISTORY = (
 )
 """The bodies of the last turns of a conversation. The primary key serves all of it, so it
 costs the same in a long conversation as in a short one."""
+_ADDED = select(SESSIONS.c.taint, SESSIONS.c.turns).where(_IS_SESSION)
+_CARRIED = select(MESSAGES.c.taint).where(
+    MESSAGES.c.session == bindparam("key"), MESSAGES.c.turn_number > bindparam("before")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,7 @@ class _Append:
     messages: Sequence[Message]
     fence: int
     now: datetime
+    taint: Taint = CLEAN
 
 
 @dataclass(slots=True)
@@ -93,6 +108,7 @@ class _Session:
     messages: int
     turns: int
     last_turn: str
+    taint: str
     updated: datetime | None = None
 
 
@@ -147,6 +163,36 @@ class SqlConversations:
         )
         return tuple(_message(body, session) for body in bodies)
 
+    async def taint(self, session: SessionKey, *, turns: int) -> Taint:
+        """Return what a session is tainted with; see `Conversations.taint`.
+
+        Raises:
+            StoreUnavailableError: The database cannot be read.
+        """
+
+        def work(connection: Connection) -> list[str]:
+            row = connection.execute(_ADDED, {"key": str(session)}).one_or_none()
+            if row is None:
+                return []
+            found = [row.taint]
+            if turns > 0:
+                window = {"key": str(session), "before": row.turns - turns}
+                found += connection.execute(_CARRIED, window).scalars()
+            return found
+
+        return join_taints(map(_labels, set(await self._store.read(work))))
+
+    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: int) -> None:
+        """Commit `taint` to a session's row; see `Conversations.add_taint`.
+
+        Raises:
+            StaleFenceError: A higher fence has written to this session already.
+            StoreUnavailableError: Nothing was written.
+        """
+        if taint:
+            item = _Append(str(session), (), fence, self._clock.now(), taint)
+            await self._store.write_together(_append_all, item)
+
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
         rows = await self._store.read(
@@ -174,7 +220,9 @@ class SqlConversations:
 
 
 def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Exception | None]:
-    """Write all appends of a group: two queries and two ``executemany``, however many."""
+    """Write all appends of a group: a few statements, however many they are."""
+    # The counter comes before any session, always: so two gateways cannot wait for each other.
+    place = _take_positions(connection, sum(len(item.messages) for item in items))
     found = _load(connection, {item.session for item in items})
     new = {item.session: item.now for item in items if item.session not in found}
     if new:
@@ -182,11 +230,21 @@ def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Except
     rows: list[dict[str, Any]] = []
     outcomes = [_append(item, found[item.session], rows) for item in items]
     if rows:
+        for position, row in enumerate(rows, place + 1):
+            row["position"] = position
         connection.execute(_MESSAGES, rows)
-        connection.execute(
-            _UPDATE, [_changed(key, row) for key, row in found.items() if row.updated]
-        )
+    if changed := [_changed(key, row) for key, row in found.items() if row.updated]:
+        connection.execute(_UPDATE, changed)
     return outcomes
+
+
+def _take_positions(connection: Connection, count: int) -> int:
+    """Take `count` positions and return the one before them; they are held until the commit."""
+    if not count:
+        return 0
+    connection.execute(_TAKE_POSITIONS, {"count": count})
+    last: int = connection.execute(_LAST_POSITION).scalar_one()
+    return last - count
 
 
 def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
@@ -197,7 +255,7 @@ def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
 def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:
     # Two gateways on PostgreSQL may both write the first message of a session.
     begin = _BEGIN["postgresql" if connection.dialect.name == "postgresql" else "sqlite"]
-    empty = {"fence": 0, "messages": 0, "turns": 0, "last_turn": ""}
+    empty = {"fence": 0, "messages": 0, "turns": 0, "last_turn": "", "taint": "[]", "forgotten": 0}
     connection.execute(
         begin, [{"session": key, "updated": new[key], **empty} for key in sorted(new)]
     )
@@ -223,6 +281,8 @@ def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exc
     session.fence = item.fence
     session.messages += len(fresh)
     session.turns, session.last_turn = turns, last or ""
+    if item.taint:
+        session.taint = json.dumps(sorted(_labels(session.taint) | item.taint))
     session.updated = item.now
     return None
 
@@ -249,7 +309,12 @@ def _changed(key: str, session: _Session) -> dict[str, Any]:
         "new_turns": session.turns,
         "new_last_turn": session.last_turn,
         "new_updated": session.updated,
+        "new_taint": session.taint,
     }
+
+
+def _labels(text: str) -> Taint:
+    return frozenset(json.loads(text))
 
 
 def _message(body: str, session: SessionKey) -> Message:

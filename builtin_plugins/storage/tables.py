@@ -16,7 +16,17 @@ from sqlmodel import Field, SQLModel
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, Table
 
-__all__ = ["MESSAGES", "METADATA", "SESSIONS", "MessageRow", "ScriptsRow", "SessionRow", "UtcTime"]
+__all__ = [
+    "MESSAGES",
+    "METADATA",
+    "POSITIONS",
+    "SESSIONS",
+    "MessageRow",
+    "PositionRow",
+    "ScriptsRow",
+    "SessionRow",
+    "UtcTime",
+]
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -50,17 +60,16 @@ class SessionRow(StorageModel, table=True):
     Attributes:
         session: The session key, as `str(SessionKey)`.
         fence: The highest fence that has written to it.
-        messages: How many messages it has; also the `seq` of the next one.
-        turns: How many turns it has.
+        messages: How many messages were written to it; also the `seq` of the next one.
+        turns: The number of the newest turn.
         last_turn: The id of the newest turn.
         updated: When it was last written, in UTC.
+        taint: What was added to it beside its messages: a JSON list.
+        forgotten: How many of its messages are not there any more.
     """
 
     __tablename__ = "storage_sessions"
-    __table_args__ = (
-        Index("storage_sessions_by_fence", "fence"),
-        Index("storage_sessions_by_updated", "updated"),
-    )
+    __table_args__ = (Index("storage_sessions_by_updated", "updated"),)
 
     session: str = Field(primary_key=True, sa_type=Text)
     fence: int = Field(sa_type=BigInteger)
@@ -68,6 +77,8 @@ class SessionRow(StorageModel, table=True):
     turns: int = Field(sa_type=Integer)
     last_turn: str = Field(sa_type=Text)
     updated: datetime = Field(sa_type=UtcTime)
+    taint: str = Field(sa_type=Text)
+    forgotten: int = Field(sa_type=Integer)
 
 
 class MessageRow(StorageModel, table=True):
@@ -82,9 +93,11 @@ class MessageRow(StorageModel, table=True):
         taint: Where untrusted text in it came from: a JSON list.
         body: The whole message: the JSON of `Message.to_json`.
         created: When it was made, in UTC.
+        position: Its place among the messages of all sessions, in the order of their commits.
     """
 
     __tablename__ = "storage_messages"
+    __table_args__ = (Index("storage_messages_by_position", "position", unique=True),)
 
     session: str = Field(primary_key=True, sa_type=Text)
     turn_number: int = Field(primary_key=True, sa_type=Integer)
@@ -94,6 +107,25 @@ class MessageRow(StorageModel, table=True):
     taint: str = Field(sa_type=Text)
     body: str = Field(sa_type=Text)
     created: datetime = Field(sa_type=UtcTime)
+    position: int = Field(sa_type=BigInteger)
+
+
+class PositionRow(StorageModel, table=True):
+    """The last position that was given to a row of a table.
+
+    Whoever takes positions holds this row until the commit. So they become visible in their
+    order, whichever gateway writes, and none that is lower comes later; a sequence of the
+    database gives numbers without waiting for those who have lower ones.
+
+    Attributes:
+        name: What is numbered: ``messages``.
+        last: The highest position that was given.
+    """
+
+    __tablename__ = "storage_positions"
+
+    name: str = Field(primary_key=True, sa_type=Text)
+    last: int = Field(sa_type=BigInteger)
 
 
 class ScriptsRow(StorageModel, table=True):
@@ -120,3 +152,4 @@ def _table(model: Any) -> Table:
 METADATA = StorageModel.metadata
 SESSIONS = _table(SessionRow)
 MESSAGES = _table(MessageRow)
+POSITIONS = _table(PositionRow)

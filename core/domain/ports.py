@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from sqlalchemy import Connection, MetaData, Table
 
-    from hookgate.core.domain.messages import Message
+    from hookgate.core.domain.messages import Message, Taint
     from hookgate.core.domain.turn import SessionKey, Turn
 
 __all__ = [
@@ -125,8 +125,15 @@ class Lease(Protocol):
 class Lanes(Protocol):
     """One lane a session: whoever holds it runs the session's only turn."""
 
-    def hold(self, session: SessionKey, turn: Turn) -> AbstractAsyncContextManager[Lease]:
+    def hold(
+        self, session: SessionKey, turn: Turn | None = None
+    ) -> AbstractAsyncContextManager[Lease]:
         """Wait for the lane, in the order of arrival, and hold it.
+
+        Args:
+            session: The session.
+            turn: The turn that runs; None for work that is no turn: a tool call from
+                outside, a schedule, what a plugin writes to a session.
 
         Raises:
             LaneFullError: Too many wait for it already.
@@ -134,7 +141,7 @@ class Lanes(Protocol):
         """
 
     def ahead(self, session: SessionKey) -> int:
-        """Return how many turns hold the lane or wait for it."""
+        """Return how many hold the lane or wait for it."""
 
 
 class Conversations(Protocol):
@@ -157,6 +164,28 @@ class Conversations(Protocol):
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole."""
+
+    async def taint(self, session: SessionKey, *, turns: int) -> Taint:
+        """Return what a session is tainted with.
+
+        That is the union of what the messages of its last `turns` turns carry, which ends when
+        they leave that window, and of what `add_taint` added, which ends with the session. With
+        `turns` 0 it is what was added alone. What another call has added before it returned
+        is in it.
+        """
+
+    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: int) -> None:
+        """Commit that `taint` came into a session beside its messages.
+
+        For what came out of a tool that no turn has called: whoever has read it may act on it
+        in any later turn, or call. It stays until the whole session is forgotten; every turn
+        that begins afterwards begins with it.
+
+        Raises:
+            StaleFenceError: A higher fence has written to this session already. The taint was
+                not kept, so what carries it must not be handed out.
+            StoreUnavailableError: Nothing was written.
+        """
 
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""

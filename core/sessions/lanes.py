@@ -1,4 +1,4 @@
-"""Lanes in this process: one turn of a session at a time, first come, first served."""
+"""Lanes in this process: one holder of a session at a time, first come, first served."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = ["InProcessLanes"]
 
 @dataclass(slots=True)
 class _Lane:
+    held: bool = False
     holder: Turn | None = None
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
@@ -46,15 +47,17 @@ class InProcessLanes:
         self._fence = max(self._fence, fence)
 
     def ahead(self, session: SessionKey) -> int:
-        """Return how many turns hold the lane or wait for it."""
+        """Return how many hold the lane or wait for it."""
         lane = self._lanes.get(session)
-        return 0 if lane is None else len(lane.waiting) + (lane.holder is not None)
+        return 0 if lane is None else len(lane.waiting) + lane.held
 
     @asynccontextmanager
-    async def hold(self, session: SessionKey, turn: Turn) -> AsyncIterator[InProcessLease]:
-        """Wait for the lane of `session` and hold it for `turn`. See `Lanes.hold`."""
+    async def hold(
+        self, session: SessionKey, turn: Turn | None = None
+    ) -> AsyncIterator[InProcessLease]:
+        """Wait for the lane of `session` and hold it, for `turn` or without one."""
         lane = self._lanes.setdefault(session, _Lane())
-        if lane.holder is not None:
+        if lane.held:
             self._refuse_ancestors(lane.holder, session, turn)
             if len(lane.waiting) >= self._queue:
                 raise LaneFullError(
@@ -63,7 +66,7 @@ class InProcessLanes:
                     data={"waiting": len(lane.waiting)},
                 )
             await self._wait(lane, session)
-        lane.holder = turn
+        lane.held, lane.holder = True, turn
         self._fence += 1
         try:
             yield InProcessLease(self._fence)
@@ -71,8 +74,8 @@ class InProcessLanes:
             self._pass_on(lane, session)
 
     @staticmethod
-    def _refuse_ancestors(holder: Turn, session: SessionKey, turn: Turn) -> None:
-        ancestor = turn.parent
+    def _refuse_ancestors(holder: Turn | None, session: SessionKey, turn: Turn | None) -> None:
+        ancestor = turn.parent if turn is not None else None
         while ancestor is not None:
             if ancestor is holder:
                 raise LaneHeldError(
@@ -96,12 +99,12 @@ class InProcessLanes:
             raise
 
     def _pass_on(self, lane: _Lane, session: SessionKey) -> None:
-        # `holder` stays set until the next one takes over, so that nobody slips between.
+        # `held` stays set until the next one takes over, so that nobody slips between.
         while lane.waiting:
             place = lane.waiting.popleft()
             if not place.done():
                 place.set_result(None)
                 return
-        lane.holder = None
+        lane.held, lane.holder = False, None
         if self._lanes.get(session) is lane:
             del self._lanes[session]

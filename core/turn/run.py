@@ -349,7 +349,10 @@ class Turns:
     ) -> Sequence[tuple[ToolCall, ToolResult]]:
         """Load the history, and set what the user brought: a message, or tool results."""
         turns = max(turn.plan.history_turns, 1)
-        stored = await stored_turns(self._host[CONVERSATIONS], turn.session, turns)
+        conversations = self._host[CONVERSATIONS]
+        stored = await stored_turns(conversations, turn.session, turns)
+        # What the messages carry comes with the messages.
+        turn.extra_taint |= await conversations.taint(turn.session, turns=0)
         history = stored if request.client_history is None else request.client_history
         turn.history = tuple(history) if turn.plan.history_turns else ()
         waiting = unanswered(history)

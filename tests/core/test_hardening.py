@@ -23,6 +23,7 @@ from tests.support.script import (
 from tests.support.stored import (
     CLIENT,
     OWNER,
+    SESSION,
     USER,
     Strict,
     asking,
@@ -41,7 +42,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
-from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult, Verdict
 from hookgate.core.domain.turn import Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
@@ -240,6 +241,36 @@ async def test_a_torn_answer_is_tainted_by_what_its_model_had_read(by: str) -> N
         again = await gate.chat("and now?")
     assert "web" in script.requests[1].messages[1].taint
     assert "web" in again.taint
+
+
+@pytest.mark.parametrize("history", ["server", "client"])
+async def test_what_was_added_to_a_session_taints_every_turn_that_begins_afterwards(
+    history: str,
+) -> None:
+    judged: list[frozenset[str]] = []
+
+    class Judge:
+        name = "judge"
+
+        @hookimpl
+        def before_tool_call(self, turn: Turn) -> Verdict:
+            judged.append(turn.taint)
+            return Verdict.allow()
+
+    def rounds(_: ModelRequest) -> Any:
+        return call((f"c{len(judged)}", "echo", {"text": "x"}))
+
+    script = Script(rounds, say("ok"), rounds, say("ok"), rounds, say("ok"))
+    request = TurnRequest(content="go", client_history=() if history == "client" else None)
+    async with gateway(Scripted(script), Judge(), Tools(echo_tool())) as gate:
+        judged.clear()  # the gateway has asked whether somebody judges
+        await gate.run_turn(OWNER, USER, request)
+        async with gate.host[LANES].hold(SESSION) as lease:
+            web = frozenset({"tool:web"})
+            await gate.host[CONVERSATIONS].add_taint(SESSION, web, fence=lease.fence)
+        for _ in range(2):
+            await gate.run_turn(OWNER, USER, request)
+    assert judged == [frozenset(), web, web]
 
 
 # -- judging ---------------------------------------------------------------

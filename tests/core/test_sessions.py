@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.script import Script, Scripted, gateway, say, settled
 
-from hookgate.core.domain.errors import NoAgentError, StaleFenceError
+from hookgate.core.domain.errors import LaneFullError, NoAgentError, StaleFenceError
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CONVERSATIONS
@@ -120,6 +120,28 @@ async def test_fences_grow_with_every_holder_and_start_above_what_was_written() 
         async with lanes.hold(KEY, FakeTurn()) as lease:  # type: ignore[arg-type]
             fences.append(lease.fence)
     assert fences == [42, 43, 44]
+
+
+async def test_work_that_is_no_turn_waits_for_the_lane_like_one_and_keeps_it_from_others() -> None:
+    lanes = InProcessLanes(queue=1)
+    order: list[str] = []
+
+    async def take(name: str, turn: Any) -> None:
+        async with lanes.hold(KEY, turn):
+            order.append(name)
+            await asyncio.sleep(0)
+            order.append(name)
+
+    async with lanes.hold(KEY):
+        assert lanes.ahead(KEY) == 1
+        waiting = asyncio.create_task(take("turn", FakeTurn()))
+        await asyncio.sleep(0)
+        assert lanes.ahead(KEY) == 2
+        with pytest.raises(LaneFullError):
+            await take("work", None)
+    await asyncio.gather(waiting, take("work", None))
+    assert order == ["turn", "turn", "work", "work"]
+    assert lanes.ahead(KEY) == 0
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -320,11 +320,11 @@ async def test_history_costs_the_same_in_a_conversation_of_any_length(
     assert texts(found) == texts(messages[-10:])
 
 
-async def test_an_append_and_the_last_fence_use_indexes_only(store: SqlStore) -> None:
+async def test_appends_and_lists_use_indexes_only(store: SqlStore) -> None:
     def plans(connection: sa.Connection) -> list[str]:
         found: list[str] = []
         for sql in (
-            "SELECT max(fence) FROM storage_sessions",
+            "SELECT body FROM storage_messages WHERE position > 3 ORDER BY position LIMIT 5",
             "SELECT session FROM storage_sessions ORDER BY updated DESC LIMIT 5",
             "SELECT fence FROM storage_sessions WHERE session IN ('a', 'b') ORDER BY session",
         ):

@@ -14,13 +14,17 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlmodel import SQLModel
+from tests.builtin_plugins.storage import earlier
 
+from hookgate.builtin_plugins.storage import sqlite
+from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.builtin_plugins.storage.opening import upgrade_database
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
 from hookgate.core.domain.errors import StartError
+from hookgate.core.host import SystemClock
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore
@@ -92,7 +96,19 @@ async def test_the_stores_own_tables_are_what_its_models_say(store: SqlStore) ->
 
 def test_the_models_stay_out_of_the_metadata_that_sqlmodel_shares() -> None:
     assert set(METADATA.tables) & set(SQLModel.metadata.tables) == set()
-    assert len(METADATA.tables) == 3
+    assert len(METADATA.tables) == 4
+
+
+async def test_conversations_of_the_first_version_are_kept_and_numbered(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "hookgate.db"
+    sqlite.prepare(path, busy_seconds=1, check_bytes=0)
+    with sqlite.sqlite_engine(path, busy_seconds=1).connect() as connection:
+        earlier.fill(connection, tmp_path)
+    store = await opened()
+    conversations = SqlConversations(store, SystemClock())
+    await earlier.check(store, conversations)
 
 
 async def test_a_plugin_gets_its_tables_and_a_version_table_of_its_own(
@@ -103,7 +119,7 @@ async def test_a_plugin_gets_its_tables_and_a_version_table_of_its_own(
     names = await store.read(lambda connection: sa.inspect(connection).get_table_names())
     assert {"notes", "alembic_version_notes", "alembic_version_storage"} <= set(names)
     assert await versions(store) == {
-        "storage": ("storage_0001", "storage_0001"),
+        "storage": ("storage_0002", "storage_0002"),
         "notes": ("notes_0001", "notes_0001"),
     }
 
@@ -154,7 +170,7 @@ async def test_a_plugin_that_is_gone_leaves_nothing_that_breaks(
     await store.close()
     store = await opened()
     assert await versions(store) == {
-        "storage": ("storage_0001", "storage_0001"),
+        "storage": ("storage_0002", "storage_0002"),
         "notes": ("notes_0001", ""),
     }
     await store.migrate("notes", NOTES, scripts)
@@ -163,7 +179,7 @@ async def test_a_plugin_that_is_gone_leaves_nothing_that_breaks(
 async def test_without_auto_upgrade_outdated_tables_stop_the_start_and_name_the_command(
     opened: OpenStore, scripts: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(StartError, match=r"revision \(none\), expected storage_0001.*db upgrade"):
+    with pytest.raises(StartError, match=r"revision \(none\), expected storage_0002.*db upgrade"):
         await opened(auto_upgrade=False)
     await (await opened()).close()
     store = await opened(auto_upgrade=False)

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
+from tests.builtin_plugins.storage import earlier
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.builtin_plugins.storage.links import AsyncLink
 from hookgate.builtin_plugins.storage.opening import open_store, upgrade_database
+from hookgate.builtin_plugins.storage.postgres import postgres_engine, postgres_url
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError, StartError, StoreUnavailableError
@@ -104,6 +107,21 @@ async def test_two_gateways_share_conversations_and_the_newer_fence_wins(
     assert await one.last_fence() == 6
 
 
+async def test_conversations_of_the_first_version_are_kept_and_numbered(
+    url: str, opened: OpenStore, tmp_path: Path
+) -> None:
+    link = AsyncLink(postgres_engine(postgres_url(url)))
+
+    def prepare() -> None:
+        link.run(lambda connection: earlier.fill(connection, tmp_path))
+        link.close()
+
+    await asyncio.to_thread(prepare)
+    store = await opened(url=url)
+    assert store.durable, store.problem
+    await earlier.check(store, SqlConversations(store, SystemClock()))
+
+
 async def test_migrations_of_a_plugin_run_in_one_transaction(
     store: SqlStore, tmp_path: Path, url: str
 ) -> None:
@@ -131,7 +149,7 @@ async def test_migrations_of_a_plugin_run_in_one_transaction(
     await store.close()
     shown = await upgrade_database(StorageSettings(url=url), tmp_path, [])  # type: ignore[arg-type]
     assert [(row.plugin, row.version) for row in shown] == [
-        ("storage", "storage_0001"),
+        ("storage", "storage_0002"),
         ("notes", "notes_0001"),
     ]
 

@@ -1,0 +1,93 @@
+"""The taint of a session: what its messages carry, and what was added beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+
+from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.core.domain.errors import StaleFenceError
+from hookgate.core.domain.messages import CLEAN, Message, Text
+from hookgate.core.domain.turn import SessionKey
+from hookgate.core.host import SystemClock
+from hookgate.core.sessions.conversations import InProcessConversations
+
+if TYPE_CHECKING:
+    from tests.builtin_plugins.storage.conftest import OpenStore
+
+HERE = SessionKey("demo", "cli", "local", "main")
+THERE = SessionKey("demo", "cli", "local", "other")
+WEB, MAIL = frozenset({"tool:web"}), frozenset({"tool:mail"})
+
+Kept: TypeAlias = InProcessConversations | SqlConversations
+
+
+@pytest.fixture(params=["in the process", "in the store"])
+async def kept(request: pytest.FixtureRequest, opened: OpenStore) -> Kept:
+    if request.param == "in the process":
+        return InProcessConversations()
+    return SqlConversations(await opened(), SystemClock())
+
+
+def said(turn: str, taint: frozenset[str] = CLEAN) -> Message:
+    return Message(role="user", parts=(Text("x"),), turn=turn, taint=taint)
+
+
+async def test_what_messages_carry_ends_with_the_window_and_what_was_added_does_not(
+    kept: Kept,
+) -> None:
+    await kept.append(HERE, [said("t1", WEB), said("t1")], fence=1)
+    await kept.add_taint(HERE, MAIL, fence=1)
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+    for turn in ("t2", "t3"):
+        await kept.append(HERE, [said(turn)], fence=1)
+    assert await kept.taint(HERE, turns=3) == WEB | MAIL
+    assert await kept.taint(HERE, turns=2) == MAIL
+    assert await kept.taint(HERE, turns=0) == MAIL
+    assert await kept.taint(THERE, turns=5) == CLEAN
+
+
+async def test_what_is_added_is_there_before_anything_was_said_and_grows(kept: Kept) -> None:
+    await kept.add_taint(HERE, frozenset(), fence=1)
+    assert await kept.taint(HERE, turns=5) == CLEAN
+    await asyncio.gather(*(kept.add_taint(HERE, each, fence=1) for each in (WEB, MAIL, WEB)))
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+    assert await kept.sessions() == []
+    await kept.append(HERE, [said("t1")], fence=1)
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+    (row,) = await kept.sessions()
+    assert row["messages"] == 1
+
+
+async def test_a_holder_that_was_replaced_adds_nothing(kept: Kept) -> None:
+    await kept.add_taint(HERE, WEB, fence=5)
+    with pytest.raises(StaleFenceError):
+        await kept.add_taint(HERE, MAIL, fence=4)
+    assert await kept.taint(HERE, turns=5) == WEB
+
+
+async def test_a_session_that_is_deleted_begins_clean(kept: Kept) -> None:
+    await kept.append(HERE, [said("t1", WEB)], fence=1)
+    await kept.add_taint(HERE, MAIL, fence=1)
+    assert await kept.delete(HERE) == 1
+    assert await kept.taint(HERE, turns=5) == CLEAN
+
+
+async def test_sessions_of_which_only_the_taint_is_kept_are_bounded_too() -> None:
+    kept = InProcessConversations(total=10)
+    for number in range(100):
+        await kept.add_taint(replace(HERE, peer=str(number)), WEB, fence=number)
+    found = [await kept.taint(replace(HERE, peer=str(n)), turns=5) for n in range(100)]
+    assert found == [CLEAN] * 90 + [WEB] * 10
+
+
+async def test_what_was_added_outlives_a_restart(opened: OpenStore) -> None:
+    store = await opened()
+    odd = frozenset({"tool:\x00 \ud800"})
+    await SqlConversations(store, SystemClock()).add_taint(HERE, odd, fence=1)
+    await store.close()
+    again = SqlConversations(await opened(), SystemClock())
+    assert await again.taint(HERE, turns=5) == odd
