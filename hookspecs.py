@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from aiohttp import web
+
+    from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
     from hookgate.core.domain.metrics import MetricRecord
     from hookgate.core.domain.models import (
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-    from hookgate.core.domain.turn import Outcome, Turn, TurnPlan
+    from hookgate.core.domain.turn import Outcome, Principal, Turn, TurnPlan
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
@@ -345,6 +348,36 @@ def list_cards(host: Host) -> Sequence[Card]:
             @hookimpl
             async def list_cards(self, host):
                 return [Card(id=row.id, text=row.text) for row in await self.rows()]
+    """
+
+
+# -------------------------------------------------------------------------
+# Who asks
+# -------------------------------------------------------------------------
+
+
+@hookspec("first", required=True)
+def authenticate(credential: Credential, request: web.Request) -> Principal | None:
+    """Say who comes with a credential: an API key, a session's cookie, a signed token.
+
+    Called for each HTTP request, and each WebSocket once, that presents a credential which no
+    token of the settings knows, also on a listener without tokens. A failure, or a principal
+    that cannot be, refuses the request. Whoever nobody knows is refused and counted.
+
+    Args:
+        credential: What was presented. Compare it in constant time, or by its digest.
+        request: The request that brought it; of a socket, the upgrade.
+
+    Returns:
+        The `Principal`, or None where this plugin does not know the credential.
+
+    Example:
+        ::
+
+            @hookimpl
+            async def authenticate(self, credential, request):
+                row = await self.find(sha256(credential.value.encode()).hexdigest())
+                return row and Principal(id=f"key:{row.id}", key=row.id, scopes=row.scopes)
     """
 
 

@@ -69,13 +69,14 @@ curl -sSN http://127.0.0.1:7200/v1/turns -H 'Content-Type: application/json' \\
 
 | listener | who may come in |
 |---|---|
-| on loopback, no `[gateway.tokens]` | this machine; on Linux only the gateway's own user and root |
+| on loopback, no `[gateway.tokens]` | this machine, with no token; on Linux its own user and root |
 | with tokens, wherever it listens | who brings a token, loopback included |
 | beyond loopback, no tokens | nobody: the gateway does not start |
 
-A token comes in one of three ways, and never in a URL:
+A token comes in one of four ways, and never in a URL; two at once are refused:
 
 - `Authorization: Bearer TOKEN` on the request;
+- `x-api-key: TOKEN` on the request;
 - as the first frame of a WebSocket, within {AUTH_SECONDS:.0f} s: a request `auth` with `token`;
   until it is answered nothing else is;
 - from a browser, which cannot set headers: the subprotocols `hookgate, bearer.TOKEN`. The
@@ -84,7 +85,14 @@ A token comes in one of three ways, and never in a URL:
 `hookgate token new NAME` makes a token and prints its line for the settings, which hold its
 SHA-256 only. `token.revoke` closes the token's live connections within a second and holds from
 then on. {LIMITS.attempts_per_minute} failed attempts from one address (an IPv6 /64 is one) in a
-minute are compared; until the minute is over nothing more is.
+minute are compared; until the minute is over nothing more is. `agents`, `models` and `expires` of
+`[gateway.tokens.NAME]` say whom a token may speak to, which models may answer it and when it
+ends; its sockets are closed then.
+
+A token that the settings do not know is shown to plugins
+([authenticate](hooks/authenticate.md)), which may know keys of their own, and cookies on routes
+that name one. Whoever presents a token that nobody knows is refused on every listener, one
+without tokens included: there, present none.
 
 A client of the gateway's own user can see that it speaks to the gateway of its home folder, and
 to nobody who has taken the port, before it sends a token or a message: it reads `key` from
@@ -198,7 +206,7 @@ not answered by the next.
 | close code | why |
 |---|---|
 | 1001 | the gateway stops |
-| 1008 | no right token came, or the token was revoked |
+| 1008 | no right token came, or the token was revoked or has expired |
 | 1009 | a frame was longer than `limits.frame_bytes` ({LIMITS.frame_bytes}) |
 | 1013 | the client reads too slowly; it may come back |
 

@@ -20,7 +20,8 @@ from hookgate.hookspecs import hookimpl
 
 AT_RELOAD = ["reloading"]
 WIRING = [hook.name for hook in hooks() if hook.section == "Wiring" and hook.name not in AT_RELOAD]
-TURN = [hook.name for hook in hooks() if hook.section != "Wiring"]
+# Nobody has to say who they are to a gateway in their own process.
+TURN = [hook.name for hook in hooks() if hook.section not in ("Wiring", "Who asks")]
 
 
 class Witness:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
@@ -84,11 +85,19 @@ class Principal:
         id: A stable name, for example ``loopback`` or ``token:ops``.
         scopes: What it may do.
         bindings: The addresses that it may claim; none means none.
+        key: The name or id of the key that let it in, never the secret; "" where there is none.
+        agents: Globs of the names of the agents that it may speak to; None allows all.
+        models: Globs of the models that may answer it, as ``provider/model``; None allows all.
+        expires: When it ends, in UTC; None for never. Nothing is let in from then on.
     """
 
     id: str
     scopes: frozenset[Scope] = frozenset()
     bindings: tuple[Claim, ...] = ()
+    key: str = ""
+    agents: tuple[str, ...] | None = None
+    models: tuple[str, ...] | None = None
+    expires: datetime | None = None
 
     @classmethod
     def owner(cls, name: str = "loopback") -> Principal:
@@ -98,6 +107,18 @@ class Principal:
     def may_claim(self, address: Address) -> bool:
         """Whether this principal may speak as `address`."""
         return any(claim.covers(address) for claim in self.bindings)
+
+    def may_use_agent(self, name: str) -> bool:
+        """Whether this principal may speak to the agent called `name`."""
+        return self.agents is None or any(fnmatchcase(name, glob) for glob in self.agents)
+
+    def may_use_model(self, model: ModelRef) -> bool:
+        """Whether `model` may answer this principal."""
+        return self.models is None or any(fnmatchcase(str(model), glob) for glob in self.models)
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether this principal has ended by `now`."""
+        return self.expires is not None and now >= self.expires
 
     def may_see(self, address: Address) -> bool:
         """Whether this principal may see what is said at `address`: an operator may, anywhere."""

@@ -148,13 +148,13 @@ def _decide(front: Front, access: Mapping[AbstractRoute, Access]) -> Middleware:
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             declared = access.get(request.match_info.route)
+            front.gate.check_wire(request)
             if declared is None:
-                front.gate.check_wire(request)
                 if (preflight := _preflight(front, request)) is not None:
                     return preflight
                 raise _no_route(request)
             with front.live():
-                caller = front.gate.admit(request, declared)
+                caller = await front.gate.admit(request, declared)
                 if caller is not None:
                     request[CALLER] = caller
                 return await handler(request)

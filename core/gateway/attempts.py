@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict, deque
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 __all__ = ["WINDOW", "Attempts"]
 
@@ -33,6 +35,7 @@ class Attempts:
         self._monotonic = monotonic
         self._capacity = capacity
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        self._trials: dict[str, _Trials] = {}
 
     def wait(self, address: str) -> float:
         """Return the seconds until `address` may try again; 0 where it may now."""
@@ -51,5 +54,51 @@ class Attempts:
         failures.append(self._monotonic())
         self._failures.move_to_end(address)
 
+    @asynccontextmanager
+    async def trial(self, address: str) -> AsyncIterator[None]:
+        """Wait until one more attempt may run, and run it; for attempts that take time.
+
+        Never more run at once than may still fail, so that guesses which are made side by side
+        are as few as those made one after the other. Right ones wait for each other at most.
+        The caller looks at `wait` again within, and counts a failure before it leaves.
+        """
+        trials = self._trials.setdefault(address, _Trials())
+        trials.known += 1
+        try:
+            while trials.running and trials.running >= self._room(address):
+                await trials.free.wait()
+            trials.running += 1
+            try:
+                yield
+            finally:
+                trials.running -= 1
+                trials.mark()
+        finally:
+            trials.known -= 1
+            if not trials.known:
+                del self._trials[address]
+
+    def _room(self, address: str) -> int:
+        """Return how many attempts may still fail now."""
+        since = self._monotonic() - WINDOW
+        failures = self._failures.get(address, ())
+        return self._limit - sum(moment > since for moment in failures)
+
     def __len__(self) -> int:
         return len(self._failures)
+
+
+class _Trials:
+    """The attempts of one address that run, and those that wait for them."""
+
+    __slots__ = ("free", "known", "running")
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.known = 0
+        self.running = 0
+
+    def mark(self) -> None:
+        """Have all that wait look again."""
+        self.free.set()
+        self.free = asyncio.Event()

@@ -1,20 +1,25 @@
 """Who asks: the one decision that WebSocket, HTTP, webhooks and compat endpoints share.
 
-A listener without tokens serves this machine's loopback, and of it the user that the
-gateway runs as, and root. Once the settings name a token, everybody needs one, loopback
+What somebody presents is looked for in the settings' tokens, then plugins are asked. A listener
+without tokens serves this machine's loopback, and of it the user that the gateway runs as, and
+root, where they present nothing. Once the settings name a token, everybody needs one, loopback
 included: who comes from loopback may be a proxy, with anybody behind it.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.turn import Principal
+from hookgate import hookspecs
+from hookgate.core.domain.errors import HookError, StartError, WireError
+from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
 from hookgate.core.gateway.attempts import Attempts
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.credentials import FORMS, bearer, read_credential
 from hookgate.core.gateway.forwarded import forwarded_header
 from hookgate.core.gateway.origin import (
     HostRule,
@@ -22,36 +27,41 @@ from hookgate.core.gateway.origin import (
     Proxies,
     address_key,
     canonical,
+    check_own_page,
     is_loopback,
     is_loopback_bind,
 )
 from hookgate.core.gateway.peer import PeerLookup
 from hookgate.core.gateway.tokens import PREFIX, token_book
+from hookgate.core.settings.secret_store import masking
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Collection
 
     from aiohttp import web
 
+    from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.operations import Access
     from hookgate.core.domain.turn import Scope
     from hookgate.core.gateway.origin import IPAddress
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["SUBPROTOCOL", "Caller", "Gate", "check_listener", "offered_protocols"]
+__all__ = ["SUBPROTOCOL", "Caller", "Gate", "check_listener", "flaw_of"]
 
 SUBPROTOCOL = "hookgate"
 """The WebSocket subprotocol; a browser offers it beside ``bearer.TOKEN``."""
 
-BEARER_PROTOCOL = "bearer."
-
 MAX_TOKEN = 512
-"""Characters of the longest token that is looked at."""
+"""Characters of the longest token of the settings that is looked at."""
 
 _SAFE_METHODS = frozenset(("GET", "HEAD", "OPTIONS"))
 _QUERY_NAMES = frozenset(
-    ("token", "access_token", "auth", "authorization", "api_key", "apikey", "bearer", "secret")
+    (
+        *("token", "access_token", "auth", "authorization", "bearer", "secret"),
+        *("api_key", "apikey", "x-api-key"),
+    )
 )
 
 
@@ -69,6 +79,37 @@ class Caller:
 
 
 _OWNER = Caller(Principal.owner())
+
+_RESERVED = re.compile(r"loopback|embedded|token:.*", re.DOTALL)
+_ID = re.compile(r"[^\x00-\x20\x7f]{1,256}")
+
+
+def flaw_of(principal: Any) -> str | None:
+    """Return why the `Principal` that a plugin named cannot be let in; None where it can.
+
+    Annotations hold nobody back: scopes that were given as one text, for example, would answer
+    every question about a part of it with yes.
+    """
+    texts = (principal.agents, principal.models)
+    expires = principal.expires
+    checks = (
+        (isinstance(principal.id, str) and _ID.fullmatch(principal.id), "its id is no name"),
+        (not _RESERVED.fullmatch(str(principal.id)), "its id is one of the gateway's own"),
+        (isinstance(principal.scopes, frozenset), "its scopes are no frozenset"),
+        (ALL_SCOPES.issuperset(principal.scopes), "one of its scopes is unknown"),
+        (_all(principal.bindings, Claim), "its bindings are no tuple of claims"),
+        (isinstance(principal.key, str), "its key is no text"),
+        (all(part is None or _all(part, str) for part in texts), "its globs are no tuple of texts"),
+        (
+            expires is None or (isinstance(expires, datetime) and expires.tzinfo is not None),
+            "its end is no time with a zone",
+        ),
+    )
+    return next((flaw for right, flaw in checks if not right), None)
+
+
+def _all(value: object, kind: type) -> bool:
+    return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
 
 
 def check_listener(settings: Settings) -> None:
@@ -96,12 +137,6 @@ def check_listener(settings: Settings) -> None:
         )
 
 
-def offered_protocols(request: web.Request) -> list[str]:
-    """Return the WebSocket subprotocols that the client offers."""
-    offers = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ()))
-    return [offer.strip() for offer in offers.split(",") if offer.strip()]
-
-
 class Gate:
     """Lets requests in, or says why not. One for each gateway.
 
@@ -112,6 +147,7 @@ class Gate:
 
     def __init__(self, host: Host, *, peers: PeerLookup | None = None) -> None:
         settings = host.settings.gateway
+        self._host = host
         self.tokens = token_book(host)
         self.attempts = Attempts(settings.limits.attempts_per_minute, host.clock.monotonic)
         self._hosts = HostRule(settings.allowed_hosts)
@@ -124,8 +160,15 @@ class Gate:
         """Close what was opened."""
         self._peers.close()
 
-    def admit(self, request: web.Request, access: Access) -> Caller | None:
+    async def admit(
+        self, request: web.Request, access: Access, forms: Collection[str] = FORMS
+    ) -> Caller | None:
         """Decide on one request: may it use a route with this access?
+
+        Args:
+            request: The request; `check_wire` has let it pass.
+            access: Who may use the route.
+            forms: The forms of a credential that the route takes.
 
         Returns:
             Who asks; None for a route that is public or checks for itself.
@@ -133,10 +176,9 @@ class Gate:
         Raises:
             WireError: It may not.
         """
-        self.check_wire(request)
         if access.kind != "scoped":
             return None
-        caller = self.identify(request)
+        caller = await self.identify(request, forms)
         if caller is None:
             raise wire_error(
                 "unauthorized",
@@ -162,8 +204,12 @@ class Gate:
 
     # -- what every request must pass ----------------------------------------
 
-    def check_wire(self, request: web.Request) -> None:
+    def check_wire(self, request: web.Request, origins: OriginRule | None = None) -> None:
         """Check that a request was meant for this gateway and was not made by a foreign page.
+
+        Args:
+            request: The request.
+            origins: The pages that may use its route; the gateway's own rule where None.
 
         Raises:
             WireError: Its target, Host, Origin, query or forwarded headers say otherwise.
@@ -187,9 +233,20 @@ class Gate:
             )
         if request.method not in _SAFE_METHODS or "Upgrade" in headers:
             scheme = self._proxies.scheme(peer, headers)
-            self.origins.check(headers, authority, scheme=scheme)
+            (origins or self.origins).check(headers, authority, scheme=scheme)
         if request.query_string:
             self._check_query(request)
+
+    def _check_own_page(self, request: web.Request) -> None:
+        """Check that a page of the gateway's own origin asks, since a cookie comes by itself.
+
+        Raises:
+            WireError: Another one does, or the request does not say which.
+        """
+        peer, (local, port) = self._ends(request)
+        authority = self._hosts.check(request.headers, local, port)
+        scheme = self._proxies.scheme(peer, request.headers)
+        check_own_page(request.headers, authority, scheme=scheme)
 
     @staticmethod
     def _check_query(request: web.Request) -> None:
@@ -216,40 +273,104 @@ class Gate:
 
     # -- who asks --------------------------------------------------------------
 
-    def identify(self, request: web.Request) -> Caller | None:
+    async def identify(self, request: web.Request, forms: Collection[str] = FORMS) -> Caller | None:
         """Return who asks; None where a token is needed and none was presented.
 
-        Raises:
-            WireError: A token was presented and is not known; or this address has failed
-                too often, and nothing was compared; or a stranger asks on loopback.
-        """
-        if not self.tokens.configured:
-            return self._owner(request)
-        address = self.address_of(request)
-        self.check_attempts(address)
-        presented = _presented(request)
-        return None if presented is None else self.redeem(address, presented)
-
-    def redeem(self, address: str, presented: str) -> Caller:
-        """Return who comes with the token `presented`.
+        What was presented is checked before a listener without tokens takes anybody for its
+        owner: whoever shows a key is who the key says, or nobody.
 
         Args:
-            address: The client's, from `address_of`.
-            presented: What was presented as a token.
+            request: The request; `check_wire` has let it pass.
+            forms: The forms of a credential that are taken.
 
         Raises:
-            WireError: It is not known, or this address has failed too often.
+            WireError: A credential was presented and is not known; or this address has failed
+                too often, and nothing was compared; or a stranger asks on loopback.
         """
+        if self.tokens.configured:
+            self.check_attempts(self.address_of(request))
+        credential = read_credential(request.headers, forms, client=self._client(request))
+        if credential is None:
+            return None if self.tokens.configured else self._owner(request)
+        if credential.kind == "cookie":
+            # Not counted: a foreign page could make the browser that it is in fail at will.
+            self._check_own_page(request)
+        return await self.check(credential, request)
+
+    def credential(self, value: str, request: web.Request) -> Credential:
+        """Return what came in the first frame of a socket as the credential that it is."""
+        return bearer(value, client=self._client(request))
+
+    async def check(self, credential: Credential, request: web.Request) -> Caller:
+        """Return who comes with `credential`: by the tokens of the settings, then by plugins.
+
+        Args:
+            credential: What was presented.
+            request: The request, or the upgrade request of a socket.
+
+        Raises:
+            WireError: Nobody knows it, it has ended, or this address has failed too often.
+        """
+        address = self.address_of(request)
         self.check_attempts(address)
-        token = self.tokens.redeem(presented) if 0 < len(presented) <= MAX_TOKEN else None
-        if token is None:
-            self.attempts.failed(address)
-            raise wire_error(
-                "unauthorized",
-                "this token is not known, or has been revoked",
-                action="check the token; `hookgate token new` makes another one",
-            )
-        return Caller(token.principal, token.name)
+        caller = self._from_settings(credential)
+        if caller is not None or not credential.value or not self._asks_plugins:
+            return self._settle(address, caller)
+        async with self.attempts.trial(address):
+            self.check_attempts(address)
+            try:
+                caller = await self._from_plugins(credential, request)
+            except WireError:
+                self.attempts.failed(address)
+                raise
+            return self._settle(address, caller)
+
+    def _settle(self, address: str, caller: Caller | None) -> Caller:
+        """Return the caller, or count a failure."""
+        if caller is not None and not caller.principal.has_expired(self._host.clock.now()):
+            return caller
+        self.attempts.failed(address)
+        if caller is not None:
+            raise wire_error("unauthorized", "this token has expired", action="use another one")
+        if self.tokens.configured:
+            action = "check the token; `hookgate token new` makes another one"
+        else:
+            action = "send none: this listener has no tokens, and serves its own user without"
+        raise wire_error(
+            "unauthorized", "this token is not known, or has been revoked", action=action
+        )
+
+    def _from_settings(self, credential: Credential) -> Caller | None:
+        # A cookie is a plugin's: a token of the settings has no business in a browser's jar.
+        if credential.kind == "cookie" or not 0 < len(credential.value) <= MAX_TOKEN:
+            return None
+        token = self.tokens.redeem(credential.value)
+        return None if token is None else Caller(token.principal, token.name)
+
+    @property
+    def _asks_plugins(self) -> bool:
+        return self._host.hooks.implemented(hookspecs.authenticate)
+
+    async def _from_plugins(self, credential: Credential, request: web.Request) -> Caller | None:
+        """Ask the hook `authenticate`.
+
+        Raises:
+            WireError: A plugin failed, or named somebody who cannot be.
+        """
+        try:
+            # What a plugin raises may hold what it was given, and goes to the log.
+            with masking(credential.value):
+                principal = await self._host.hooks.first(
+                    hookspecs.authenticate, credential, request
+                )
+        except HookError:
+            raise _not_checked() from None
+        if principal is None:
+            return None
+        if (flaw := flaw_of(principal)) is not None:
+            self._host.log.error("authenticate named a principal that cannot be", flaw=flaw)
+            raise _not_checked()
+        return Caller(principal)
 
     def check_attempts(self, address: str) -> None:
         """Refuse an address that has failed too often, before anything is compared.
@@ -272,6 +393,11 @@ class Gate:
         if peer is None:
             return "unknown"
         return address_key(self._proxies.client(peer, request.headers))
+
+    def _client(self, request: web.Request) -> str:
+        """Return the client's address, as far as trusted proxies tell it."""
+        peer, _ = self._ends(request)
+        return "" if peer is None else str(self._proxies.client(peer, request.headers))
 
     def _owner(self, request: web.Request) -> Caller:
         transport = request.transport
@@ -297,23 +423,9 @@ class Gate:
         return user is not None and user.trusted
 
 
-def _presented(request: web.Request) -> str | None:
-    """Return the token that came with a request; "" for one that cannot be right."""
-    given = request.headers.getall("Authorization", ())
-    protocols = [
-        offer.removeprefix(BEARER_PROTOCOL)
-        for offer in offered_protocols(request)
-        if offer.startswith(BEARER_PROTOCOL)
-    ]
-    if len(given) + len(protocols) > 1:
-        raise wire_error(
-            "unauthorized",
-            "found more than one token, expected one",
-            action="send one `Authorization: Bearer TOKEN`",
-        )
-    if protocols:
-        return protocols[0]
-    if not given:
-        return None
-    scheme, _, token = given[0].partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+def _not_checked() -> WireError:
+    return wire_error(
+        "not_checked",
+        "a plugin failed to check this credential",
+        action="the log of the gateway says which one and why",
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import __version__
 from hookgate.core.gateway.auth import Gate
-from hookgate.core.gateway.clients import Clients
+from hookgate.core.gateway.clients import Clients, Expiry
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.proof import new_key
 from hookgate.core.gateway.request_log import RequestLog
@@ -76,14 +76,18 @@ class Front:
     def enlisted(self, client: Client) -> Iterator[None]:
         """Count `client` among those that are connected, for as long as it is.
 
-        A token that was revoked since it let the client in ends it at once.
+        A token that was revoked since it let the client in ends it at once, and one that
+        expires ends it then.
         """
         self.clients.add(client)
         if client.token and not self.gate.tokens.holds(client.token):
             client.end(1008, TOKEN_REVOKED)
+        timer = Expiry(client, self.host.clock) if client.principal.expires else None
         try:
             yield
         finally:
+            if timer is not None:
+                timer.cancel()
             self.clients.remove(client)
 
     def revoked(self, name: str) -> None:

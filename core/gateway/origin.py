@@ -26,6 +26,7 @@ __all__ = [
     "OriginRule",
     "address_key",
     "canonical",
+    "check_own_page",
     "is_loopback",
     "is_loopback_bind",
     "own_authorities",
@@ -206,6 +207,37 @@ class OriginRule:
             f"found Origin {given[0][:100]!r}, expected the gateway's own",
             action="open the gateway's own page, or add the origin to `gateway.allowed_origins`",
         )
+
+
+def check_own_page(
+    headers: CIMultiDictProxy[str], authority: Authority, *, scheme: str = "http"
+) -> None:
+    """Refuse a request that does not come from a page of the gateway's own origin.
+
+    A browser sends cookies with whatever a page asks for, also where that only reads. Each
+    request with one must say where it comes from: by `Sec-Fetch-Site`, which no page can set, or
+    by the Origin. Listed origins are others, too.
+
+    Args:
+        headers: The request's headers.
+        authority: The request's own, from its Host header.
+        scheme: ``http``; ``https`` where a trusted proxy says so.
+
+    Raises:
+        WireError: It comes from elsewhere, or does not say.
+    """
+    sites, origins = headers.getall("Sec-Fetch-Site", ()), headers.getall("Origin", ())
+    told = [site == "same-origin" for site in sites]
+    told += [_same(origin, authority, scheme) for origin in origins]
+    # Typed into the address bar, or opened from a bookmark: no page has a part in it.
+    typed = list(sites) == ["none"] and not origins
+    if typed or (told and all(told) and len(sites) <= 1 and len(origins) <= 1):
+        return
+    raise wire_error(
+        "wrong_origin",
+        "found a cookie in a request that does not say it comes from the gateway's own page",
+        action="send the credential in the `Authorization` header",
+    )
 
 
 def _same(origin: str, authority: Authority, scheme: str) -> bool:

@@ -183,6 +183,7 @@ class Call:
         self._gone = False
         self._task: asyncio.Task[BaseModel] | None = None
         self.token = request[CALLER].token
+        self.principal = request[CALLER].principal
 
     # -- one answer ----------------------------------------------------------
 
@@ -280,7 +281,7 @@ class Call:
         """Run the operation in a task, and let it go when the request is over."""
         invocation = Invocation(
             host=self._front.host,
-            principal=self._request[CALLER].principal,
+            principal=self.principal,
             face="rest",
             request_id=new_id("req"),
             emit=self._emit if streaming else lambda _: None,

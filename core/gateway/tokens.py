@@ -195,6 +195,10 @@ def _read_token(host: Host, name: str, settings: TokenSettings) -> Token:
         id=principal_id(name),
         scopes=frozenset(settings.scopes),
         bindings=tuple(Claim(*claim) for claim in claims),
+        key=name,
+        agents=settings.agents,
+        models=settings.models,
+        expires=settings.expires,
     )
     return Token(name, digest, principal)
 

@@ -11,8 +11,10 @@ from pydantic import ValidationError
 
 from hookgate.core.domain.errors import WireError
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.gateway.auth import BEARER_PROTOCOL, SUBPROTOCOL, offered_protocols
+from hookgate.core.gateway.auth import SUBPROTOCOL
+from hookgate.core.gateway.clients import EXPIRED
 from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.credentials import BEARER_PROTOCOL, offered_protocols
 from hookgate.core.gateway.rpc import (
     BadCall,
     binary_frame,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from hookgate.core.domain.events import Event
+    from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.auth import Caller
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.front import Front
@@ -51,7 +54,7 @@ MAX_REQUESTS = 256
 async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse:
     """Serve ``GET /ws``: authenticate, say hello, and answer until either side leaves."""
     front.check_open()
-    caller = front.gate.identify(request)
+    caller = await front.gate.identify(request)
     socket = _make_response(front, request)
     if caller is None:
         # The first frame has to bring the token; a client need not wait to find that out.
@@ -80,7 +83,7 @@ def _make_response(front: Front, request: web.Request) -> web.WebSocketResponse[
             "this path speaks WebSocket",
             action="connect with a WebSocket client, over HTTP/1.1",
         )
-    offered = offered_protocols(request)
+    offered = offered_protocols(request.headers)
     if offered and SUBPROTOCOL not in offered:
         # A browser drops a connection whose subprotocol was not taken up; and aiohttp would
         # log what was offered, a token maybe.
@@ -168,7 +171,7 @@ class Connection:
                 raise no_token()
             gate = self._front.gate
             token = AuthParams.model_validate(params).token
-            caller = gate.redeem(gate.address_of(self._request), token)
+            caller = await gate.check(gate.credential(token, self._request), self._request)
         except ValidationError:
             problem = wire_error(
                 "invalid_params",
@@ -220,6 +223,11 @@ class Connection:
                         running.task.cancel()
                     self._running = None
 
+    @property
+    def principal(self) -> Principal:
+        """See `Client.principal`."""
+        return self.caller.principal
+
     def _is_closed(self) -> bool:
         return self.closed
 
@@ -233,12 +241,16 @@ class Connection:
             self._invocation,
             self._front.methods.find,
         )
+        expires = principal.expires
         receive, put, body = self._socket.receive, self._outbox.put, self._front.body
         requests = self._front.requests
         while True:
             message = await receive()
             kind = message.type
             self._heard = True
+            if expires is not None and principal.has_expired(self._front.host.clock.now()):
+                self.end(1008, EXPIRED)
+                continue
             if kind is WSMsgType.TEXT:
                 call_id: CallId | None = None
                 name = ""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.core.domain.errors import NoAgentError
+from hookgate.core.domain.errors import NoAgentError, NotAllowedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hookgate.core.domain.turn import Address, Agent
+    from hookgate.core.domain.turn import Address, Agent, Principal
     from hookgate.core.settings.schema import BindingSettings
 
-__all__ = ["Route", "Router", "Tier"]
+__all__ = ["Route", "Router", "Tier", "check_agent"]
 
 Tier: TypeAlias = Literal["request", "peer", "guild", "team", "account", "channel", "default"]
 _TIERS: tuple[Tier, ...] = ("peer", "guild", "team", "account", "channel", "default")
@@ -99,6 +99,19 @@ class Router:
 
     def _names(self) -> str:
         return ", ".join(sorted(self._agents)) or "none"
+
+
+def check_agent(principal: Principal, agent: Agent) -> None:
+    """Refuse a principal whose key does not allow the agent that would answer.
+
+    Raises:
+        NotAllowedError: It does not.
+    """
+    if not principal.may_use_agent(agent.name):
+        raise NotAllowedError(
+            f"{principal.id} may not speak to agent {agent.name!r}",
+            action="use a token whose `agents` allow it",
+        )
 
 
 def _tier_of(binding: BindingSettings) -> Tier:

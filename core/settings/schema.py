@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -87,6 +88,12 @@ class TokenSettings(Section):
     """The accounts that it may claim; `*` for any."""
     peers: tuple[str, ...] = ("*",)
     """The peers that it may claim; `*` for any."""
+    agents: tuple[str, ...] | None = None
+    """Globs of the agents that it may speak to. Without it: all."""
+    models: tuple[str, ...] | None = None
+    """Globs of the models that may answer it, as `provider/model`. Without it: all."""
+    expires: AwareDatetime | None = None
+    """When it ends, with its zone, such as `2027-01-31T00:00:00Z`. Without it: never."""
 
     @model_validator(mode="after")
     def _one_source(self) -> TokenSettings:

@@ -17,6 +17,8 @@ import shlex
 import stat
 import threading
 from bisect import bisect_right
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,7 @@ __all__ = [
     "MIN_MASKED",
     "SecretStore",
     "masked_json",
+    "masking",
     "read_key_file",
     "redact_json",
 ]
@@ -63,6 +66,20 @@ Only text that goes on beginning secrets, such as one letter over and over, come
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _FILE_MODES = (0o600, 0o400)
+_SHOWN: ContextVar[str] = ContextVar("hookgate credential", default="")
+
+
+@contextmanager
+def masking(value: str) -> Iterator[None]:
+    """Mask `value` in all that is redacted by this task within the block.
+
+    For what strangers show: a secret or not, it is too much to be remembered.
+    """
+    before = _SHOWN.set(value if len(value) >= MIN_MASKED else "")
+    try:
+        yield
+    finally:
+        _SHOWN.reset(before)
 
 
 class SecretStore:
@@ -131,6 +148,8 @@ class SecretStore:
 
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked, in every form of it."""
+        if shown := _SHOWN.get():
+            text = text.replace(shown, MASK)
         if not self._known:
             return text
         pattern = (self._forms or self._compile()).pattern

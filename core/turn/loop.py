@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import ProviderError, RefusedError, TurnError
+from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Text, join_taints
 from hookgate.core.domain.models import ModelRequest, ToolUseEvent
@@ -24,7 +24,7 @@ from hookgate.core.turn.tools.offering import choose_tools, schema_tokens
 from hookgate.core.turn.tools.round import ToolRound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hookgate.core.domain.models import ModelRef, SystemText
     from hookgate.core.domain.turn import Turn, TurnPlan
@@ -207,7 +207,7 @@ class Rounds:
         turn = self._turn
         failure: ProviderError | None = None
         attempt = 0
-        for model in turn.plan.models:
+        for model in self._models():
             for retry in range(turn.plan.retries + 1):
                 call = ModelCall(self._host, turn, self._request(model, attempt))
                 attempt += 1
@@ -230,6 +230,21 @@ class Rounds:
                 action=f"set `agents.{turn.agent.name}.model`",
             )
         raise failure
+
+    def _models(self) -> Sequence[ModelRef]:
+        """Return the plan's models that the turn's principal may use.
+
+        Raises:
+            NotAllowedError: It may use none of them.
+        """
+        principal, models = self._turn.principal, self._turn.plan.models
+        allowed = [model for model in models if principal.may_use_model(model)]
+        if models and not allowed:
+            raise NotAllowedError(
+                f"{principal.id} may use none of this turn's models: {', '.join(map(str, models))}",
+                action="use a token whose `models` allow one, or an agent with another model",
+            )
+        return allowed
 
     def _wait_for(self, error: ProviderError, retry: int) -> float | None:
         """Return the seconds before the next attempt at the same model; None for none."""

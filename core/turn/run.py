@@ -24,6 +24,7 @@ from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
 from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cancelled
 from hookgate.core.sessions.order import InSessionOrder
+from hookgate.core.sessions.routing import check_agent
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
 from hookgate.core.turn.history import stored_turns
@@ -207,6 +208,7 @@ class Turns:
         session: SessionKey,
         sink: Callable[[Event], None],
     ) -> Turn:
+        check_agent(principal, agent)
         settings = self._host.settings
         snapshot = self._snapshot()
         believed = settings.gateway.believe_client_flags

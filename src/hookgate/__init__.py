@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.descriptors import (
         Capabilities,
         Capability,
@@ -92,6 +93,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import (
         Address,
         Agent,
+        Claim,
         FinishedCall,
         Origin,
         Outcome,
@@ -135,9 +137,11 @@ __all__ = [
     "CapabilityIndex",
     "Card",
     "Channel",
+    "Claim",
     "Clock",
     "ConfigError",
     "ContextBuilder",
+    "Credential",
     "Decision",
     "Effect",
     "EgressDeniedError",
@@ -216,6 +220,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
+    "hookgate.core.domain.credentials": "Credential",
     "hookgate.core.domain.descriptors": (
         "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
     ),
@@ -240,8 +245,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (
-        "Address Agent FinishedCall Origin Outcome Principal SessionKey Turn TurnKey TurnPlan "
-        "TurnRequest"
+        "Address Agent Claim FinishedCall Origin Outcome Principal SessionKey Turn TurnKey "
+        "TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.hooks.caller": "HookFailure",

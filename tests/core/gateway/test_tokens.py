@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -96,8 +97,8 @@ async def test_a_token_that_is_revoked_while_it_lets_somebody_in_lets_nobody_in(
         gate = served.front.gate
         identify, book = gate.identify, gate.tokens
 
-        def late(request: web.Request) -> Caller | None:
-            caller = identify(request)
+        async def late(request: web.Request, *forms: Any) -> Caller | None:
+            caller = await identify(request, *forms)
             book.mark(section["tokens"]["ann"]["digest"])
             return caller
 
