@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import structlog
 
-from hookgate.core.domain.errors import MissingKeyError
+from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus
 from hookgate.core.domain.metrics import Instrument, MetricRecord
-from hookgate.core.domain.ports import CLOCK, SECRETS, TOKENS, Key
+from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, TOKENS, Key
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
 from hookgate.core.registry.snapshots import Registry
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
-    from hookgate.core.domain.turn import Turn
+    from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
     from hookgate.core.hooks.caller import Hooks
+    from hookgate.core.plugins.manager import Plugins
+    from hookgate.core.registry.sanitizing import Sanitizer
     from hookgate.core.settings.schema import Settings
+    from hookgate.core.turn.handle import TurnHandle
+    from hookgate.core.turn.run import Turns
 
-__all__ = ["Doors", "Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
+__all__ = ["Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -67,7 +71,7 @@ class QuarterTokens:
 
 
 class Host:
-    """What a plugin can reach: settings, services, registries, and the turn's own doors.
+    """What a plugin can reach: settings, services, registries and turns.
 
     Attributes:
         settings: The gateway's settings.
@@ -118,8 +122,11 @@ class Host:
         self.metrics_ready = asyncio.Event()
         self._services: dict[Key[Any], Any] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._doors: Doors | None = None
         self._hooks: Hooks | None = None
+        self._plugins: Plugins | None = None
+        self._sanitizer: Sanitizer | None = None
+        self._turns: Turns | None = None
+        self._reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
         self.provide(TOKENS, QuarterTokens())
@@ -168,7 +175,23 @@ class Host:
         """The secrets: ``host[SECRETS]``."""
         return self[SECRETS]
 
-    # -- the turn's doors --------------------------------------------------
+    # -- what the gateway attaches -------------------------------------------
+
+    def attach(
+        self,
+        *,
+        hooks: Hooks | None = None,
+        plugins: Plugins | None = None,
+        sanitizer: Sanitizer | None = None,
+        turns: Turns | None = None,
+        reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None,
+    ) -> None:
+        """Hand over what is made after the host. Only the gateway calls this."""
+        self._hooks = hooks or self._hooks
+        self._plugins = plugins or self._plugins
+        self._sanitizer = sanitizer or self._sanitizer
+        self._turns = turns or self._turns
+        self._reload = reload or self._reload
 
     @property
     def hooks(self) -> Hooks:
@@ -177,26 +200,58 @@ class Host:
         return self._hooks
 
     @property
-    def doors(self) -> Doors:
-        """The gateway's own entrances; there once it has started."""
-        assert self._doors is not None, "the turn's doors open when the gateway has started"
-        return self._doors
+    def _runner(self) -> Turns:
+        if self._turns is None:
+            raise StartError(
+                "the gateway has not started: turns and tool calls begin once every plugin is open"
+            )
+        return self._turns
 
-    def attach(self, *, hooks: Hooks | None = None, doors: Doors | None = None) -> None:
-        """Hand over what is made after the host. Only the gateway calls this."""
-        self._hooks = hooks or self._hooks
-        self._doors = doors or self._doors
+    @property
+    def ready(self) -> bool:
+        """Whether the gateway has started and takes new turns."""
+        return self._turns is not None and self._turns.accepting
 
     async def sanitize(self, card: Card) -> Card | Rejected:
         """Return `card` as a model may see it; cached by digest and set of plugins."""
-        return await self.doors.sanitize(card)
+        assert self._sanitizer is not None, "the sanitizer is there once the plugins are loaded"
+        return await self._sanitizer.sanitize(card)
 
-    def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        """Ask a model on behalf of `turn`, through every hook that guards and meters.
+    async def reload(self) -> Mapping[str, Any]:
+        """Read content again: tools, capabilities, cards, souls. Return what changed."""
+        assert self._reload is not None, "there is something to reload once the gateway starts"
+        return await self._reload()
 
-        ``request.cause`` should name the plugin's purpose, such as ``memory.extract``.
+    # -- turns -----------------------------------------------------------------
+
+    def start_turn(
+        self,
+        principal: Principal,
+        origin: Origin,
+        request: TurnRequest,
+        *,
+        sink: Callable[[Event], None] | None = None,
+    ) -> TurnHandle:
+        """Start a turn and return its handle at once: the one way to a turn, for everybody.
+
+        The turn runs in a task of its own. Follow it with ``async for event in handle.events``,
+        or pass a `sink`; ``await handle.wait()`` returns it ended. See ``docs/turns.md``.
+
+        Args:
+            principal: Who asks; authentication has settled that.
+            origin: How the request came in; the entry path has settled that, not the request.
+            request: What is asked.
+            sink: Takes the turn's events as they come, instead of `TurnHandle.events`. It must
+                not wait.
+
+        Raises:
+            NotAllowedError: The principal may not chat, or not as this address.
+            NoAgentError: No agent answers this address.
+            ClientToolError: A tool that the request brings has the name of another one.
+            TurnError: The gateway stops, or the request asks for what it cannot do.
+            StartError: The gateway has not started.
         """
-        return self.doors.call_model(turn, request)
+        return self._runner.start(principal, origin, request, sink=sink)
 
     async def nested_turn(
         self, parent: Turn, text: str, *, agent: str | None = None, tool: str = ""
@@ -208,11 +263,34 @@ class Host:
         Raises:
             LaneHeldError: It would nest deeper than ``turn.max_depth``.
         """
-        return await self.doors.nested_turn(parent, text, agent=agent, tool=tool)
+        return await self._runner.nested(parent, text, agent=agent, tool=tool)
 
-    async def reload(self) -> Mapping[str, Any]:
-        """Read content again: tools, capabilities, cards, souls. Return what changed."""
-        return await self.doors.reload()
+    def running(self) -> Sequence[Turn]:
+        """Return the turns that run or wait for their lane."""
+        return () if self._turns is None else self._turns.running()
+
+    def cancel(self, turn_id: str, reason: str) -> bool:
+        """Cancel a running turn, and the nested ones below it; False where there is none."""
+        handle = None if self._turns is None else self._turns.handle(turn_id)
+        return handle is not None and handle.cancel(reason)
+
+    def owner(self, turn_id: str) -> Principal | None:
+        """Return who started the running turn called `turn_id`; None where there is none."""
+        handle = None if self._turns is None else self._turns.handle(turn_id)
+        return None if handle is None else handle.turn.principal
+
+    def agents(self) -> Sequence[str]:
+        """Return the names of the agents."""
+        return sorted(self._runner.router.agents)
+
+    def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask a model on behalf of `turn`, through every hook that guards and meters.
+
+        ``request.cause`` should name the plugin's purpose, such as ``memory.extract``.
+        """
+        return self._runner.call_model(turn, request)
+
+    # -- plugins ---------------------------------------------------------------
 
     def plugins(self, *, every: bool = False) -> Sequence[PluginInfo]:
         """Return what is known of the plugins, in load order: name, origin, version, state.
@@ -221,7 +299,7 @@ class Host:
             every: Those that do not run as well: disabled, replaced and broken ones, with why.
         """
         # None are known before the gateway starts, and some names are asked about then.
-        infos = () if self._doors is None else self._doors.plugins()
+        infos = () if self._plugins is None else self._plugins.infos()
         return [info for info in infos if every or info.state == "running"]
 
     # -- names -------------------------------------------------------------
@@ -298,6 +376,24 @@ class Host:
         """Take back what was announced of `part`."""
         self.notices.pop(self.secrets.redact(part), None)
 
+    def status(self) -> dict[str, Any]:
+        """Return what an operator wants to know at a glance, JSON-ready."""
+        from hookgate import __version__
+
+        return {
+            "version": __version__,
+            "ready": self.ready,
+            "degraded": dict(self.degraded),
+            "notices": dict(self.notices),
+            "durable": self[CONVERSATIONS].durable,
+            "turns": len(self.running()),
+            "agents": self.agents(),
+            "providers": sorted(self.providers),
+            "tools": len(self.tools),
+            "capabilities": len(self._runner.snapshot().capabilities),
+            "plugins": [info.name for info in self.plugins()],
+        }
+
     # -- background work ---------------------------------------------------
 
     def spawn(self, work: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
@@ -321,25 +417,6 @@ class Host:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
-    """The entrances that `Host` forwards to; the gateway makes one when it starts.
-
-    Attributes:
-        sanitize: See `Host.sanitize`.
-        call_model: See `Host.call_model`.
-        nested_turn: See `Host.nested_turn`.
-        reload: See `Host.reload`.
-        plugins: Returns what is known of every plugin; see `Host.plugins`.
-    """
-
-    sanitize: Callable[[Card], Awaitable[Card | Rejected]]
-    call_model: Callable[[Turn, ModelRequest], AsyncIterator[ModelEvent]]
-    nested_turn: Callable[..., Awaitable[Turn]]
-    reload: Callable[[], Awaitable[Mapping[str, Any]]]
-    plugins: Callable[[], Sequence[PluginInfo]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.hooks.watchdog import Watchdog
-from hookgate.core.host import Doors, Host
+from hookgate.core.host import Host
 from hookgate.core.observability.inspection import inspection_operations
 from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 from hookgate.core.observability.log import Log
@@ -42,19 +42,17 @@ from hookgate.core.sessions.signals import InProcessSignals
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
 from hookgate.core.turn.loop import Loop
-from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.run import Turns
 from hookgate.core.turn.selftest import check_that_policy_is_asked
 from hookgate.core.turn.tools.call import ToolCalls
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from aiohttp import web
 
     from hookgate.core.domain.events import HookSpan
-    from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.turn import Turn
 
 __all__ = ["Gateway"]
@@ -78,7 +76,6 @@ class Gateway:
         plugins: Its plugins.
         log: The sink of its log; whoever owns the process may make it the default.
         routes: The HTTP routes that its plugins have added.
-        ready: Whether it takes messages.
     """
 
     def __init__(
@@ -115,7 +112,6 @@ class Gateway:
             log=self.host.log,
         )
         self.routes = Routes()
-        self.ready = False
         self._read_settings = read_settings
         self._stack = AsyncExitStack()
         self._sanitizer = Sanitizer(self.host)
@@ -141,7 +137,7 @@ class Gateway:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self.ready:
+        if self.host.ready:
             await self.drain(0)
         await self._stack.aclose()
 
@@ -152,14 +148,16 @@ class Gateway:
         host.provide(SIGNALS, InProcessSignals())
         host.provide(CONVERSATIONS, InProcessConversations())
         hooks = self.plugins.hooks
-        host.attach(hooks=hooks, doors=self._doors())
+        host.attach(
+            hooks=hooks, plugins=self.plugins, sanitizer=self._sanitizer, reload=self.reload
+        )
         host.instruments.apply("core", CORE_INSTRUMENTS)
         host.events.on_spans = self._trace
         stack.push_async_callback(hooks.close)
         await stack.enter_async_context(self.plugins.opened(host))
         lanes.start_at(await host[CONVERSATIONS].last_fence())
         stack.push_async_callback(host.stop_tasks)
-        own = (*core_operations(self), *inspection_operations(self))
+        own = (*core_operations(host), *inspection_operations(self))
         self._catalogue.add_operations("core", own)
         host.described.update((await describe(host, hooks)).providers)
         self._sanitizer.tell()
@@ -169,11 +167,11 @@ class Gateway:
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
         self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)
+        host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
         host.spawn(self._faces.follow(), name="words of tools")
         stack.enter_context(self._watchdog)
-        self.ready = True
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
@@ -181,7 +179,6 @@ class Gateway:
         Args:
             seconds: The default is ``gateway.limits.drain_seconds``.
         """
-        self.ready = False
         if seconds is None:
             seconds = self.settings.gateway.limits.drain_seconds
         await self.turns.drain(seconds)
@@ -205,18 +202,6 @@ class Gateway:
         """Chooses the agents."""
         return self.turns.router
 
-    async def run_turn(
-        self,
-        principal: Principal,
-        origin: Origin,
-        request: TurnRequest,
-        *,
-        sink: Callable[[Event], None] = lambda _: None,
-        accepted: Callable[[Turn], None] = lambda _: None,
-    ) -> Turn:
-        """Run one turn and return it, ended. See `Turns.run`."""
-        return await self.turns.run(principal, origin, request, sink=sink, accepted=accepted)
-
     async def chat(
         self,
         text: str,
@@ -238,7 +223,8 @@ class Gateway:
             content=text, address=address or Address(), agent=agent, options=options or {}
         )
         origin = Origin(provenance=Provenance.EXTERNAL_USER, path="embedded")
-        return await self.run_turn(Principal.owner("embedded"), origin, request, sink=sink)
+        owner = Principal.owner("embedded")
+        return await self.host.start_turn(owner, origin, request, sink=sink).wait()
 
     def app(self) -> web.Application:
         """Return an aiohttp application that serves this gateway.
@@ -252,44 +238,13 @@ class Gateway:
             StartError: The gateway has not started, or its settings name hosts, proxies or
                 tokens that cannot be.
         """
-        if not self.ready:
+        if not self.host.ready:
             raise StartError(
                 "the gateway does not run: call `app()` within `async with Gateway(...)`"
             )
         return build_app(self)
 
-    def cancel(self, turn_id: str, reason: str) -> bool:
-        """Cancel a running turn; False where there is none of that id."""
-        return self.turns.cancel(turn_id, reason)
-
-    def turn_owner(self, turn_id: str) -> Principal | None:
-        """Return who started the running turn called `turn_id`."""
-        return self.turns.owner(turn_id)
-
-    def running(self) -> Sequence[Turn]:
-        """Return the turns that run or wait for their lane."""
-        return self.turns.running()
-
     # -- telling ---------------------------------------------------------------
-
-    def status(self) -> dict[str, Any]:
-        """Return what an operator wants to know at a glance, JSON-ready."""
-        from hookgate import __version__
-
-        host = self.host
-        return {
-            "version": __version__,
-            "ready": self.ready,
-            "degraded": dict(host.degraded),
-            "notices": dict(host.notices),
-            "durable": host[CONVERSATIONS].durable,
-            "turns": len(self._turns.running()) if self._turns else 0,
-            "agents": sorted(self.router.agents),
-            "providers": sorted(host.providers),
-            "tools": len(host.tools),
-            "capabilities": len(self._catalogue.snapshot().capabilities),
-            "plugins": [info.name for info in self.plugins.infos() if info.state == "running"],
-        }
 
     async def reload(self) -> Mapping[str, Any]:
         """Read content again: tools, capabilities, cards, souls, agents and bindings.
@@ -341,30 +296,7 @@ class Gateway:
         if failed:
             raise failed[0]
 
-    # -- what stands behind `Host` -----------------------------------------------
-
-    def _doors(self) -> Doors:
-        async def nested(*args: Any, **kwargs: Any) -> Turn:
-            return await self.turns.nested(*args, **kwargs)
-
-        return Doors(
-            sanitize=self._sanitizer.sanitize,
-            call_model=self._call_model,
-            nested_turn=nested,
-            reload=self.reload,
-            plugins=lambda: self.plugins.infos(),
-        )
-
-    async def _call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
-        call = ModelCall(self.host, turn, request)
-        events = call.events()
-        try:
-            async for event in events:
-                yield event
-        finally:
-            await events.aclose()
-            if call.usage is not None:
-                turn.usage += call.usage
+    # -- what runs beside the turns ----------------------------------------------
 
     def _trace(self, wanted: bool) -> None:
         self.plugins.hooks.spans = self._publish_span if wanted else None

@@ -176,12 +176,12 @@ that has the name of a tool of the gateway, or of another in the request, is ref
 `client_tool_taken` before anything is committed.
 
 **Events of the gateway.** `events.subscribe` shows events of turns, and what happens beside them,
-as notifications `event` with `type`, `turn`, `session`, `at` and `data`. An event has a scope and
-an audience, and is shown to a principal of both. Events of a turn, and of the turns nested in
-it, are for those whose bindings cover the address at which its message came in, and for the
-scope `operate`; a question (`approval`) only for those of the scope `approve` who may answer it:
-bindings and `approvers` alike, operators not excepted. The client of a turn gets all
-events of that turn whatever its scopes, as above. Beside turns there are, for the scope `read`:
+as notifications `event` with `type`, `turn`, `session`, `seq` (its number in the turn), `at` and
+`data`. An event has a scope and an audience, and is shown to a principal of both. Events of a turn,
+and of the turns nested in it, are for those whose bindings cover the address at which its message
+came in, and for the scope `operate`; a question (`approval`) only for those of the scope `approve`
+who may answer it: bindings and `approvers` alike, operators not excepted. The client of a turn gets
+all events of that turn whatever its scopes, as above. Beside turns there are, for the scope `read`:
 
 | type | data |
 |---|---|

@@ -31,14 +31,18 @@ class Event:
     Attributes:
         type: What happened: ``text``, ``tool_use``, ``tool_result``, ``usage``,
             ``approval``, ``error``, ``done``, ``lifecycle``, ``hook``, or a plugin's own.
+            ``docs/turns.md`` has those of a turn.
         data: What is to be said about it, JSON-ready.
         turn: The turn's id, or "" for an event of the gateway itself.
         session: The session's key, or "".
         scope: The scope that a subscriber needs to see it on the bus.
-        at: `time.perf_counter()` when it was published on the bus; 0 before that.
+        at: `time.perf_counter()` when it was told; 0 before that.
         audience: Says which of those with the scope it is for. `Turn.emit` narrows it to those
             who may see the turn. Without one, what names a session is for those who may see
             that, what names a turn alone for those who see all, and everything else for all.
+        seq: Its number among those of its turn, from 1; 0 for an event of no turn.
+        value: The same as an object, for whoever started the turn, where there is one: the
+            `Usage` of ``usage``, the `Opaque` of ``opaque``, the `Ending` of ``model_ended``.
     """
 
     type: str
@@ -48,6 +52,8 @@ class Event:
     scope: str = "operate"
     at: float = 0.0
     audience: Callable[[Principal], bool] | None = field(default=None, compare=False, repr=False)
+    seq: int = 0
+    value: Any = field(default=None, compare=False, repr=False)
 
     def is_for(self, principal: Principal) -> bool:
         """Whether a listener of this name, scopes and bindings is to be handed it."""
@@ -167,7 +173,12 @@ class EventBus:
         """Hand `event` to every subscriber, redacted; never waits and never fails."""
         if not self._subscriptions:
             return
-        safe = replace(event, data=self._redact(event.data), at=perf_counter())
+        data = self._redact(event.data)
+        # A turn's event comes with its time, and mostly holds no secret: then it is passed on
+        # as it is.
+        safe = event
+        if not event.at or data != event.data or event.value is not None:
+            safe = replace(event, data=data, at=event.at or perf_counter(), value=None)
         for subscription in tuple(self._subscriptions):
             subscription.offer(safe)
 

@@ -19,6 +19,7 @@ __all__ = [
     "Ending",
     "ModelEvent",
     "ModelInfo",
+    "ModelParameters",
     "ModelRef",
     "ModelRequest",
     "OpaqueDelta",
@@ -81,6 +82,30 @@ class ModelInfo:
     max_output_tokens: int | None = None
     tools: bool = True
     images: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelParameters:
+    """How a model is asked. What is None is left to the agent's settings.
+
+    Attributes:
+        temperature: The sampling temperature, at least 0.
+        max_output_tokens: The most tokens that the model may write, at least 1.
+        stop: Texts at which it stops.
+    """
+
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        temperature, most = self.temperature, self.max_output_tokens
+        if temperature is not None and not 0 <= temperature < float("inf"):
+            raise ValueError(f"found temperature {temperature!r}, expected a number from 0")
+        if most is not None and most < 1:
+            raise ValueError(f"found max_output_tokens {most!r}, expected 1 or more")
+        if not all(self.stop):
+            raise ValueError(f"found stop {self.stop!r}, expected texts of which none is empty")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

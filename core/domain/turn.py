@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
 
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import CLEAN, Message, Provenance, Taint, join_taints, new_id
-from hookgate.core.domain.models import Usage
+from hookgate.core.domain.models import ModelParameters, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -233,6 +234,12 @@ class TurnRequest:
         client_tools: Tools that the caller runs itself.
         client_history: The conversation so far, where the caller keeps it.
         tool_results: Results of client-owned tools that an earlier turn waits for.
+        model: The model to ask, ``provider/model``, instead of the agent's.
+        parameters: How it is asked; what is set comes before the agent's own.
+        system: Instructions of the caller, which follow the agent's own.
+        ephemeral: Whether nothing of the turn is to be kept. Refused so far.
+        verbatim: Whether the model is to read the request as it is: without history, blocks of
+            plugins and tools of the gateway. Refused so far.
     """
 
     content: str
@@ -243,6 +250,11 @@ class TurnRequest:
     client_tools: tuple[Tool, ...] = ()
     client_history: tuple[Message, ...] | None = None
     tool_results: tuple[ToolResultPart, ...] = ()
+    model: str | None = None
+    parameters: ModelParameters = field(default_factory=lambda: ModelParameters())
+    system: str = ""
+    ephemeral: bool = False
+    verbatim: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +263,7 @@ class TurnPlan:
 
     Attributes:
         models: The models to try, in order.
+        parameters: How they are asked, as far as that differs from the agent's own settings.
         failure_mode: What happens when discovery fails, or a tool that was allowed to run:
             ``fail_open`` runs on (the model is told of the tool's error), ``fail_closed`` ends
             the turn with an error that says so. What the model called wrongly, and what was
@@ -278,6 +291,7 @@ class TurnPlan:
     """
 
     models: tuple[ModelRef, ...] = ()
+    parameters: ModelParameters = field(default_factory=lambda: ModelParameters())
     failure_mode: Literal["fail_open", "fail_closed"] = "fail_open"
     tool_selection: Literal["auto", "all", "discovered"] = "auto"
     history: Literal["server", "client"] = "server"
@@ -352,6 +366,7 @@ class Turn:
         snapshot: The tools, capabilities and cards of this turn; stays as it is.
         plan: How the turn runs.
         options: The request's ``options``, as it came.
+        system: Instructions of the request, which follow the agent's own.
         tags: Router tags.
         withheld: Ids of the capabilities that were taken away from this turn.
         selections: What selectors chose, by id, with the best score of each.
@@ -384,6 +399,7 @@ class Turn:
     client: Callable[[Event], None] = field(repr=False, default=lambda _: None)
     id: str = field(default_factory=lambda: new_id("turn"))
     options: Mapping[str, Any] = field(default_factory=dict)
+    system: str = ""
     client_tools: tuple[Tool, ...] = ()
     tags: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
@@ -404,6 +420,7 @@ class Turn:
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     extra_taint: Taint = CLEAN
     _name: str = ""
+    _events: int = 0
     _scratch: dict[TurnKey[Any], Any] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
@@ -460,10 +477,19 @@ class Turn:
 
     def emit(self, event: Event) -> None:
         """Send `event` to the client, who sees all of it, and to the bus; never waits."""
+        self._events += 1
         self.sink(self.named(event))
 
+    def tell(self, event: Event) -> None:
+        """Send `event` to the client alone: to whoever has started the turn; never waits."""
+        self._events += 1
+        self.client(self.named(event))
+
     def named(self, event: Event) -> Event:
-        """Return `event` as this turn's: for those who may see where its message came in."""
+        """Return `event` as this turn's: for those who may see where its message came in.
+
+        It has the number of the event that was sent last.
+        """
         if not self._name:
             self._name = str(self.session)
         address, audience = self.root.address, event.audience
@@ -471,4 +497,14 @@ class Turn:
         def may_see(principal: Principal) -> bool:
             return principal.may_see(address) and (audience is None or audience(principal))
 
-        return Event(event.type, event.data, self.id, self._name, event.scope, audience=may_see)
+        return Event(
+            event.type,
+            event.data,
+            self.id,
+            self._name,
+            event.scope,
+            perf_counter(),
+            may_see,
+            self._events,
+            event.value,
+        )

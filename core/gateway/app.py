@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.errors import WireError
     from hookgate.core.gateway.peer import PeerLookup
-    from hookgate.core.gateway.port import GatewayPort
     from hookgate.core.gateway.tokens import TokenBook
+    from hookgate.core.runtime import Gateway
 
 __all__ = ["FRONT", "ROUTES", "build_app"]
 
@@ -52,7 +52,7 @@ _CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
 _CORS_HEADERS = "Authorization, Content-Type"
 
 
-def build_app(gateway: GatewayPort, *, peers: PeerLookup | None = None) -> web.Application:
+def build_app(gateway: Gateway, *, peers: PeerLookup | None = None) -> web.Application:
     """Return an aiohttp application that serves `gateway`.
 
     `Gateway.app` is the way to it: mount it, or serve it by itself. It holds no
@@ -66,7 +66,7 @@ def build_app(gateway: GatewayPort, *, peers: PeerLookup | None = None) -> web.A
         StartError: The settings name hosts, proxies or tokens that cannot be, or two routes
             are the same.
     """
-    front = Front(gateway, peers=peers)
+    front = Front(gateway.host, peers=peers)
     access: dict[AbstractRoute, Access] = {}
     app = web.Application(
         middlewares=[_decide(front, access)],

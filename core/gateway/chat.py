@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import NotAllowedError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
 from hookgate.core.domain.models import StopReason
@@ -22,9 +21,8 @@ from hookgate.core.gateway.codes import describe
 if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.domain.turn import Turn, TurnEnding
-    from hookgate.core.gateway.port import GatewayPort
 
-__all__ = ["Accepted", "Answer", "ChatParams", "Chats"]
+__all__ = ["Accepted", "Answer", "ChatParams", "send"]
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -171,74 +169,46 @@ class Answer(Accepted):
     """What went wrong: `code`, `message`, `action`."""
 
 
-class Chats:
-    """Runs the turns that clients ask for, and knows what to do when a client goes away."""
-
-    def __init__(self, gateway: GatewayPort) -> None:
-        self._gateway = gateway
-        self._turns: set[asyncio.Task[Turn]] = set()
-
-    async def send(self, invocation: Invocation, params: ChatParams) -> Accepted:
-        """Run one turn: answer when its message is committed, then pass its events on."""
-        gateway, principal = self._gateway, invocation.principal
-        request = params.to_request()
-        if not principal.may_claim(request.address):
-            raise NotAllowedError(
-                f"{principal.id} may not speak as channel {params.channel!r}, account "
-                f"{params.account!r}, peer {params.peer!r}",
-                action="claim an address that the token is bound to",
-            )
-        course = Course(invocation)
-        origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
-        task = asyncio.create_task(
-            gateway.run_turn(principal, origin, request, sink=course.sink, accepted=course.accepted)
-        )
-        self._turns.add(task)
-        task.add_done_callback(self._forget)
+async def send(invocation: Invocation, params: ChatParams) -> Accepted:
+    """Run one turn: answer when its message is committed, then pass its events on."""
+    host, relay = invocation.host, Relay(invocation)
+    origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
+    turn = host.start_turn(invocation.principal, origin, params.to_request(), sink=relay.sink)
+    # What becomes of it when its client leaves or cancels is settled here, with the reason.
+    turn.detach()
+    try:
         try:
-            turn = await self._wait(task, course, invocation)
-        except Exception as error:
-            if course.turn is None:
-                raise
-            # It was accepted, so the client has its result already and waits for `done`.
-            return course.broke(error)
-        return course.ended(turn)
-
-    async def _wait(self, task: asyncio.Task[Turn], course: Course, invocation: Invocation) -> Turn:
-        try:
-            return await asyncio.shield(task)
+            return relay.ended(await turn.wait())
         except asyncio.CancelledError:
-            if task.done():
+            if turn.over:
                 raise
             if invocation.disconnected():
-                if self._gateway.settings.gateway.on_disconnect == "cancel":
-                    self._cancel(task, course, "its client went away")
+                if host.settings.gateway.on_disconnect == "cancel":
+                    turn.cancel("its client went away")
                 raise
-            self._cancel(task, course, "its client cancelled it")
-            current = asyncio.current_task()
-            assert current is not None, "a coroutine that is cancelled runs in a task"
-            current.uncancel()
-            return await asyncio.shield(task)
-
-    def _cancel(self, task: asyncio.Task[Turn], course: Course, reason: str) -> None:
-        if not (course.turn_id and self._gateway.cancel(course.turn_id, reason)):
-            task.cancel()
-
-    def _forget(self, task: asyncio.Task[Turn]) -> None:
-        self._turns.discard(task)
-        if not task.cancelled():
-            # Marks a failure as seen: whoever waited for it has raised it, or has gone away.
-            task.exception()
+            turn.cancel("its client cancelled it")
+            task = asyncio.current_task()
+            assert task is not None, "a coroutine that is cancelled runs in a task"
+            task.uncancel()
+            return relay.ended(await turn.wait())
+    except Exception as error:
+        if not relay.accepted:
+            raise
+        # It was accepted, so the client has its result already and waits for `done`.
+        return relay.broke(turn.turn, error)
 
 
-class Course:
-    """The events of one turn on their way to one client.
+_WITHIN = frozenset(("opaque", "model_ended"))
+"""Events for whoever runs a turn in this process; a client of the wire has no use for them."""
+
+
+class Relay:
+    """Passes the events of one turn on to one client.
 
     Whatever the runtime does, the client sees the result first, and exactly one ``done`` last.
 
     Attributes:
-        turn: The turn, once its message is committed.
-        turn_id: Its id, as soon as an event or the commit tells it.
+        accepted: Whether the turn's message is committed, which the client has been told.
     """
 
     def __init__(self, invocation: Invocation) -> None:
@@ -246,23 +216,18 @@ class Course:
         self._calls: dict[str, dict[str, Any]] = {}
         self._error: dict[str, Any] | None = None
         self._done = False
-        self.turn: Turn | None = None
-        self.turn_id = ""
-
-    def accepted(self, turn: Turn) -> None:
-        """The user's message is committed."""
-        self.turn, self.turn_id = turn, turn.id
-        self._invocation.respond(Accepted(turn=turn.id, session=str(turn.session)))
+        self.accepted = False
 
     def sink(self, event: Event) -> None:
         """Pass one event on."""
-        if self._done:
+        kind = event.type
+        if self._done or kind in _WITHIN:
             return
-        self._done = event.type == "done"
-        if self.turn is None:
-            # The client does not know the turn's id yet, and may want to cancel it.
-            self.turn_id = event.turn
-            event = Event(event.type, {"turn": event.turn, **event.data}, event.turn, event.session)
+        if kind == "accepted":
+            self.accepted = True
+            self._invocation.respond(Accepted(**event.data))
+            return
+        self._done = kind == "done"
         if not self._invocation.streaming:
             self._collect(event)
         self._invocation.emit(event)
@@ -281,10 +246,8 @@ class Course:
         """Return the whole turn; say ``done`` if nobody has."""
         return self._finish(turn, turn.ending or "done")
 
-    def broke(self, error: Exception) -> Answer:
+    def broke(self, turn: Turn, error: Exception) -> Answer:
         """Tell the client that an accepted turn ended with an error that it was not told."""
-        turn = self.turn
-        assert turn is not None, "a turn that was not accepted has no course to end"
         if not self._done:
             problem = describe(self._invocation.host, error)
             self.sink(Event("error", {**problem.data, "message": problem.message}, turn.id))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.clients import Client
     from hookgate.core.gateway.peer import PeerLookup
-    from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.host import Host
 
 __all__ = ["PROTOCOL", "Front"]
 
@@ -42,8 +42,7 @@ class Front:
     """One gateway as the network sees it.
 
     Attributes:
-        gateway: The gateway.
-        host: Its host.
+        host: The gateway's host.
         settings: The section ``[gateway]``.
         gate: Lets requests in.
         clients: Who is connected.
@@ -53,15 +52,14 @@ class Front:
         stopping: Whether the gateway takes nothing new.
     """
 
-    def __init__(self, gateway: GatewayPort, *, peers: PeerLookup | None = None) -> None:
-        self.gateway = gateway
-        self.host = gateway.host
-        self.settings = gateway.settings.gateway
+    def __init__(self, host: Host, *, peers: PeerLookup | None = None) -> None:
+        self.host = host
+        self.settings = host.settings.gateway
         self.gate = Gate(self.host, peers=peers)
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
         self.methods = Methods(self.host)
         self.key = new_key()
-        wanted = gateway.settings.log.requests
+        wanted = host.settings.log.requests
         self.requests = RequestLog(self.host.log) if wanted else None
         self.stopping = False
         self._live = 0
@@ -70,7 +68,7 @@ class Front:
     @property
     def ready(self) -> bool:
         """Whether new work is taken."""
-        return self.gateway.ready and not self.stopping
+        return self.host.ready and not self.stopping
 
     @contextmanager
     def enlisted(self, client: Client) -> Iterator[None]:
@@ -95,9 +93,9 @@ class Front:
         for client in self.clients:
             if client.token == name:
                 client.end(1008, TOKEN_REVOKED)
-        for turn in self.gateway.running():
+        for turn in self.host.running():
             if turn.principal.id == principal_id(name):
-                self.gateway.cancel(turn.id, TOKEN_REVOKED)
+                self.host.cancel(turn.id, TOKEN_REVOKED)
 
     def check_open(self) -> None:
         """Refuse new work while the gateway starts or stops.

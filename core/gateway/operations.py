@@ -7,12 +7,11 @@ import fnmatch
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hookgate import __version__
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
 from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import SessionKey
-from hookgate.core.gateway.chat import Accepted, ChatParams, Chats
+from hookgate.core.gateway.chat import Accepted, ChatParams, send
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.front import PROTOCOL
 from hookgate.core.gateway.schemas import (
@@ -50,21 +49,20 @@ if TYPE_CHECKING:
     from hookgate.core.domain.errors import WireError
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.turn import Scope
-    from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.host import Host
 
 __all__ = ["core_operations"]
 
 
-def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
-    """Return the operations of `gateway` itself.
+def core_operations(host: Host) -> list[Operation[Any, Any]]:
+    """Return the operations of every gateway.
 
     Raises:
         StartError: The access tokens of the settings cannot be used.
         ConfigError: The file of a token is not safe to use.
     """
-    token_book(gateway.host)
-    chats = Chats(gateway)
-    core = Core(gateway)
+    token_book(host)
+    core = Core(host)
 
     def make(
         name: str,
@@ -90,7 +88,7 @@ def core_operations(gateway: GatewayPort) -> list[Operation[Any, Any]]:
         make("ping", "Answer.", core.ping, Empty, Pong, None, quick=True),
         make("status", "Say how the gateway is.", core.status, Empty, Status, "read", quick=True,
              rest=("GET", "/v1/status")),
-        make("chat.send", "Send a message to an agent and stream the answer.", chats.send,
+        make("chat.send", "Send a message to an agent and stream the answer.", send,
              ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
         make("chat.cancel", "Cancel a turn that runs or waits.", core.cancel, CancelParams,
              Cancelled, "chat", quick=True),
@@ -129,9 +127,8 @@ _CANCELLED = Cancelled()
 class Core:
     """The handlers of the core's operations."""
 
-    def __init__(self, gateway: GatewayPort) -> None:
-        self._gateway = gateway
-        self._host = gateway.host
+    def __init__(self, host: Host) -> None:
+        self._host = host
         self._described: dict[Operation[Any, Any], OperationRow] = {}
 
     async def ping(self, _: Invocation, __: Empty) -> Pong:
@@ -140,17 +137,8 @@ class Core:
 
     async def status(self, _: Invocation, __: Empty) -> Status:
         """Say how the gateway is."""
-        gateway, host = self._gateway, self._host
-        said = {
-            **gateway.status(),
-            "version": __version__,
-            "protocol": PROTOCOL,
-            "ready": gateway.ready,
-            "degraded": dict(host.degraded),
-            "notices": dict(host.notices),
-            "turns": len(gateway.running()),
-        }
-        return Status.model_validate(redact_json(host.secrets, said))
+        said = {**self._host.status(), "protocol": PROTOCOL}
+        return Status.model_validate(redact_json(self._host.secrets, said))
 
     async def cancel(self, invocation: Invocation, params: CancelParams) -> Cancelled:
         """Cancel a turn of the caller's own; an operator may cancel any."""
@@ -158,10 +146,10 @@ class Core:
             found = invocation.cancel(params.request)
         else:
             turn = params.turn or ""
-            owner, principal = self._gateway.turn_owner(turn), invocation.principal
+            owner, principal = self._host.owner(turn), invocation.principal
             mine = owner is not None and owner.id == principal.id
             allowed = mine or "operate" in principal.scopes
-            found = allowed and self._gateway.cancel(turn, f"{principal.id} cancelled it")
+            found = allowed and self._host.cancel(turn, f"{principal.id} cancelled it")
         if not found:
             raise wire_error(
                 "not_found", "there is no such turn running", action="it may have ended already"
@@ -304,6 +292,7 @@ class Core:
                             "type": event.type,
                             "turn": event.turn,
                             "session": event.session,
+                            "seq": event.seq,
                             "at": event.at,
                             "data": event.data,
                         },

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.gateway.front import Front
-    from hookgate.core.gateway.port import GatewayPort
+    from hookgate.core.runtime import Gateway
     from hookgate.core.settings.schema import GatewaySettings
 
 __all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
@@ -121,7 +121,7 @@ def _cannot_listen(settings: GatewaySettings, error: OSError) -> StartError:
 
 
 @asynccontextmanager
-async def listen(gateway: GatewayPort) -> AsyncIterator[Listener]:
+async def listen(gateway: Gateway) -> AsyncIterator[Listener]:
     """Listen for the length of an ``async with`` block.
 
     Args:
@@ -155,7 +155,7 @@ async def listen(gateway: GatewayPort) -> AsyncIterator[Listener]:
 
 
 async def serve(
-    gateway: GatewayPort,
+    gateway: Gateway,
     *,
     started: Callable[[Listener], None] = lambda _: None,
     signals: bool = True,
@@ -190,9 +190,7 @@ async def serve(
 
 
 @contextmanager
-def _handle_signals(
-    gateway: GatewayPort, stop: asyncio.Event, hurry: asyncio.Event
-) -> Iterator[None]:
+def _handle_signals(gateway: Gateway, stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -213,7 +211,7 @@ def _handle_signals(
             loop.remove_signal_handler(number)
 
 
-async def _reload(gateway: GatewayPort) -> None:
+async def _reload(gateway: Gateway) -> None:
     log = gateway.host.log
     try:
         log.info("reloaded", **await gateway.host.reload())
@@ -247,9 +245,7 @@ def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
     return logger
 
 
-async def drain(
-    gateway: GatewayPort, listener: Listener, hurry: asyncio.Event | None = None
-) -> None:
+async def drain(gateway: Gateway, listener: Listener, hurry: asyncio.Event | None = None) -> None:
     """Accept nothing more; let what runs end within ``limits.drain_seconds``.
 
     Args:
@@ -261,15 +257,15 @@ async def drain(
     seconds = front.settings.limits.drain_seconds
     front.stopping = True
     await listener.stop_accepting()
-    turns = len(gateway.running())
+    turns = len(gateway.host.running())
     gateway.host.log.info("stopping", turns=turns, seconds=seconds)
     _tell(front, seconds)
     draining = asyncio.ensure_future(gateway.drain(seconds))
     hurrying = asyncio.ensure_future((hurry or asyncio.Event()).wait())
     await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
     if not draining.done():
-        for turn in gateway.running():
-            gateway.cancel(turn.id, "the gateway was told to stop at once")
+        for turn in gateway.host.running():
+            gateway.host.cancel(turn.id, "the gateway was told to stop at once")
     hurrying.cancel()
     await draining
 

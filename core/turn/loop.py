@@ -142,6 +142,10 @@ class Rounds:
         )
         if turn.agent.soul:
             builder.add(Block(kind="soul", text=turn.agent.soul, plugin="core", stable=True))
+        if turn.system:
+            builder.add(
+                Block(kind="soul", text=turn.system, plugin="core", key="request", stable=True)
+            )
         builder.add_history(past.optional)
         await self._gather(builder)
         context = builder.pack(needed)
@@ -263,17 +267,19 @@ class Rounds:
             for name, tool in turn.offered.items()
         )
         tokens = self._tokens() + sum(schema_tokens(tool, counter) for tool in tools)
+        asked, agent = turn.plan.parameters, turn.agent
         return ModelRequest(
             model=model,
             system=self._system,
             messages=tuple(self._messages),
             tools=tools,
-            max_output_tokens=turn.agent.max_output_tokens,
-            temperature=turn.agent.temperature,
+            max_output_tokens=asked.max_output_tokens or agent.max_output_tokens,
+            temperature=agent.temperature if asked.temperature is None else asked.temperature,
+            stop=asked.stop,
             attempt=attempt,
             iteration=turn.iteration,
             input_tokens=tokens,
-            options=turn.agent.settings,
+            options=agent.settings,
         )
 
     async def _read(self, call: ModelCall) -> Message:
@@ -345,7 +351,15 @@ class Rounds:
         turn.stop = ending.stop if ending else None
         if call.usage is not None:
             turn.usage += call.usage
-            turn.emit(Event("usage", call.usage.to_json(), scope="chat"))
+            turn.emit(Event("usage", call.usage.to_json(), scope="chat", value=call.usage))
+        if ending is not None:
+            data = {
+                "model": str(call.request.model),
+                "call": call.request.call_id,
+                "status": ending.status,
+                "stop": ending.stop,
+            }
+            turn.tell(Event("model_ended", data, scope="chat", value=ending))
         self._host.metric(
             "model.call",
             turn=turn.id,

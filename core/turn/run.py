@@ -1,4 +1,4 @@
-"""`run_turn`: from a request to an ended turn, through the lane of its session.
+"""From a request to an ended turn, through the lane of its session.
 
 What holds, whatever happens inside: the user's message is committed before a model is
 asked, the answer before `done` goes out; `done` goes out exactly once; `after_turn` runs
@@ -8,9 +8,8 @@ exactly once for every turn whose message was committed, in the order of the ses
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import (
     LaneHeldError,
@@ -20,6 +19,7 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Provenance, Text, new_id
+from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
 from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cancelled
@@ -27,7 +27,9 @@ from hookgate.core.sessions.order import InSessionOrder
 from hookgate.core.sessions.routing import check_agent
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
+from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.history import stored_turns
+from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.tools.client import admitted
 from hookgate.core.turn.tools.round import (
     client_finished,
@@ -37,8 +39,9 @@ from hookgate.core.turn.tools.round import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 
+    from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.tools import ToolCall, ToolResult
     from hookgate.core.domain.turn import Agent, Principal
     from hookgate.core.host import Host
@@ -53,18 +56,12 @@ STOP_LIMIT = 15.0
 `after_model_call` and `tool_finished`."""
 
 
-@dataclass(slots=True)
-class _Running:
-    turn: Turn
-    task: asyncio.Task[None]
-    reason: str = ""
-
-
 class Turns:
     """Runs turns, and knows those that run.
 
     Attributes:
         router: Chooses the agents.
+        snapshot: Returns what a turn that starts now draws on.
     """
 
     def __init__(
@@ -73,88 +70,52 @@ class Turns:
         self._host = host
         self._loop = loop
         self.router = router
-        self._snapshot = snapshot
-        self._running: dict[str, _Running] = {}
+        self.snapshot = snapshot
+        self._running: dict[str, TurnHandle] = {}
         self._after = InSessionOrder()
         self._stopping = False
 
     # -- what runs -----------------------------------------------------------
 
+    @property
+    def accepting(self) -> bool:
+        """Whether new turns are taken."""
+        return not self._stopping
+
     def running(self) -> Sequence[Turn]:
         """Return the turns that run or wait for their lane."""
-        return tuple(item.turn for item in self._running.values())
+        return tuple(handle.turn for handle in self._running.values())
 
-    def owner(self, turn_id: str) -> Principal | None:
-        """Return who started the running turn called `turn_id`."""
-        item = self._running.get(turn_id)
-        return item.turn.principal if item else None
-
-    def cancel(self, turn_id: str, reason: str) -> bool:
-        """Cancel a running turn, and the nested ones below it; False where there is none."""
-        item = self._running.get(turn_id)
-        if item is None or item.task.done():
-            return False
-        item.reason = item.reason or reason
-        item.task.cancel()
-        return True
+    def handle(self, turn_id: str) -> TurnHandle | None:
+        """Return the running turn called `turn_id`; None where there is none."""
+        return self._running.get(turn_id)
 
     async def drain(self, seconds: float) -> None:
         """Take no new turns; let the running ones finish, and cancel them after `seconds`."""
         self._stopping = True
-        tasks = {item.task for item in self._running.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
-        for item in tuple(self._running.values()):
-            self.cancel(item.turn.id, "the gateway stops")
-        tasks = {item.task for item in self._running.values()}
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_LIMIT)
+        await _over(self._running.values(), seconds)
+        for handle in tuple(self._running.values()):
+            handle.cancel("the gateway stops")
+        await _over(self._running.values(), STOP_LIMIT)
         await self._after.drain()
 
-    # -- the way in ----------------------------------------------------------
+    # -- the ways in ---------------------------------------------------------
 
-    async def run(
+    def start(
         self,
         principal: Principal,
         origin: Origin,
         request: TurnRequest,
         *,
-        sink: Callable[[Event], None] = lambda _: None,
-        accepted: Callable[[Turn], None] = lambda _: None,
-    ) -> Turn:
-        """Run one turn and return it, ended.
-
-        Args:
-            principal: Who asks; authentication has settled that.
-            origin: How the request came in; the entry path has settled that.
-            request: What is asked.
-            sink: Takes the turn's events; must not wait.
-            accepted: Called once the user's message is committed.
-
-        Raises:
-            NotAllowedError: The principal may not chat, or not as this address.
-            NoAgentError: No agent answers this address.
-            ClientToolError: A tool that the request brings has the name of another one.
-            LaneFullError: Too many messages wait for the session.
-            TurnError: The gateway stops, or the request cannot be a turn.
-            TurnCancelledError: It was cancelled while it waited for its lane.
-            StoreError: The message could not be committed.
-        """
-        if "chat" not in principal.scopes:
-            raise NotAllowedError(
-                f"{principal.id} has the scopes {sorted(principal.scopes)}, expected `chat`",
-                action="use a token with the scope `chat`",
-            )
-        if not principal.may_claim(request.address):
-            raise NotAllowedError(
-                f"{principal.id} may not speak as {request.address}",
-                action="claim a channel, account and peer that the token is bound to",
-            )
-        route = self.router.resolve(request.address, request.agent)
-        address = request.address
-        session = SessionKey(route.agent.name, address.channel, address.account, address.peer)
-        turn = self._make(principal, origin, request, route.agent, session, sink)
-        return await self._start(turn, request, accepted)
+        sink: Callable[[Event], None] | None = None,
+    ) -> TurnHandle:
+        """Start a turn; see `Host.start_turn`."""
+        _check_honoured(request)
+        agent, session = self._claimed(principal, request)
+        events = TurnEvents()
+        sink = events.put if sink is None else sink
+        turn = self._make(principal, origin, request, agent, session, sink)
+        return self._launch(turn, self._hold(turn, request), events)
 
     async def nested(
         self,
@@ -195,9 +156,38 @@ class Turns:
         turn.message = replace(turn.message, taint=parent.taint)
         turn.extra_taint = parent.taint
         try:
-            return await self._start(turn, request, lambda _: None)
+            return await self._launch(turn, self._hold(turn, request), TurnEvents()).wait()
         finally:
             parent.extra_taint |= turn.taint
+
+    async def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
+        """Ask a model on behalf of `turn`; see `Host.call_model`."""
+        call = ModelCall(self._host, turn, request)
+        events = call.events()
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+            if call.usage is not None:
+                turn.usage += call.usage
+
+    def _claimed(self, principal: Principal, request: TurnRequest) -> tuple[Agent, SessionKey]:
+        """Return who answers and in which session, if the principal may chat as this address."""
+        address = request.address
+        if "chat" not in principal.scopes:
+            raise NotAllowedError(
+                f"{principal.id} has the scopes {sorted(principal.scopes)}, expected `chat`",
+                action="use a token with the scope `chat`",
+            )
+        if not principal.may_claim(address):
+            raise NotAllowedError(
+                f"{principal.id} may not speak as channel {address.channel!r}, account "
+                f"{address.account!r}, peer {address.peer!r}",
+                action="claim an address that the token is bound to",
+            )
+        agent = self.router.resolve(address, request.agent).agent
+        return agent, SessionKey(agent.name, address.channel, address.account, address.peer)
 
     def _make(
         self,
@@ -209,9 +199,8 @@ class Turns:
         sink: Callable[[Event], None],
     ) -> Turn:
         check_agent(principal, agent)
-        settings = self._host.settings
-        snapshot = self._snapshot()
-        believed = settings.gateway.believe_client_flags
+        snapshot = self.snapshot()
+        believed = self._host.settings.gateway.believe_client_flags
         tools = admitted(request.client_tools, snapshot.tools, principal, believed)
         events = self._host.events
         sound = True  # who listens badly ends no turn
@@ -226,7 +215,7 @@ class Turns:
                 sound = False
 
         def tell(event: Event) -> None:
-            client(event)
+            turn.client(event)
             events.publish(event)
 
         turn = Turn(
@@ -241,84 +230,69 @@ class Turns:
                 provenance=origin.provenance,
             ),
             snapshot=snapshot,
-            plan=TurnPlan(
-                models=agent.models,
-                failure_mode=settings.turn.failure_mode,
-                tool_selection=settings.turn.tool_selection,
-                whole_tool_tokens=settings.turn.whole_tool_tokens,
-                history="client" if request.client_history is not None else "server",
-                history_turns=settings.context.history_turns,
-                max_iterations=settings.turn.max_iterations,
-                context_tokens=settings.context.budget_tokens,
-                deadline=settings.turn.deadline_seconds,
-            ),
+            plan=self._plan(agent, request),
             sink=tell,
             client=client,
             options=request.options,
+            system=request.system,
             client_tools=tools,
             started=self._host.clock.now(),
         )
         turn.message = replace(turn.message, turn=turn.id)
         return turn
 
-    # -- the lane ------------------------------------------------------------
+    def _plan(self, agent: Agent, request: TurnRequest) -> TurnPlan:
+        """Return how the turn runs if no planner has anything to say."""
+        settings = self._host.settings
+        return TurnPlan(
+            models=agent.models if request.model is None else (_model(request.model),),
+            parameters=request.parameters,
+            failure_mode=settings.turn.failure_mode,
+            tool_selection=settings.turn.tool_selection,
+            whole_tool_tokens=settings.turn.whole_tool_tokens,
+            history="client" if request.client_history is not None else "server",
+            history_turns=settings.context.history_turns,
+            max_iterations=settings.turn.max_iterations,
+            context_tokens=settings.context.budget_tokens,
+            deadline=settings.turn.deadline_seconds,
+        )
 
-    async def _start(
-        self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
-    ) -> Turn:
-        """Run the turn in a task of its own, which `cancel` can reach."""
+    # -- the task --------------------------------------------------------------
+
+    def _launch(
+        self, turn: Turn, work: Coroutine[Any, Any, None], events: TurnEvents
+    ) -> TurnHandle:
+        """Run `work` in the one task of the turn, which its handle can reach."""
         if self._stopping and (turn.parent is None or turn.parent.id not in self._running):
+            work.close()
             raise TurnError(
                 "the gateway stops and takes no new messages",
                 code="stopping",
                 action="send it again in a moment",
             )
-        task = contained_task(self._hold(turn, request, accepted), name=turn.id)
-        item = self._running[turn.id] = _Running(turn, task)
-        caller = asyncio.current_task()
-        assert caller is not None, "a coroutine that runs has a task"
-        before = caller.cancelling()
-        try:
-            await asyncio.shield(task)
-        except Exception as error:
-            # Nothing was committed: whoever asked is told, and so is the operator.
-            self._host.log.warning(
-                "turn did not begin",
-                turn=turn.id,
-                session=str(turn.session),
-                code=getattr(error, "code", type(error).__name__),
-                reason=str(error),
-            )
-            raise
-        except asyncio.CancelledError:
-            if not task.done() or caller.cancelling() > before:
-                # Whoever waits for this turn is cancelled: so is the turn, and it settles.
-                await self._settled(item)
-                raise
-            if turn.ending is None:
-                why = item.reason or "cancelled"
-                raise TurnCancelledError(
-                    f"the turn was cancelled while it waited for its lane: {why}"
-                ) from None
-        finally:
-            self._running.pop(turn.id, None)
-        return turn
+        task = contained_task(work, name=turn.id)
+        task.add_done_callback(lambda done: self._over(turn, done))
+        handle = self._running[turn.id] = TurnHandle(turn, task, events)
+        return handle
 
-    async def _settled(self, item: _Running) -> None:
-        """Cancel a turn whose caller is cancelled, and wait for its end; more than once so."""
-        while not item.task.done():
-            self.cancel(item.turn.id, "its caller was cancelled")
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([item.task])
-        if not item.task.cancelled():
-            item.task.exception()  # nobody is there any more to raise it to
+    def _over(self, turn: Turn, task: asyncio.Task[None]) -> None:
+        del self._running[turn.id]
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        # Nothing was committed: whoever waits is told, and so is the operator.
+        self._host.log.warning(
+            "turn did not begin",
+            turn=turn.id,
+            session=str(turn.session),
+            code=getattr(error, "code", type(error).__name__),
+            reason=str(error),
+        )
 
-    async def _hold(
-        self, turn: Turn, request: TurnRequest, accepted: Callable[[Turn], None]
-    ) -> None:
+    # -- the lane ------------------------------------------------------------
+
+    async def _hold(self, turn: Turn, request: TurnRequest) -> None:
         lanes = self._host[LANES]
-        if ahead := lanes.ahead(turn.session):
-            turn.emit(Event("queued", {"before": ahead}, scope="chat"))
+        self._queued(turn, lanes.ahead(turn.session))
         async with lanes.hold(turn.session, turn) as lease:
             turn.fence = lease.fence
             results = await self._take_in(turn, request)
@@ -329,10 +303,8 @@ class Turns:
                 messages = tuple(turn.messages)
                 await self._host[CONVERSATIONS].append(turn.session, messages, fence=turn.fence)
                 committed = len(messages)
-                try:
-                    accepted(turn)
-                finally:
-                    await client_finished(turn, self._loop.calls, results)
+                turn.tell(Event("accepted", _named(turn), scope="chat"))
+                await client_finished(turn, self._loop.calls, results)
 
             try:
                 # Whole: a cancellation must not leave it open whether it was committed.
@@ -345,6 +317,12 @@ class Turns:
                 self._failed(turn, error)
             # Whole, even if another cancellation comes: the turn was begun, so it ends.
             await finish(self._end(turn, committed))
+
+    @staticmethod
+    def _queued(turn: Turn, ahead: int) -> None:
+        if ahead:
+            # Its client does not know the turn yet, and may want to cancel it.
+            turn.emit(Event("queued", {"turn": turn.id, "before": ahead}, scope="chat"))
 
     async def _take_in(
         self, turn: Turn, request: TurnRequest
@@ -407,8 +385,7 @@ class Turns:
             except BaseException as error:  # noqa: BLE001 - told
                 self._failed(turn, error)
         data = {
-            "turn": turn.id,
-            "session": str(turn.session),
+            **_named(turn),
             "ending": turn.ending,
             "text": turn.answer,
             "stop": turn.stop,
@@ -424,8 +401,8 @@ class Turns:
         if isinstance(error, asyncio.CancelledError) and task is not None:
             # It has been heard: what follows is the turn's orderly end.
             task.uncancel()
-        item = self._running.get(turn.id)
-        turn.ending, turn.error = ending_of(turn, error, item.reason if item else "")
+        handle = self._running.get(turn.id)
+        turn.ending, turn.error = ending_of(turn, error, handle.reason if handle else "")
         self._log(turn, turn.error, error)
         data = {
             "code": turn.error.code,
@@ -444,3 +421,34 @@ class Turns:
             log.info("turn cancelled", **about, code=told.code, reason=str(told))
         else:
             log.warning(f"turn {turn.ending}", **about, code=told.code, reason=str(told))
+
+
+def _named(turn: Turn) -> dict[str, Any]:
+    return {"turn": turn.id, "session": str(turn.session)}
+
+
+async def _over(handles: Collection[TurnHandle], seconds: float) -> None:
+    """Wait until what runs now is over, at most `seconds`."""
+    if tasks := {handle.task for handle in handles}:
+        await asyncio.wait(tasks, timeout=seconds)
+
+
+def _model(text: str) -> ModelRef:
+    try:
+        return ModelRef.parse(text)
+    except ValueError as error:
+        raise TurnError(
+            str(error), code="invalid_params", action="name the model as `provider/model`"
+        ) from None
+
+
+def _check_honoured(request: TurnRequest) -> None:
+    """Refuse what this gateway would otherwise pass over in silence."""
+    for name in ("ephemeral", "verbatim"):
+        if getattr(request, name):
+            raise TurnError(
+                f"found a request with `{name}`, which this gateway cannot do: it keeps every "
+                "turn, and every turn draws on what the gateway knows",
+                code="invalid_params",
+                action=f"leave `{name}` out",
+            )

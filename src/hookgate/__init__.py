@@ -28,9 +28,11 @@ if TYPE_CHECKING:
         EgressFailedError,
         HookgateError,
         MissingKeyError,
+        NotAllowedError,
         ProviderError,
         StartError,
         StoreError,
+        TurnCancelledError,
         TurnError,
         WireError,
     )
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         Ending,
         ModelEvent,
         ModelInfo,
+        ModelParameters,
         ModelRef,
         ModelRequest,
         OpaqueDelta,
@@ -110,6 +113,7 @@ if TYPE_CHECKING:
     from hookgate.core.registry.snapshots import CapabilityIndex
     from hookgate.core.settings.schema import Section, Settings
     from hookgate.core.turn.context import Block, ContextBuilder
+    from hookgate.core.turn.handle import TurnHandle
     from hookgate.gateway import Gateway
     from hookgate.hookspecs import blocking, hookimpl
     from hookgate.kit.tooling import tool
@@ -167,8 +171,10 @@ __all__ = [
     "MissingKeyError",
     "ModelEvent",
     "ModelInfo",
+    "ModelParameters",
     "ModelRef",
     "ModelRequest",
+    "NotAllowedError",
     "OpaqueDelta",
     "Operation",
     "OperationModel",
@@ -202,7 +208,9 @@ __all__ = [
     "ToolUseEvent",
     "Triggers",
     "Turn",
+    "TurnCancelledError",
     "TurnError",
+    "TurnHandle",
     "TurnKey",
     "TurnPlan",
     "TurnRequest",
@@ -226,7 +234,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.errors": (
         "ConfigError EgressDeniedError EgressFailedError HookgateError MissingKeyError "
-        "ProviderError StartError StoreError TurnError WireError"
+        "NotAllowedError ProviderError StartError StoreError TurnCancelledError TurnError "
+        "WireError"
     ),
     "hookgate.core.domain.events": "Event",
     "hookgate.core.domain.messages": (
@@ -234,8 +243,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.metrics": "Instrument Label MetricRecord RecordSource",
     "hookgate.core.domain.models": (
-        "Ending ModelEvent ModelInfo ModelRef ModelRequest OpaqueDelta Provider ReasoningDelta "
-        "Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent "
+        "Ending ModelEvent ModelInfo ModelParameters ModelRef ModelRequest OpaqueDelta Provider "
+        "ReasoningDelta Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent "
         "source_of"
     ),
     "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
@@ -254,6 +263,7 @@ _NAMES = {
     "hookgate.core.registry.snapshots": "CapabilityIndex",
     "hookgate.core.settings.schema": "Section Settings",
     "hookgate.core.turn.context": "Block ContextBuilder",
+    "hookgate.core.turn.handle": "TurnHandle",
     "hookgate.gateway": "Gateway",
     "hookgate.hookspecs": "blocking hookimpl",
     "hookgate.kit.tooling": "tool",

@@ -12,7 +12,7 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CLOCK
 from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
-from hookgate.core.host import Doors, Host
+from hookgate.core.host import Host, PluginInfo
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 from hookgate.core.settings.schema import Settings
 
@@ -70,17 +70,24 @@ class TurnedClock:
 def make_host(home: Path = Path("unused"), *, secrets: Iterable[str] = ()) -> Host:
     host = Host(Settings(home=home), KnownSecrets(*secrets))
     host.provide(CLOCK, TurnedClock())
-    host.attach(doors=_no_doors())
     return host
 
 
-def _no_doors() -> Doors:
-    """A gateway that is made of nothing else: no plugins, no turns."""
+class Attached:
+    """What a gateway attaches to a host, as far as a test needs it."""
 
-    def shut(*_: Any, **__: Any) -> Any:
-        raise AssertionError("this test's gateway has no such door")
+    def __init__(self, *infos: PluginInfo, sanitize: Any = None) -> None:
+        self._infos = infos
+        self.sanitize = sanitize
 
-    return Doors(sanitize=shut, call_model=shut, nested_turn=shut, reload=shut, plugins=lambda: ())
+    def infos(self) -> Sequence[PluginInfo]:
+        return self._infos
+
+
+def attach(host: Host, *infos: PluginInfo, sanitize: Any = None) -> None:
+    """Give `host` these plugins and this sanitizer; it has no turns."""
+    attached: Any = Attached(*infos, sanitize=sanitize)
+    host.attach(plugins=attached, sanitizer=attached if sanitize else None)
 
 
 def make_turn(

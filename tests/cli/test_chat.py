@@ -123,7 +123,7 @@ def test_ctrl_c_cancels_an_answer_of_the_running_gateway(
     served = serve()
     with talk(hookgate, deaf=deaf) as terminal:
         check_cancelled(terminal)
-    assert served.gateway.running() == ()
+    assert served.gateway.host.running() == ()
 
 
 def test_without_a_terminal_an_ignored_ctrl_c_stays_ignored() -> None:

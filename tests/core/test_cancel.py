@@ -154,7 +154,7 @@ async def test_a_cancelled_turn_settles_what_it_had_begun_exactly_once(step: str
     async with gateway(Scripted(script), pause, tools, recorder) as gate:
         task = asyncio.create_task(gate.chat("go", sink=events))
         await pause.reached.wait()
-        assert gate.cancel(gate.running()[0].id, "a test wants it")
+        assert gate.host.cancel(gate.host.running()[0].id, "a test wants it")
         # What is shielded from the cancellation goes on until it is let go.
         asyncio.get_running_loop().call_soon(pause.release.set)
         turn = await task
@@ -200,7 +200,7 @@ async def test_a_cancelled_caller_cancels_its_turn_and_the_lane_is_free() -> Non
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert gate.running() == ()
+        assert gate.host.running() == ()
         assert [status for _, status, _ in recorder.after] == ["cancelled"]
         assert (await gate.chat("again")).ending == "done"
         await settled(gate)
@@ -213,9 +213,9 @@ async def test_a_second_cancellation_does_not_cut_the_settling_short() -> None:
     async with gateway(Scripted(script), pause, tools, recorder) as gate:
         task = asyncio.create_task(gate.chat("go", sink=events))
         await pause.reached.wait()
-        running = gate.running()[0].id
+        running = gate.host.running()[0].id
         for _ in range(3):
-            gate.cancel(running, "impatient")
+            gate.host.cancel(running, "impatient")
             await asyncio.sleep(0)
         pause.release.set()
         turn = await task
@@ -254,8 +254,8 @@ async def test_a_nested_turn_is_cancelled_with_its_parent() -> None:
         holder.append(gate)
         task = asyncio.create_task(gate.chat("go"))
         await pause.reached.wait()
-        parent = next(turn for turn in gate.running() if turn.depth == 0)
-        gate.cancel(parent.id, "enough")
+        parent = next(turn for turn in gate.host.running() if turn.depth == 0)
+        gate.host.cancel(parent.id, "enough")
         turn = await task
         await settled(gate)
     assert turn.ending == "cancelled"

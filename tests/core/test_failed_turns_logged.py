@@ -124,8 +124,8 @@ async def test_a_cancelled_turn_is_named_as_such() -> None:
     gate, lines = logging(Scripted(Script([asyncio.Event().wait])))
     async with gate:
         asked = asyncio.create_task(gate.chat("go"))
-        await until(lambda: bool(gate.turns.running()) and bool(gate.turns.running()[0].messages))
-        gate.turns.cancel(gate.turns.running()[0].id, "enough")
+        await until(lambda: bool(gate.host.running()) and bool(gate.host.running()[0].messages))
+        gate.host.cancel(gate.host.running()[0].id, "enough")
         await asked
     (line,) = about_turns(lines)
     assert (line["event"], line["level"], line["code"]) == ("turn cancelled", "info", "cancelled")

@@ -264,12 +264,12 @@ async def test_what_was_added_to_a_session_taints_every_turn_that_begins_afterwa
     request = TurnRequest(content="go", client_history=() if history == "client" else None)
     async with gateway(Scripted(script), Judge(), Tools(echo_tool())) as gate:
         judged.clear()  # the gateway has asked whether somebody judges
-        await gate.run_turn(OWNER, USER, request)
+        await gate.host.start_turn(OWNER, USER, request).wait()
         async with gate.host[LANES].hold(SESSION) as lease:
             web = frozenset({"tool:web"})
             await gate.host[CONVERSATIONS].add_taint(SESSION, web, fence=lease.fence)
         for _ in range(2):
-            await gate.run_turn(OWNER, USER, request)
+            await gate.host.start_turn(OWNER, USER, request).wait()
     assert judged == [frozenset(), web, web]
 
 
@@ -335,7 +335,7 @@ async def test_a_client_is_told_the_arguments_that_were_judged() -> None:
     )
     async with gateway(Scripted(script), judge) as gate:
         request = TurnRequest(content="go", client_tools=(CLIENT,))
-        await gate.run_turn(OWNER, USER, request, sink=events)
+        await gate.host.start_turn(OWNER, USER, request, sink=events).wait()
     assert [data["input"] for data in events.of("tool_use")] == [{"path": "/tmp"}]
 
 
@@ -410,7 +410,7 @@ async def test_a_call_that_was_cancelled_while_it_ran_is_stored_as_cancelled() -
     async with gateway(Scripted(script), Allow(), Tools(echo_tool(run=run))) as gate:
         task = asyncio.create_task(gate.chat("go"))
         await begun.wait()
-        gate.cancel(gate.running()[0].id, "enough")
+        gate.host.cancel(gate.host.running()[0].id, "enough")
         await task
         (part,) = (await stored(gate))[-1].tool_results
     assert part.content == "the call was cancelled"

@@ -92,7 +92,7 @@ async def test_a_cancellation_that_a_plugin_swallows_still_ends_the_turn(
         task = asyncio.create_task(gate.chat("go", sink=events))
         await swallows.reached.wait()
         if deadline == 600.0:
-            gate.cancel(gate.running()[0].id, "enough")
+            gate.host.cancel(gate.host.running()[0].id, "enough")
         turn = await task
         messages = await stored(gate)
     assert turn.ending == "cancelled"
@@ -115,7 +115,7 @@ async def test_further_cancellations_leave_no_call_without_its_end() -> None:
 
         @hookimpl
         async def tool_finished(self, turn: Turn, call: ToolCall) -> None:
-            gate.cancel(turn.id, "impatient")
+            gate.host.cancel(turn.id, "impatient")
             await asyncio.sleep(0)
 
     impatient, recorder = Impatient(), Recorder()
@@ -124,7 +124,7 @@ async def test_further_cancellations_leave_no_call_without_its_end() -> None:
     async with gate:
         task = asyncio.create_task(gate.chat("go"))
         await impatient.reached.wait()
-        gate.cancel(gate.running()[0].id, "impatient")
+        gate.host.cancel(gate.host.running()[0].id, "impatient")
         await task
     assert sorted(recorder.finished) == [(f"c{number}", "cancelled") for number in (1, 2, 3)]
 
@@ -141,7 +141,7 @@ async def test_calls_that_waited_for_a_client_end_once_when_the_turn_is_cut_shor
     async with gateway(Scripted(script), Allow(), Tools(echo_tool(run=run)), recorder) as gate:
         task = asyncio.create_task(asking(gate, content="go"))
         await begun.wait()
-        gate.cancel(gate.running()[0].id, "enough")
+        gate.host.cancel(gate.host.running()[0].id, "enough")
         await task
         assert unpaired(await stored(gate)) == set()
         await gate.chat("again")
@@ -164,7 +164,7 @@ async def test_a_message_committed_in_the_moment_of_its_cancellation_is_a_turn_t
         gate.host.provide(CONVERSATIONS, conversations)
         task = asyncio.create_task(gate.chat("go", sink=events))
         await conversations.reached.wait()
-        gate.cancel(gate.running()[0].id, "enough")
+        gate.host.cancel(gate.host.running()[0].id, "enough")
         turn = await task
         await settled(gate)
         assert len(await stored(gate)) == 1
@@ -194,7 +194,7 @@ async def test_a_caller_that_is_cancelled_twice_still_waits_for_its_turn_to_sett
         settles.release.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert gate.running() == ()
+        assert gate.host.running() == ()
 
 
 async def test_a_turn_that_fails_while_its_caller_is_cancelled_leaves_no_failure_unseen() -> None:

@@ -197,7 +197,7 @@ async def test_a_message_past_the_limit_with_a_clients_call_goes_back_whole() ->
     config = {"max_tool_calls": 2}
     async with gateway(Scripted(script), Tools(echo_tool(run=run)), Allow(), turn=config) as gate:
         request = TurnRequest(content="go", client_tools=(theirs,))
-        turn = await gate.run_turn(OWNER, USER, request)
+        turn = await gate.host.start_turn(OWNER, USER, request).wait()
     assert turn.ending == "done"
     assert ran == []
     message, results = script.requests[1].messages[-2:]

@@ -39,14 +39,14 @@ def settings(**agents: Any) -> Settings:
 
 async def degraded(config: Settings, *plugins: object) -> dict[str, str]:
     async with Gateway(config, plugins=plugins) as gate:
-        return dict(gate.status()["degraded"])
+        return dict(gate.host.status()["degraded"])
 
 
 async def test_a_missing_key_is_said_and_the_next_model_answers() -> None:
     config = settings(main={"model": "toy/a", "fallback": ["script/x"]})
     plugins = [Lacking(), Scripted(Script(say("hello back")))]
     async with Gateway(config, plugins=plugins) as gate:
-        assert gate.status()["degraded"]["provider toy"] == f"no key for toy: {ACTION}"
+        assert gate.host.status()["degraded"]["provider toy"] == f"no key for toy: {ACTION}"
         turn = await gate.chat("hello")
     assert turn.answer == "hello back"
 

@@ -489,7 +489,7 @@ async def test_an_ask_is_resolved_from_elsewhere_while_the_lane_is_held() -> Non
         first = asyncio.create_task(gate.chat("one"))
         await asking.asked.wait()
         second = asyncio.create_task(gate.chat("two"))
-        await until(lambda: len(gate.running()) == 2)
+        await until(lambda: len(gate.host.running()) == 2)
         assert not second.done()
         asking.answer.set_result(True)
         turn, after = await first, await second
@@ -559,7 +559,7 @@ async def test_a_verdict_that_no_longer_stands_when_a_call_is_to_run_denies_it(
     tools = Tools(echo_tool(run=run))
     async with gateway(Scripted(script), Rechecking(), tools, recorder) as gate:
         request = TurnRequest(content="go", client_tools=(CLIENT,))
-        turn = await gate.run_turn(OWNER, USER, request, sink=events)
+        turn = await gate.host.start_turn(OWNER, USER, request, sink=events).wait()
     told = [data["name"] for data in events.of("tool_use") if data.get("owner") == "client"]
     if answer == "":
         assert (turn.ending, told) == ("awaiting_client", ["on_client"])
@@ -576,7 +576,7 @@ async def test_a_client_owned_tool_ends_the_turn_and_its_result_comes_back() -> 
     script = Script(call(("c1", "on_client", {}), ("c2", "echo", {"text": "h"})), say("thanks"))
     async with gateway(Scripted(script), Allow(), Tools(echo_tool()), recorder) as gate:
         request = TurnRequest(content="go", client_tools=(CLIENT,))
-        turn = await gate.run_turn(OWNER, USER, request, sink=events)
+        turn = await gate.host.start_turn(OWNER, USER, request, sink=events).wait()
         assert turn.ending == "awaiting_client"
         assert [data["name"] for data in events.of("tool_use")] == ["echo", "on_client"]
         assert recorder.finished == [("c2", "done")]
@@ -585,7 +585,7 @@ async def test_a_client_owned_tool_ends_the_turn_and_its_result_comes_back() -> 
             client_tools=(CLIENT,),
             tool_results=(ToolResultPart(tool_use_id="c1", content="from the client"),),
         )
-        turn = await gate.run_turn(OWNER, USER, back)
+        turn = await gate.host.start_turn(OWNER, USER, back).wait()
         await settled(gate)
     assert turn.answer == "thanks"
     assert recorder.finished == [("c2", "done"), ("c1", "done")]
@@ -610,7 +610,7 @@ async def test_a_message_with_a_denied_client_call_goes_back_whole() -> None:
     script = Script(call(("c1", "echo", {"text": "h"}), ("c2", "on_client", {})), say("ok"))
     async with gateway(Scripted(script), DenyClients(), Tools(echo_tool()), recorder) as gate:
         request = TurnRequest(content="go", client_tools=(CLIENT,))
-        turn = await gate.run_turn(OWNER, USER, request)
+        turn = await gate.host.start_turn(OWNER, USER, request).wait()
     assert turn.ending == "done"
     assert sorted(recorder.finished) == [("c1", "denied"), ("c2", "denied")]
     assert all(part.is_error for part in script.requests[1].messages[-1].tool_results)
@@ -621,7 +621,7 @@ async def test_a_client_that_moves_on_leaves_no_call_without_a_result() -> None:
     script = Script(call(("c1", "on_client", {})), say("ok"))
     async with gateway(Scripted(script), Allow(), recorder) as gate:
         request = TurnRequest(content="go", client_tools=(CLIENT,))
-        await gate.run_turn(OWNER, USER, request)
+        await gate.host.start_turn(OWNER, USER, request).wait()
         turn = await gate.chat("never mind")
     assert turn.answer == "ok"
     assert recorder.finished == [("c1", "cancelled")]
@@ -633,7 +633,9 @@ async def test_results_that_no_call_waits_for_are_refused() -> None:
     async with gateway(Scripted(Script(say("ok")))) as gate:
         part = ToolResultPart(tool_use_id="never", content="x")
         with pytest.raises(TurnError) as caught:
-            await gate.run_turn(OWNER, USER, TurnRequest(content="", tool_results=(part,)))
+            await gate.host.start_turn(
+                OWNER, USER, TurnRequest(content="", tool_results=(part,))
+            ).wait()
     assert caught.value.code == "unknown_tool_use"
 
 
@@ -753,11 +755,11 @@ async def test_a_principal_speaks_only_as_what_it_is_bound_to() -> None:
     async with gateway(Scripted(script)) as gate:
         request = TurnRequest(content="x", address=Address(peer="bob"))
         with pytest.raises(NotAllowedError):
-            await gate.run_turn(bound, USER, request)
+            await gate.host.start_turn(bound, USER, request).wait()
         with pytest.raises(NotAllowedError):
-            await gate.run_turn(mute, USER, request)
+            await gate.host.start_turn(mute, USER, request).wait()
         allowed = TurnRequest(content="x", address=Address(peer="ann"))
-        assert (await gate.run_turn(bound, USER, allowed)).ending == "done"
+        assert (await gate.host.start_turn(bound, USER, allowed).wait()).ending == "done"
 
 
 async def test_no_agent_is_an_error_that_names_the_settings() -> None:
@@ -777,7 +779,8 @@ async def test_a_message_behind_a_running_turn_hears_that_it_waits() -> None:
         events = Events()
         second = asyncio.create_task(gate.chat("2", sink=events))
         await until(lambda: bool(events))
-        assert events.of("queued") == [{"before": 1}]
+        waiting = gate.host.running()[1].id
+        assert events.of("queued") == [{"turn": waiting, "before": 1}]
         release.set()
         await asyncio.gather(first, second)
 
@@ -790,7 +793,7 @@ async def test_a_full_lane_refuses_and_says_so() -> None:
         await until(lambda: bool(script.requests))
         events = Events()
         second = asyncio.create_task(gate.chat("2", sink=events))
-        await until(lambda: len(gate.running()) == 2)
+        await until(lambda: len(gate.host.running()) == 2)
         await asyncio.sleep(0)
         with pytest.raises(LaneFullError):
             await gate.chat("3")
@@ -805,10 +808,10 @@ async def test_a_turn_that_waits_for_its_lane_can_be_cancelled_and_frees_its_pla
         first = asyncio.create_task(gate.chat("1"))
         await until(lambda: bool(script.requests))
         second = asyncio.create_task(gate.chat("2"))
-        await until(lambda: len(gate.running()) == 2)
-        waiting = gate.running()[1]
+        await until(lambda: len(gate.host.running()) == 2)
+        waiting = gate.host.running()[1]
         await asyncio.sleep(0)
-        assert gate.cancel(waiting.id, "changed my mind")
+        assert gate.host.cancel(waiting.id, "changed my mind")
         with pytest.raises(TurnCancelledError, match="changed my mind"):
             await second
         release.set()

@@ -155,8 +155,8 @@ async def test_a_cancelled_turn_cancels_the_tools_task_and_hears_of_its_clean_up
     async with gateway(Scripted(script), Tools(echo_tool(run=run)), Allow(), recorder) as gate:
         asked = asyncio.create_task(gate.chat("go", sink=events))
         await began.wait()
-        (running,) = gate.turns.running()
-        gate.turns.cancel(running.id, "enough")
+        (running,) = gate.host.running()
+        gate.host.cancel(running.id, "enough")
         turn = await asked
         assert cleaned.is_set()
     assert turn.ending == "cancelled"

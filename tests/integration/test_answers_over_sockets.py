@@ -141,7 +141,7 @@ async def test_when_the_client_of_the_turn_goes_away_its_question_goes_with_it(
             await asking.send("chat.send", content="hello")
             shown = await asking.until("approval")
         gate = place.served.gate
-        await until(lambda: not gate.running())
+        await until(lambda: not gate.host.running())
         status, answer = await place.answered(id=shown["id"], decision="allow-once")
         assert (status, answer["error"]["data"]["code"]) == (404, "not_found")
         assert place.ran == []
@@ -267,7 +267,9 @@ async def test_rules_that_change_between_the_judging_and_the_run_count(
     plugins = [Scripted(Script(both)), tools]
     async with Gateway(config, builtin=("policy",), plugins=plugins) as gate:
         origin, request = Origin(provenance=Provenance.EXTERNAL_USER), TurnRequest(content="go")
-        answer = asyncio.create_task(gate.run_turn(owner, origin, request, sink=events.append))
+        answer = asyncio.create_task(
+            gate.host.start_turn(owner, origin, request, sink=events.append).wait()
+        )
         await until(lambda: any(event.type == "approval" for event in events))
         file.write_text(RULES % effect)
         await gate.host.reload()

@@ -219,8 +219,8 @@ async def test_refused_and_cancelled_turns_are_recorded_too(tmp_path: Path) -> N
         await gate.chat("now")
         running_turn = asyncio.create_task(gate.chat(QUESTION))
         await until(lambda: bool(script.requests))
-        (turn,) = gate.running()
-        gate.cancel(turn.id, "test")
+        (turn,) = gate.host.running()
+        gate.host.cancel(turn.id, "test")
         await running_turn
         await settled(gate)
     first, second = records(tmp_path)
@@ -430,7 +430,7 @@ async def test_cards_turn_themselves_off_and_an_operator_turns_them_on(tmp_path:
             await gate.chat(QUESTION)
             await settled(gate)
         assert "knitting" not in system(script.requests[3])
-        assert "hookgate awareness enable" in gate.status()["degraded"]["awareness"]
+        assert "hookgate awareness enable" in gate.host.status()["degraded"]["awareness"]
         assert (await ask(gate, "awareness.status")).on is False
     async with running(tmp_path, kill_switch={"samples": 3}) as (gate, script):
         await gate.chat(QUESTION)
@@ -438,7 +438,7 @@ async def test_cards_turn_themselves_off_and_an_operator_turns_them_on(tmp_path:
         assert (await ask(gate, "awareness.enable")).on is True
         await gate.chat(QUESTION)
         assert "card knitting" in system(script.requests[1])
-        assert gate.status()["degraded"] == {}
+        assert gate.host.status()["degraded"] == {}
 
 
 async def test_disable_works_at_once_and_a_turn_that_runs_goes_on_as_it_began(
@@ -511,14 +511,14 @@ async def test_a_changed_card_is_named_in_status_and_audit_until_it_is_approved(
         await ask(gate, "cards.approve", all=True)
     changed = KNITTING.replace("patterns.", "patterns by heart.")
     async with running(tmp_path, cards={"knitting": changed}) as (gate, script):
-        await until(lambda: "cards changed" in gate.status()["notices"])
-        assert "knitting" in gate.status()["notices"]["cards changed"]
+        await until(lambda: "cards changed" in gate.host.status()["notices"])
+        assert "knitting" in gate.host.status()["notices"]["cards changed"]
         await gate.chat(QUESTION)
         assert "by heart" in system(script.requests[0])
         (row,) = (await ask(gate, "audit.list", kind="card_changed")).entries
         assert row.data["card"] == "knitting"
         assert (await ask(gate, "cards.approve", id="knitting")).cards == ("knitting",)
-        assert gate.status()["notices"] == {}
+        assert gate.host.status()["notices"] == {}
 
 
 async def test_strict_pinning_lets_a_changed_card_wait(tmp_path: Path) -> None:
@@ -529,7 +529,7 @@ async def test_strict_pinning_lets_a_changed_card_wait(tmp_path: Path) -> None:
         assert "card knitting" in system(script.requests[0])
     changed = KNITTING.replace("patterns.", "patterns by heart.")
     async with running(tmp_path, cards={"knitting": changed}, pin="strict") as (gate, script):
-        await until(lambda: "cards changed" in gate.status()["notices"])
+        await until(lambda: "cards changed" in gate.host.status()["notices"])
         await gate.chat(QUESTION)
         assert "knitting" not in system(script.requests[0])
         with pytest.raises(TurnError, match="another one than was shown"):

@@ -350,7 +350,7 @@ async def test_a_picture_without_a_word_shows_no_card_but_a_forced_one(tmp_path:
     cards = {name: card(name, priority=20) for name in ("tea", "milk")}
     picture = TurnRequest(content="", images=(Image(media_type="image/png", data="aGk="),))
     async with running(tmp_path, cards=cards, force_include=["milk"]) as (gate, script):
-        await gate.run_turn(Principal.owner("test"), PERSON, picture)
+        await gate.host.start_turn(Principal.owner("test"), PERSON, picture).wait()
     assert titles(script.requests[0]) == ["milk"]
 
 
@@ -368,8 +368,8 @@ async def test_results_that_a_client_brings_show_the_cards_of_its_tools_and_no_o
     )
     step = call(("c", "echo", {"text": "x"}))
     async with running(tmp_path, step, say("done"), cards=cards) as (gate, script):
-        await gate.run_turn(Principal.owner("test"), PERSON, asked)
-        await gate.run_turn(Principal.owner("test"), PERSON, brought)
+        await gate.host.start_turn(Principal.owner("test"), PERSON, asked).wait()
+        await gate.host.start_turn(Principal.owner("test"), PERSON, brought).wait()
     assert [titles(request) for request in script.requests] == [[], ["echoing"]]
 
 

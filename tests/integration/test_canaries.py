@@ -212,7 +212,7 @@ async def test_no_secret_shows_anywhere_whatever_fails(
                 client = Client(socket)
                 async with asyncio.timeout(50):
                     bodies = await provoke(listener.url, client, session)
-            status = json.dumps(gate.status())
+            status = json.dumps(gate.host.status())
     out, err = capfd.readouterr()
     metrics = (tmp_path / "metrics.jsonl").read_text()
     places = {

@@ -118,7 +118,7 @@ async def test_a_turn_is_shown_in_one_line_without_what_was_said() -> None:
     running: list[str] = []
     async with gateway(Scripted(Script(say("the answer")))) as gate:
         turn = await gate.chat(
-            "the secret", sink=lambda _: running.extend(map(repr, gate.running()))
+            "the secret", sink=lambda _: running.extend(map(repr, gate.host.running()))
         )
     shown = rf"<Turn {turn.id} agent=\w+ session={re.escape(str(turn.session))} "
     assert re.fullmatch(f"{shown}done>", repr(turn))

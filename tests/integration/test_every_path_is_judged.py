@@ -63,11 +63,11 @@ class Forbidden:
     def list_operations(self, host: Any) -> Sequence[Operation[Any, Any]]:
         async def come_in(invocation: Invocation, params: Said) -> Said:
             assert self.gate is not None
-            turn = await self.gate.run_turn(
+            turn = await self.gate.host.start_turn(
                 invocation.principal,
                 Origin(provenance=Provenance.CHANNEL, path="hook", channel="mail"),
                 TurnRequest(content=params.content, address=Address(channel="mail")),
-            )
+            ).wait()
             return Said(content=turn.answer)
 
         return [
@@ -177,7 +177,7 @@ async def nested_twice(way: Way) -> None:
 def from_within(provenance: Provenance) -> Callable[[Way], Awaitable[None]]:
     async def come(way: Way) -> None:
         origin = Origin(provenance=provenance, path="within")
-        await way.gate.run_turn(OWNER, origin, TurnRequest(content="forbidden"))
+        await way.gate.host.start_turn(OWNER, origin, TurnRequest(content="forbidden")).wait()
 
     return come
 

@@ -91,7 +91,7 @@ def read(script: Script) -> str:
 async def test_what_a_stranger_wrote_is_shown_where_it_is_sanitized(tmp_path: Path) -> None:
     async with running(tmp_path, plugins=[Stranger()]) as (gate, script):
         await gate.chat(QUESTION)
-        assert "sanitizing" not in gate.status()["notices"]
+        assert "sanitizing" not in gate.host.status()["notices"]
     assert read(script).count(MARK) == 2
 
 
@@ -112,7 +112,7 @@ async def test_without_a_sanitizer_no_model_sees_what_others_wrote_and_status_sa
     plugins = [Stranger()]
     async with running(tmp_path, plugins=plugins, without=["sanitizer"]) as (gate, script):
         await gate.chat(QUESTION)
-        told = gate.status()["notices"]["sanitizing"]
+        told = gate.host.status()["notices"]["sanitizing"]
     shown = read(script)
     assert MARK not in shown
     assert "How to feed" not in shown
@@ -138,7 +138,7 @@ async def test_the_operator_may_say_that_models_see_it_as_it_is(tmp_path: Path) 
         context={"unsanitized": "allow"},
     ) as (gate, script):
         turn = await gate.chat(QUESTION)
-        told = gate.status()["notices"]["sanitizing"]
+        told = gate.host.status()["notices"]["sanitizing"]
     assert read(script).count(MARK) == 2
     assert "as `[context] unsanitized` allows" in told
     assert turn.taint == {"skill:sourdough", "card:bread"}
@@ -157,7 +157,7 @@ async def test_any_plugin_that_sanitizes_will_do(tmp_path: Path) -> None:
         script,
     ):
         await gate.chat(QUESTION)
-        assert "sanitizing" not in gate.status()["notices"]
+        assert "sanitizing" not in gate.host.status()["notices"]
     assert read(script).count(MARK) == 1
 
 

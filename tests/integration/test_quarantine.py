@@ -76,13 +76,13 @@ async def test_a_tool_that_a_reload_changes_is_blocked_until_it_is_accepted(
         assert echo.ran == ["one"]
         assert echo.offered[-1] == []
         assert "unknown tool" in turn.messages[-2].tool_results[0].content
-        assert part in gate.status()["degraded"]["quarantine of echo"]
+        assert part in gate.host.status()["degraded"]["quarantine of echo"]
         (row,) = (await do(gate, "tool.list", name="echo")).tools
         assert part in row.quarantine
         await do(gate, "tools.accept", name="echo", digest=row.digest)
         await gate.chat("three")
         assert echo.ran == ["one", "three"]
-        assert gate.status()["degraded"] == {}
+        assert gate.host.status()["degraded"] == {}
         rows = (await do(gate, "audit.list")).entries
     assert [row.kind for row in reversed(rows) if row.kind.startswith("tool_")] == [
         "tool_decided",
@@ -132,7 +132,7 @@ async def test_a_new_tool_is_there_in_the_first_turn(tmp_path: Path) -> None:
     echo = Echo()
     async with echo.gateway(tmp_path) as gate:
         await gate.chat("one")
-        assert gate.status()["degraded"] == {}
+        assert gate.host.status()["degraded"] == {}
     assert echo.ran == ["one"]
 
 

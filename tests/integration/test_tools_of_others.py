@@ -92,7 +92,7 @@ def offered(script: Script, request: int = -1) -> dict[str, Tool]:
 
 
 def rejected(gate: Gateway) -> dict[str, str]:
-    told = gate.status()["degraded"]
+    told = gate.host.status()["degraded"]
     return {part: why for part, why in told.items() if part.startswith("text of tool")}
 
 
@@ -102,7 +102,7 @@ async def test_tools_of_an_installed_package_are_offered_as_they_are(running: Ru
     async with running(tools=tools) as (gate, script):
         turn = await gate.chat("hello")
         assert rejected(gate) == {}
-        assert "sanitizing" not in gate.status()["notices"]
+        assert "sanitizing" not in gate.host.status()["notices"]
     assert offered(script)["feed"] == replace(tools[0], plugin="acme")
     assert offered(script)["bake"].schema == tools[2].schema
     assert "delete_dough" in offered(script)
@@ -142,7 +142,7 @@ async def test_a_tool_that_gives_orders_is_left_out_wherever_they_stand(
     steps = (call(("c1", "evil", {})), say("ok"))
     async with running(*steps, tools=[tool, made()]) as (gate, script):
         turn = await gate.chat("hello, feed the sourdough")
-        told = gate.status()["degraded"]["text of tool evil of acme"]
+        told = gate.host.status()["degraded"]["text of tool evil of acme"]
     assert at in told
     assert "no model sees this tool" in told
     assert sorted(offered(script, 0)) == ["discover_capabilities", "feed", "read_capability"]
@@ -197,7 +197,7 @@ async def test_a_tool_that_is_brought_between_reloads_is_looked_at_first(
         gate.host.tools.apply("acme", [made("evil", ORDER), made("knead")])
         await gate.chat("at once")
         assert "evil" not in offered(script)
-        await until(lambda: "text of tool evil of acme" in gate.status()["degraded"])
+        await until(lambda: "text of tool evil of acme" in gate.host.status()["degraded"])
         await gate.chat("hello")
         assert {"feed", "knead"} <= offered(script).keys()
         assert "evil" not in offered(script)
@@ -230,7 +230,7 @@ async def test_a_reload_looks_again_where_a_sanitizer_failed(
     async with running(tools=[made()], plugins=[house], without=BUILTIN) as (gate, script):
         await gate.chat("hello")
         assert "feed" not in offered(script)
-        assert "not now" in gate.status()["degraded"]["text of tool feed of acme"]
+        assert "not now" in gate.host.status()["degraded"]["text of tool feed of acme"]
         house.works = True
         await gate.reload()
         seen = house.seen
@@ -257,7 +257,7 @@ async def test_without_a_sanitizer_no_model_sees_tools_of_others_and_status_name
     without = ["sanitizer"]
     async with running(tools=[made()], plugins=[Mine()], without=without) as (gate, script):
         await gate.chat("feed the sourdough")
-        told = gate.status()["notices"]["tools of others"]
+        told = gate.host.status()["notices"]["tools of others"]
     assert "feed (acme)" in told
     assert '`[context] unsanitized = "allow"`' in told
     assert "own" in offered(script)
@@ -271,5 +271,5 @@ async def test_the_operator_may_let_models_see_tools_of_others_as_they_are(
     tool = made(description=ORDER)
     async with running(tools=[tool], without=["sanitizer"], context=context) as (gate, script):
         await gate.chat("hello")
-        assert "tools of others" not in gate.status()["notices"]
+        assert "tools of others" not in gate.host.status()["notices"]
     assert offered(script)["feed"].description == ORDER

@@ -35,7 +35,7 @@ async def test_all_builtins_together_answer_with_tools(tmp_path: Path) -> None:
 async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
     async with Gateway(settings(tmp_path), disabled=[name]) as gate:
         turn = await gate.chat(QUESTION)
-        status = gate.status()
+        status = gate.host.status()
         cards = gate.host.cards.view()
     assert turn.ending == "done"
     assert turn.answer

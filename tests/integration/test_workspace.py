@@ -61,7 +61,7 @@ async def test_nothing_of_a_clone_counts_before_somebody_has_accepted_it(
 ) -> None:
     async with running(tmp_path / "home") as (gate, script):
         turn = await gate.chat(QUESTION)
-        notices = gate.status()["notices"]
+        notices = gate.host.status()["notices"]
     assert MARK not in repr(script.requests)
     assert "How to feed a sourdough" not in repr(script.requests)
     assert turn.taint == frozenset()
@@ -75,7 +75,7 @@ async def test_what_was_accepted_is_shown_and_taints(tmp_path: Path, clone: Path
     accept(home, clone)
     async with running(home) as (gate, script):
         turn = await gate.chat(QUESTION)
-        notices = gate.status()["notices"]
+        notices = gate.host.status()["notices"]
     assert repr(script.requests).count(MARK) == 2
     assert turn.taint == {"skill:sourdough", "card:bread"}
     assert not {"workspace capabilities", "workspace cards"} & notices.keys()
@@ -96,7 +96,7 @@ async def test_text_that_changed_behind_the_acceptance_reaches_no_model(
         await gate.reload()
         await gate.chat(QUESTION)
         assert MARK not in repr(script.requests[-1].system)
-        told = gate.status()["notices"]["workspace capabilities"]
+        told = gate.host.status()["notices"]["workspace capabilities"]
     assert "changed since it was accepted" in told
     assert "poison" not in repr(script.requests)
 
@@ -110,4 +110,4 @@ async def test_a_gateway_that_runs_notices_that_it_was_accepted(
         accept(home, clone)
         await until(lambda: "skill:sourdough" in gate.host.capabilities.view())
         await until(lambda: "bread" in gate.host.cards.view())
-        assert "workspace capabilities" not in gate.status()["notices"]
+        assert "workspace capabilities" not in gate.host.status()["notices"]

@@ -43,7 +43,7 @@ def unpaired(messages: Sequence[Message]) -> set[str]:
 def asking(gate: Any, **request: Any) -> Any:
     request.setdefault("content", "")
     request.setdefault("client_tools", (CLIENT,))
-    return gate.run_turn(OWNER, USER, TurnRequest(**request))
+    return gate.host.start_turn(OWNER, USER, TurnRequest(**request)).wait()
 
 
 def brought(*results: tuple[str, str]) -> tuple[ToolResultPart, ...]:

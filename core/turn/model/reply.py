@@ -66,6 +66,8 @@ class Reply:
             case OpaqueDelta(part):
                 self._flush()
                 self._parts.append(part)
+                data = {"provider": part.provider, "data": dict(part.data)}
+                self._turn.tell(Event("opaque", data, scope="chat", value=part))
             case _:
                 return
 

@@ -146,7 +146,7 @@ def _greet(state: State, gateway: Gateway, url: str) -> None:
     from hookgate import __version__
     from hookgate.kit.rendering import fields
 
-    status = gateway.status()
+    status = gateway.host.status()
     path = state.source.path
     show = state.err.print
     show()

@@ -7,14 +7,14 @@ from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.builtin_plugins.turns import make_host, make_turn
+from tests.builtin_plugins.turns import attach, make_host, make_turn
 
 from hookgate.builtin_plugins.awareness.cards.listing import MAX_ROWS
 from hookgate.builtin_plugins.awareness.plugin import Plugin
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.domain.descriptors import Capability, Card, Flags, Rejected
 from hookgate.core.domain.tools import Tool
-from hookgate.core.host import Doors, PluginInfo
+from hookgate.core.host import PluginInfo
 from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
@@ -45,22 +45,14 @@ def turn_of(**more: Any) -> Turn:
 async def listed(turn: Turn, detail: str | None = None, **more: Any) -> Any:
     plugin = Plugin(AwarenessSettings(watch=False))
     host = make_host(Path(mkdtemp(prefix="hookgate-test-")))
-    unused: Any = None
 
     async def sanitize(card: Card) -> Card | Rejected:
         if "knit" in card.text:
             return Rejected(reason="no knitting")
         return replace(card, text=card.text.replace("System:", "[System]:"))
 
-    host.attach(
-        doors=Doors(
-            sanitize=sanitize,
-            call_model=unused,
-            nested_turn=unused,
-            reload=unused,
-            plugins=lambda: [PluginInfo(name="memory", state="disabled", reason="said so")],
-        )
-    )
+    memory = PluginInfo(name="memory", state="disabled", reason="said so")
+    attach(host, memory, sanitize=sanitize)
     arguments = more if detail is None else {"detail": detail, **more}
     async with plugin.lifespan(host):
         made, *_ = await plugin.list_tools(host)

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.builtin_plugins.turns import make_host, make_turn
+from tests.builtin_plugins.turns import attach, make_host, make_turn
 
 from hookgate.builtin_plugins.discovery.plugin import Plugin
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import Capability, Card, Rejected
 from hookgate.core.domain.tools import Tool
-from hookgate.core.host import Doors
 from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
@@ -52,16 +51,7 @@ async def keep(card: Card) -> Card | Rejected:
 
 def plugin_of(sanitize: Any = keep, **settings: Any) -> tuple[Plugin, Tool]:
     host = make_host()
-    unused: Any = None
-    host.attach(
-        doors=Doors(
-            sanitize=sanitize,
-            call_model=unused,
-            nested_turn=unused,
-            reload=unused,
-            plugins=lambda: (),
-        )
-    )
+    attach(host, sanitize=sanitize)
     plugin = Plugin(DiscoverySettings(watch=False, **settings))
     # Without an embedder, so that words alone count here.
     plugin._discoverer(host)

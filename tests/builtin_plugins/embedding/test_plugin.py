@@ -131,7 +131,7 @@ async def test_two_gateways_in_one_process_have_two_embedders(tmp_path: Path) ->
 
 async def test_a_missing_model_starts_and_is_said_in_status(tmp_path: Path) -> None:
     async with gateway(tmp_path, model_path=tmp_path / "nowhere") as gate:
-        why = gate.status()["degraded"]["embedder"]
+        why = gate.host.status()["degraded"]["embedder"]
         with pytest.raises(EmbeddingError, match=r"model\.onnx cannot be read"):
             await embedder(gate).embed_query("hello")
         turn = await gate.chat("hello")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.policy.asking import Asked, opened
 from tests.builtin_plugins.stores import BrokenStore, opened_store
-from tests.builtin_plugins.turns import make_turn
+from tests.builtin_plugins.turns import attach, make_turn
 from tests.support.script import until
 
 from hookgate.builtin_plugins.policy.desk.pins import PinStore, ToolPins, changes, identity
@@ -16,7 +16,7 @@ from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect, Tool, ToolCall
-from hookgate.core.host import Doors, PluginInfo
+from hookgate.core.host import PluginInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -320,17 +320,7 @@ async def test_an_acceptance_that_cannot_be_recorded_is_none(tmp_path: Path) -> 
 
 
 def _with_builtin(gate: Asked, *names: str) -> None:
-    infos = tuple(PluginInfo(name=name) for name in names)
-    doors = gate.host.doors
-    gate.host.attach(
-        doors=Doors(
-            sanitize=doors.sanitize,
-            call_model=doors.call_model,
-            nested_turn=doors.nested_turn,
-            reload=doors.reload,
-            plugins=lambda: infos,
-        )
-    )
+    attach(gate.host, *(PluginInfo(name=name) for name in names))
 
 
 @pytest.mark.parametrize(

@@ -45,14 +45,14 @@ async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert [message.text for message in second.history] == ["my name is Ada", first.answer]
         (session,) = await gateway.host[CONVERSATIONS].sessions()
         assert (session["session"], session["messages"]) == (str(first.session), 4)
-        assert gateway.status()["durable"]
-        assert gateway.status()["degraded"] == {}
+        assert gateway.host.status()["durable"]
+        assert gateway.host.status()["degraded"] == {}
 
 
 async def test_a_damaged_database_is_said_and_the_gateway_answers(tmp_path: Path) -> None:
     (tmp_path / DATABASE_NAME).write_bytes(b"not a database" * 1000)
     async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
-        status = gateway.status()
+        status = gateway.host.status()
         assert status["durable"] is False
         assert "is damaged" in status["degraded"]["storage"]
         assert (await gateway.chat("hello")).ending == "done"
@@ -71,10 +71,10 @@ async def test_a_store_that_stops_working_is_shown_and_taken_back_when_it_works(
         path.rename(tmp_path / "moved")
         with pytest.raises(StoreUnavailableError):
             await store.write(lambda _: None)
-        assert "No such file" in gateway.status()["degraded"]["storage"]
+        assert "No such file" in gateway.host.status()["degraded"]["storage"]
         (tmp_path / "moved").rename(path)
         await store.write(lambda _: None)
-        assert gateway.status()["degraded"] == {}
+        assert gateway.host.status()["degraded"] == {}
 
 
 async def test_two_gateways_run_side_by_side_with_a_store_each(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_outdated_tables_stop_a_start_that_may_not_upgrade_them(
     async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=[notes]):
         pass
     async with Gateway(careful, builtin=BUILTIN, plugins=[notes]) as gateway:
-        assert gateway.ready
+        assert gateway.host.ready
 
 
 async def test_an_operation_of_a_gateway_that_has_stopped_says_so(tmp_path: Path) -> None:

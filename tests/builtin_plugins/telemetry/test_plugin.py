@@ -163,7 +163,7 @@ async def test_figure_of_a_name_that_is_taken_is_left_out_and_named(tmp_path: Pa
         await gate.chat("hello")
         await taken(gate)
         assert (await scraped(http))["hookgate_turns_total"] == {"ending=done": 1}
-        why = gate.status()["degraded"]["instrument hookgate_turns of usurper"]
+        why = gate.host.status()["degraded"]["instrument hookgate_turns of usurper"]
     assert "core brings an instrument of this name" in why
 
 
@@ -262,10 +262,10 @@ async def test_collector_that_refuses_is_shown_in_status_and_turns_go_on(tmp_pat
         otel = {"enabled": True, "endpoint": collector.url, "interval_seconds": 1}
         async with gateway(tmp_path, otel=otel) as gate:
             await gate.chat("hello")
-            await until(lambda: "telemetry.otel" in gate.status()["degraded"])
-            assert "HTTP 503" in gate.status()["degraded"]["telemetry.otel"]
+            await until(lambda: "telemetry.otel" in gate.host.status()["degraded"])
+            assert "HTTP 503" in gate.host.status()["degraded"]["telemetry.otel"]
             collector.status = 200
-            await until(lambda: gate.status()["degraded"] == {})
+            await until(lambda: gate.host.status()["degraded"] == {})
             assert (await gate.chat("hello")).ending == "done"
 
 

@@ -143,7 +143,7 @@ async def test_a_first_frame_without_a_right_token_ends_the_socket(frame: str, c
         assert (await socket.next())["error"]["code"] == code
         assert await socket.closed() == 1008
         assert recorder.turns == []
-        assert served.gate.running() == ()
+        assert served.gate.host.running() == ()
 
 
 async def test_a_socket_that_sends_no_token_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,12 +295,12 @@ async def test_the_turns_of_a_client_that_goes_away_are_cancelled_and_settled() 
             await socket.send("chat.send", content="running")
             await gate.reached.wait()
             await socket.send("chat.send", content="waiting")
-            await until(lambda: len(served.gate.running()) == 2)
+            await until(lambda: len(served.gate.host.running()) == 2)
         await until(lambda: len(recorder.turns) == 1)
         assert recorder.turns[0].ending == "cancelled"
         assert "went away" in str(recorder.turns[0].error)
         assert [status for _, status, _ in recorder.after] == ["cancelled"]
-        await until(lambda: not served.gate.running())
+        await until(lambda: not served.gate.host.running())
         async with served.socket() as socket:
             await socket.send("chat.send", content="the lane is free")
             assert (await socket.until("done"))["ending"] == "done"

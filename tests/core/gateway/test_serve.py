@@ -161,7 +161,7 @@ async def test_serving_ends_without_signals_too() -> None:
             stop.set()
             assert await socket.closed() == 1001
         assert await serving_ == 0
-        assert gate.ready is False
+        assert gate.host.ready is False
 
 
 async def test_nothing_that_was_acknowledged_is_lost_by_a_drain() -> None:
@@ -185,7 +185,7 @@ async def test_nothing_that_was_acknowledged_is_lost_by_a_drain() -> None:
         await draining
         assert (await socket.until("done"))["turn"] == turn
         assert [one.id for one in ended] == [turn]
-        assert served.gate.running() == ()
+        assert served.gate.host.running() == ()
 
 
 def test_the_fastest_event_loop_that_is_there_is_used() -> None:

@@ -85,7 +85,7 @@ async def test_a_turn_that_was_to_be_finished_without_its_client_is_cancelled_to
             await socket.send("chat.send", content="x")
             await gate.reached.wait()
         await until(lambda: len(served.front.clients) == 1)
-        assert len(served.gate.running()) == 1
+        assert len(served.gate.host.running()) == 1
         await operator.result("token.revoke", name="ann")
         await until(lambda: len(recorder.turns) == 1)
     assert recorder.turns[0].ending == "cancelled"
@@ -108,7 +108,7 @@ async def test_a_token_that_is_revoked_while_it_lets_somebody_in_lets_nobody_in(
         book._revoked.clear()
         with pytest.raises(aiohttp.ClientError):
             await served.post("/v1/turns", {"content": "x"}, **bearer(made["ann"]))
-        assert served.gate.running() == ()
+        assert served.gate.host.running() == ()
 
 
 async def test_a_revocation_at_another_gateway_is_heard() -> None:
