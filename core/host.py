@@ -15,10 +15,11 @@ import structlog
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus
 from hookgate.core.domain.metrics import Instrument, MetricRecord
-from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, TOKENS, Key
+from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, SWITCHES, TOKENS, Key
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
 from hookgate.core.registry.snapshots import Registry
+from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Host:
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
         self.provide(TOKENS, QuarterTokens())
+        self.provide(SWITCHES, FileSwitches(settings.home))
 
     # -- services ----------------------------------------------------------
 

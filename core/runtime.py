@@ -24,6 +24,7 @@ from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
+from hookgate.core.gateway.tokens import followed_token_book
 from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Host
 from hookgate.core.observability.inspection import inspection_operations
@@ -157,6 +158,7 @@ class Gateway:
         await stack.enter_async_context(self.plugins.opened(host))
         lanes.start_at(await host[CONVERSATIONS].last_fence())
         stack.push_async_callback(host.stop_tasks)
+        await followed_token_book(host)
         own = (*core_operations(host), *inspection_operations(self))
         self._catalogue.add_operations("core", own)
         host.described.update((await describe(host, hooks)).providers)

@@ -136,6 +136,7 @@ async def _open_postgres(
         Readers(lambda: _reading(AsyncLink(engine), postgres.read_only), settings.readers),
         place=place,
         auto_upgrade=settings.auto_upgrade,
+        shared=True,
     )
     return await _with_own_tables(
         store,

@@ -1,4 +1,4 @@
-"""The builtin plugin `storage`: provides the store and the conversations in it."""
+"""The builtin plugin `storage`: provides the store, and conversations and switches in it."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.ports import CONVERSATIONS, STORE, SWITCHES
+from hookgate.core.sessions.switches import FileSwitches
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.builtin_plugins.storage.switches import SqlSwitches
     from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
 
 __all__ = ["Plugin"]
 
 PART = "storage"
+SWITCHES_PART = "storage switches"
 
 
 class Plugin:
     """Opens the store for the life of the gateway."""
 
     Settings = StorageSettings
-    provides = (STORE, CONVERSATIONS)
+    provides = (STORE, CONVERSATIONS, SWITCHES)
 
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
@@ -52,15 +55,24 @@ class Plugin:
         if self._settings.url is not None:
             _hide_password(host, self._settings.url.get_secret_value())
         store = await open_store(self._settings, host.settings.home, tell=tell)
+        work: list[asyncio.Task[None]] = []
         try:
             if store.problem:
                 host.degrade(PART, store.problem)
             host.provide(STORE, store)
             host.provide(CONVERSATIONS, SqlConversations(store, host.clock))
+            if store.durable:
+                # One that stands in for it knows nothing: then the file has the last word.
+                switches = await _switches(host, store)
+                if store.shared:
+                    work.append(host.spawn(switches.follow(), name="storage.switches"))
             self._store = store
             yield
         finally:
             self._store = None
+            for task in work:
+                task.cancel()
+            await asyncio.gather(*work, return_exceptions=True)
             await store.close()
 
     @hookimpl
@@ -76,8 +88,23 @@ class Plugin:
         return self._store
 
 
+async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
+    from hookgate.builtin_plugins.storage.switches import SqlSwitches
+
+    def tell(problem: str) -> None:
+        if problem:
+            host.degrade(SWITCHES_PART, problem)
+        else:
+            host.recover(SWITCHES_PART)
+
+    switches = SqlSwitches(store, FileSwitches(host.settings.home), tell=tell)
+    await switches.look()
+    host.provide(SWITCHES, switches)
+    return switches
+
+
 def _import_store() -> None:
-    for name in ("opening", "conversations", "operations"):
+    for name in ("opening", "conversations", "operations", "switches"):
         import_module(f"hookgate.builtin_plugins.storage.{name}")
 
 

@@ -31,6 +31,7 @@ class SqlStore:
         place: Where the database is, for people, without a password.
         problem: Why the store is ephemeral, or "" where it is durable.
         auto_upgrade: Whether `migrate` may change tables.
+        shared: Whether other gateways may hold the same database.
     """
 
     def __init__(
@@ -41,7 +42,9 @@ class SqlStore:
         place: str,
         problem: str = "",
         auto_upgrade: bool = True,
+        shared: bool = False,
     ) -> None:
+        self.shared = shared
         self._writer = writer
         self._readers = readers
         self._place = place

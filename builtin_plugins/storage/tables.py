@@ -1,4 +1,4 @@
-"""The tables of the store's own: conversations, and what is known of migrations.
+"""The tables of the store's own: conversations, switches, and what is known of migrations.
 
 They are SQLModel classes over a registry of their own. SQLModel's global metadata would
 show every plugin the tables of all others.
@@ -21,10 +21,12 @@ __all__ = [
     "METADATA",
     "POSITIONS",
     "SESSIONS",
+    "SWITCH_ROWS",
     "MessageRow",
     "PositionRow",
     "ScriptsRow",
     "SessionRow",
+    "SwitchRow",
     "UtcTime",
 ]
 
@@ -128,6 +130,22 @@ class PositionRow(StorageModel, table=True):
     last: int = Field(sa_type=BigInteger)
 
 
+class SwitchRow(StorageModel, table=True):
+    """One switch; see `hookgate.core.domain.ports.Switch`.
+
+    Attributes:
+        name: Its name.
+        value: JSON.
+        version: Grows by one with each change.
+    """
+
+    __tablename__ = "storage_switches"
+
+    name: str = Field(primary_key=True, sa_type=Text)
+    value: str = Field(sa_type=Text)
+    version: int = Field(sa_type=BigInteger)
+
+
 class ScriptsRow(StorageModel, table=True):
     """The migration scripts that a plugin's tables were brought up to date with.
 
@@ -153,3 +171,4 @@ METADATA = StorageModel.metadata
 SESSIONS = _table(SessionRow)
 MESSAGES = _table(MessageRow)
 POSITIONS = _table(PositionRow)
+SWITCH_ROWS = _table(SwitchRow)

@@ -7,6 +7,7 @@ the keys of its own services in its own package.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "SECRETS",
     "SIGNALS",
     "STORE",
+    "SWITCHES",
     "TOKENS",
     "Audit",
     "Channel",
@@ -46,6 +48,8 @@ __all__ = [
     "Secrets",
     "Signals",
     "Store",
+    "Switch",
+    "Switches",
     "TokenCounter",
 ]
 
@@ -108,6 +112,59 @@ class Signals(Protocol):
 
     def listen(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Mapping[str, Any]]]:
         """Listen to `topic` for the length of an ``async with`` block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A small value that all gateways on one store share.
+
+    Attributes:
+        name: Its name, such as ``awareness.cards``.
+        value: JSON; None where nobody has set it.
+        version: Grows by one with each change; 0 where nobody has set it.
+    """
+
+    name: str
+    value: Any = None
+    version: int = 0
+
+
+class Switches(Protocol):
+    """Small named values that outlive the process: kill switches, runtime switches.
+
+    The plugin `storage` keeps them in the database, for all gateways on it. Without it they
+    stand in a file of the home folder. Values are JSON of a few kilobytes at most.
+    """
+
+    async def get(self, name: str) -> Switch:
+        """Return a switch as it is now.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+
+    async def put(self, name: str, value: Any, *, version: int) -> Switch | None:
+        """Set a switch, if nobody has done so since `version`; return it once it is durable.
+
+        Args:
+            name: Its name.
+            value: JSON.
+            version: The version that the caller has seen; 0 where it has never been set.
+
+        Returns:
+            The switch as it is now; None where its version is another one, so that nothing
+            was changed: read it again, and decide on what it says now.
+
+        Raises:
+            StoreError: It cannot be written; nothing was.
+        """
+
+    def watch(self, name: str, watcher: Callable[[Switch], None]) -> Callable[[], None]:
+        """Call `watcher` on the event loop with each change of a switch; return what undoes it.
+
+        A change by this gateway is told at once, one by another gateway within a second. Of
+        several changes in between only the last is told.
+        """
 
 
 class Lease(Protocol):
@@ -318,6 +375,7 @@ SIGNALS: Key[Signals] = Key("signals")
 LANES: Key[Lanes] = Key("lanes")
 CONVERSATIONS: Key[Conversations] = Key("conversations")
 STORE: Key[Store] = Key("store")
+SWITCHES: Key[Switches] = Key("switches")
 EMBEDDER: Key[Embedder] = Key("embedder")
 EGRESS: Key[Egress] = Key("egress")
 AUDIT: Key[Audit] = Key("audit")

@@ -11,13 +11,11 @@ from aiohttp import web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.operations import Access
-from hookgate.core.domain.ports import SIGNALS
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.front import Front
 from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.rest import error_response, serve_named, serve_operation
 from hookgate.core.gateway.routes import CALLER, Handler, Routes
-from hookgate.core.gateway.tokens import REVOKED
 from hookgate.core.gateway.websocket import serve_socket
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.errors import WireError
     from hookgate.core.gateway.peer import PeerLookup
-    from hookgate.core.gateway.tokens import TokenBook
     from hookgate.core.runtime import Gateway
 
 __all__ = ["FRONT", "ROUTES", "build_app"]
@@ -246,26 +243,12 @@ def _run(front: Front) -> Callable[[web.Application], AsyncIterator[None]]:
         async with AsyncExitStack() as stack:
             stack.callback(front.gate.close)
             stack.callback(unwatch)
-            work = [host.spawn(front.clients.keep_asking(), name="gateway heartbeat")]
-            if SIGNALS in host:
-                heard = await stack.enter_async_context(host[SIGNALS].listen(REVOKED))
-                work.append(host.spawn(_mark_revoked(tokens, heard), name="gateway revocations"))
+            asking = host.spawn(front.clients.keep_asking(), name="gateway heartbeat")
             yield
-            for task in work:
-                task.cancel()
-            await asyncio.wait(work)
+            asking.cancel()
+            await asyncio.wait([asking])
 
     return run
-
-
-async def _mark_revoked(
-    tokens: TokenBook, revocations: AsyncIterator[Mapping[str, object]]
-) -> None:
-    """Take note of tokens that were revoked at another gateway."""
-    async for revocation in revocations:
-        digest = revocation.get("digest")
-        if isinstance(digest, str):
-            tokens.mark(digest)
 
 
 def _shut(front: Front) -> Callable[[web.Application], Awaitable[None]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
-from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES, SIGNALS
+from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.chat import Accepted, ChatParams, send
 from hookgate.core.gateway.codes import wire_error
@@ -40,7 +40,7 @@ from hookgate.core.gateway.schemas import (
     TokenRows,
     UnsubscribeParams,
 )
-from hookgate.core.gateway.tokens import REVOKED, token_book
+from hookgate.core.gateway.tokens import token_book
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:
@@ -55,13 +55,7 @@ __all__ = ["core_operations"]
 
 
 def core_operations(host: Host) -> list[Operation[Any, Any]]:
-    """Return the operations of every gateway.
-
-    Raises:
-        StartError: The access tokens of the settings cannot be used.
-        ConfigError: The file of a token is not safe to use.
-    """
-    token_book(host)
+    """Return the operations of every gateway."""
     core = Core(host)
 
     def make(
@@ -330,9 +324,6 @@ class Core:
                 f"there is no token called {params.name[:80]!r}",
                 action="`token.list` names them",
             )
-        if SIGNALS in self._host:
-            revocation = {"name": token.name, "digest": token.digest.hex()}
-            await self._host[SIGNALS].send(REVOKED, revocation)
         return Revoked(name=token.name)
 
 

@@ -7,30 +7,31 @@ import hashlib
 import hmac
 import itertools
 import json
-import os
 import secrets as random
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.ports import Key
+from hookgate.core.domain.errors import StartError, StoreError
+from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
+from hookgate.core.sessions.switches import write_json
 from hookgate.core.settings.secret_store import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
+    from hookgate.core.domain.ports import Switch, Switches
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import TokenSettings
 
 __all__ = [
     "PREFIX",
-    "REVOKED",
+    "REVOKED_SWITCH",
     "TOKEN_BOOK",
     "Token",
     "TokenBook",
+    "followed_token_book",
     "new_token",
     "principal_id",
     "token_book",
@@ -39,8 +40,8 @@ __all__ = [
 PREFIX = "hgt_"
 """What every token begins with, so that one is recognised where it should not be."""
 
-REVOKED = "token.revoked"
-"""The topic of `Signals` on which a revocation is told: ``{name, digest}``."""
+REVOKED_SWITCH = "tokens.revoked"
+"""The switch that holds the digests of all revoked tokens, for every gateway on one store."""
 
 _REVOKED_FILE = "revoked-tokens.json"
 
@@ -72,6 +73,10 @@ class Token:
 class TokenBook:
     """The tokens of one gateway. A revocation outlives the process.
 
+    Revoked digests stand in a file of the home folder and in a switch, which gateways on one
+    store share. A token that either of them names is revoked: so neither a damaged store nor a
+    lost file lets one back in.
+
     Args:
         tokens: The tokens.
         home: The folder that keeps the list of revoked ones.
@@ -89,6 +94,7 @@ class TokenBook:
         self._revoked = _read_revoked(self._file)
         self._watchers: list[Callable[[str], None]] = []
         self._writing = asyncio.Lock()
+        self._switches: Switches | None = None
         self.evaluated = 0
 
     @property
@@ -127,8 +133,29 @@ class TokenBook:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    def mark(self, digest: str) -> None:
-        """Take note that a token has been revoked, here or at another gateway."""
+    async def follow(self, switches: Switches) -> None:
+        """Join the file with the switch, and follow the switch from now on.
+
+        Raises:
+            StartError: The switch cannot be read, so nobody can be let in.
+        """
+        if self._switches is switches:
+            return
+        switches.watch(REVOKED_SWITCH, self._heard)
+        try:
+            known = await switches.get(REVOKED_SWITCH)
+            self._heard(known)
+            if not self._revoked <= _digests(known):
+                await self._share(switches)
+        except (StoreError, ValueError) as error:
+            raise StartError(f"the list of revoked tokens cannot be read: {error}") from error
+        self._switches = switches
+
+    def _heard(self, switch: Switch) -> None:
+        for digest in _digests(switch) - self._revoked:
+            self._mark(digest)
+
+    def _mark(self, digest: str) -> None:
         self._revoked.add(digest)
         for token in self._tokens:
             if token.digest.hex() == digest:
@@ -136,14 +163,30 @@ class TokenBook:
                     watcher(token.name)
 
     async def revoke(self, name: str) -> Token | None:
-        """Revoke the token called `name`: durably, then at once. None where there is none."""
+        """Revoke the token called `name`: durably, then at once. None where there is none.
+
+        Raises:
+            StoreError: It is revoked here, and gateways beside this one were not told.
+        """
         token = next((token for token in self._tokens if token.name == name), None)
-        if token is not None:
-            digest = token.digest.hex()
-            async with self._writing:
-                await asyncio.to_thread(_write_revoked, self._file, self._revoked | {digest})
-            self.mark(digest)
+        if token is None:
+            return None
+        digest = token.digest.hex()
+        async with self._writing:
+            kept = sorted(self._revoked | {digest})
+            await asyncio.to_thread(write_json, self._file, {"digests": kept})
+        self._mark(digest)
+        if self._switches is not None:
+            await self._share(self._switches)
         return token
+
+    async def _share(self, switches: Switches) -> None:
+        """Have the switch name all that is revoked here, beside what it names already."""
+        while True:
+            known = await switches.get(REVOKED_SWITCH)
+            named = sorted(_digests(known) | self._revoked)
+            if await switches.put(REVOKED_SWITCH, named, version=known.version) is not None:
+                return
 
 
 TOKEN_BOOK: Key[TokenBook] = Key("gateway tokens")
@@ -175,6 +218,18 @@ def token_book(host: Host) -> TokenBook:
                 )
         book = TokenBook(tokens, settings.home)
         host.provide(TOKEN_BOOK, book)
+    return book
+
+
+async def followed_token_book(host: Host) -> TokenBook:
+    """Return the gateway's tokens, which hear from now on of those that others revoke.
+
+    Raises:
+        StartError: See `token_book`; or the switch of revoked tokens cannot be read.
+        ConfigError: A token's file is not safe to use.
+    """
+    book = token_book(host)
+    await book.follow(host[SWITCHES])
     return book
 
 
@@ -216,21 +271,6 @@ def _read_revoked(path: Path) -> set[str]:
         ) from error
 
 
-def _write_revoked(path: Path, digests: set[str]) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # `mkstemp` makes the file with mode 0600.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump({"digests": sorted(digests)}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _digests(switch: Switch) -> set[str]:
+    held: Any = switch.value or []
+    return {bytes.fromhex(digest).hex() for digest in held}

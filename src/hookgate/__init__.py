@@ -78,11 +78,13 @@ if TYPE_CHECKING:
         SECRETS,
         SIGNALS,
         STORE,
+        SWITCHES,
         TOKENS,
         Channel,
         Clock,
         Embedder,
         Key,
+        Switch,
     )
     from hookgate.core.domain.tools import (
         Ask,
@@ -129,6 +131,7 @@ __all__ = [
     "SECRETS",
     "SIGNALS",
     "STORE",
+    "SWITCHES",
     "TOKENS",
     "Access",
     "Address",
@@ -196,6 +199,7 @@ __all__ = [
     "StartError",
     "StopEvent",
     "StoreError",
+    "Switch",
     "SystemText",
     "Taint",
     "Text",
@@ -249,8 +253,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
     "hookgate.core.domain.ports": (
-        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE TOKENS Channel "
-        "Clock Embedder Key"
+        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE SWITCHES TOKENS "
+        "Channel Clock Embedder Key Switch"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

@@ -36,21 +36,18 @@ from hookgate.builtin_plugins.awareness.cards.tables import StorePins
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
-from hookgate.builtin_plugins.awareness.switch.killswitch import (
-    SwitchState,
-    read_state,
-    write_state,
-)
+from hookgate.builtin_plugins.awareness.switch.control import SWITCH
 from hookgate.builtin_plugins.awareness.switch.records import read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
 from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
 from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
 from hookgate.core.domain.models import ModelRequest, SystemText
-from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE
+from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE, SWITCHES, Switch
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host
 from hookgate.core.runtime import Gateway
 from hookgate.core.sessions.routing import Router
+from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
@@ -506,16 +503,18 @@ async def test_rules_choose_where_the_model_that_chooses_takes_too_long(
 async def test_what_an_operator_turned_on_is_not_turned_off_by_a_slow_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, begun = threading.Event(), threading.Event()
-
-    def write(path: Path, state: SwitchState) -> None:
-        if not state.on:
-            begun.set()
-            slow.wait(30)
-        write_state(path, state)
-
-    monkeypatch.setattr("hookgate.builtin_plugins.awareness.switch.control.write_state", write)
+    slow, begun = asyncio.Event(), asyncio.Event()
     async with running(tmp_path, kill_switch={"samples": 1}) as (gate, _):
+        switches = gate.host[SWITCHES]
+        put = switches.put
+
+        async def slowly(name: str, value: Any, *, version: int) -> Switch | None:
+            if not value["on"]:
+                begun.set()
+                await slow.wait()
+            return await put(name, value, version=version)
+
+        monkeypatch.setattr(switches, "put", slowly)
         await gate.chat(QUESTION)
         await until(begun.is_set)
         enabling = asyncio.create_task(ask(gate, "awareness.enable"))
@@ -524,7 +523,8 @@ async def test_what_an_operator_turned_on_is_not_turned_off_by_a_slow_write(
         slow.set()
         await enabling
         await settled(gate)
-    assert read_state(tmp_path / "awareness" / "switch.json").on
+        assert (await switches.get(SWITCH)).value["on"]
+    assert (await FileSwitches(tmp_path).get(SWITCH)).value["on"]
 
 
 async def test_a_report_says_that_the_records_cannot_be_read(tmp_path: Path) -> None:

@@ -5,30 +5,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.switch.killswitch import (
-    KillSwitch,
-    SwitchState,
-    read_state,
-    write_state,
-)
+from hookgate.builtin_plugins.awareness.switch.killswitch import KillSwitch, SwitchState
 from hookgate.builtin_plugins.awareness.switch.records import Recent, read_turns
-from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.ports import AUDIT, SWITCHES
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.builtin_plugins.awareness.switch.killswitch import Window
     from hookgate.builtin_plugins.awareness.switch.records import TurnRecord
+    from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
 
 __all__ = ["Control", "milliseconds"]
 
 PART = "awareness"
 """What `status` calls the plugin where it is off."""
+
+SWITCH = "awareness.cards"
+"""The name of the switch, which all gateways on one store share."""
 
 RECORDS = "awareness records"
 STATE = "awareness switch"
@@ -42,7 +42,7 @@ def milliseconds(host: Host) -> int:
 
 
 class Control:
-    """The switch, its file, and the file of records.
+    """The switch, and the file of records.
 
     Attributes:
         settings: The plugin's settings as they are now.
@@ -57,6 +57,9 @@ class Control:
         self._host: Host | None = None
         self._writer: JsonLinesWriter | None = None
         self._changing = asyncio.Lock()
+        self._version = 0
+        self._saving: Mapping[str, Any] = {}
+        self._unwatch: Callable[[], None] = lambda: None
 
     @property
     def on(self) -> bool:
@@ -79,7 +82,8 @@ class Control:
     async def open(self, host: Host) -> None:
         """Read what earlier runs left, and begin to write."""
         self._host = host
-        self.switch.state = await asyncio.to_thread(self._read_state, host)
+        self._unwatch = host[SWITCHES].watch(SWITCH, self._heard)
+        self.switch.state = await self._read_state(host)
         records = self.settings.records
         if records.enabled:
             path = self.folder(host) / "turns.jsonl"
@@ -108,17 +112,33 @@ class Control:
         file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep, secrets=host.secrets)
         return JsonLinesWriter(file, failed=failed)
 
-    def _read_state(self, host: Host) -> SwitchState:
-        path = self.folder(host) / "switch.json"
+    async def _read_state(self, host: Host) -> SwitchState:
         try:
-            return read_state(path)
-        except (OSError, ValueError) as error:
+            known = await host[SWITCHES].get(SWITCH)
+            self._version = known.version
+            return SwitchState.from_json(known.value)
+        except (StoreError, ValueError) as error:
             # Whether they were off cannot be known: off costs nothing, on may cost every turn.
-            host.log.error("the switch cannot be read", path=str(path), error=str(error))
-            return SwitchState(on=False, reason=f"{path} cannot be read ({error})")
+            host.log.error("the switch cannot be read", switch=SWITCH, error=str(error))
+            return SwitchState(on=False, reason=f"the switch {SWITCH} cannot be read ({error})")
+
+    def _heard(self, switch: Switch) -> None:
+        """Take over what another gateway on the same store has switched."""
+        host = self._host
+        if host is None or switch.version <= self._version:
+            return
+        self._version = switch.version
+        if switch.value == self._saving:
+            return
+        try:
+            self.switch.take(SwitchState.from_json(switch.value))
+        except ValueError as error:
+            host.log.error("the switch cannot be read", switch=SWITCH, error=str(error))
+        self._say(host)
 
     async def close(self) -> None:
         """Write what is still on its way."""
+        self._unwatch()
         if self._writer is not None:
             await self._writer.close()
             self._writer = None
@@ -160,7 +180,7 @@ class Control:
             threshold=self.switch.settings.threshold,
         )
         async with self._changing:
-            await self._save(host)
+            await self._save(host, last_word=False)
         audit = host.get(AUDIT)
         if audit is not None:
             data = {"by": "the kill switch", "reason": self.switch.state.reason}
@@ -203,11 +223,19 @@ class Control:
         else:
             host.degrade(PART, f"cards are off: {self.switch.state.reason}; {TURN_ON}")
 
-    async def _save(self, host: Host) -> None:
-        path = self.folder(host) / "switch.json"
+    async def _save(self, host: Host, *, last_word: bool = True) -> None:
+        """Keep the switch; where another gateway switched meanwhile, override it or follow it."""
+        self._saving = self.switch.state.to_json()
+        switches = host[SWITCHES]
         try:
-            await asyncio.to_thread(write_state, path, self.switch.state)
-        except OSError as error:
+            while (made := await switches.put(SWITCH, self._saving, version=self._version)) is None:
+                there = await switches.get(SWITCH)
+                if not last_word:
+                    self._heard(there)
+                    return
+                self._version = there.version
+            self._version = made.version
+        except StoreError as error:
             host.degrade(STATE, f"whether cards are on is lost at the next start: {error}")
         else:
             host.recover(STATE)

@@ -8,25 +8,20 @@ and every turn pays for it. Then cards go off, and stay off until somebody turns
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
-from hookgate.kit.content.writing import write_whole
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable
 
     from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
 
-__all__ = ["KillSwitch", "SwitchState", "Window", "read_state", "write_state"]
+__all__ = ["KillSwitch", "SwitchState", "Window"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchState:
-    """Whether cards are on; kept in a file, so that it survives a restart.
+    """Whether cards are on; kept as a switch, so that it survives a restart.
 
     Attributes:
         on: Whether they are.
@@ -39,6 +34,29 @@ class SwitchState:
     reason: str = ""
     at: int = 0
     since: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, held: Any) -> SwitchState:
+        """Return what `to_json` wrote; cards are on where nobody has written anything (None).
+
+        Raises:
+            ValueError: It is not what `to_json` writes.
+        """
+        if held is None:
+            return cls()
+        if not isinstance(held, dict):
+            raise ValueError(f"found {type(held).__name__}, expected an object")
+        on, reason = held.get("on"), held.get("reason", "")
+        at, since = held.get("at", 0), held.get("since", 0)
+        if not (isinstance(on, bool) and isinstance(reason, str)):
+            raise ValueError("found no `on` and `reason`")
+        if not (type(at) is int and type(since) is int):
+            raise ValueError("found `at` or `since` that is no integer")
+        return cls(on=on, reason=reason, at=at, since=since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +128,12 @@ class KillSwitch:
         """Turn cards off, for `reason`."""
         self.state = replace(self.state, on=False, reason=reason, at=at)
 
+    def take(self, state: SwitchState) -> None:
+        """Take over what another gateway switched; of the window stays what is not before it."""
+        self.state = state
+        turns, self._turns, self._triggered = self._turns, deque(), 0
+        self.replay(turns)
+
     def window(self, at: int) -> Window:
         """Return the window that ends at `at`, in milliseconds since 1970."""
         self._set_back(at)
@@ -132,40 +156,3 @@ class KillSwitch:
         while self._turns and self._turns[-1][0] > now:
             ahead.append((now, self._turns.pop()[1]))
         self._turns.extend(reversed(ahead))
-
-
-def read_state(path: Path) -> SwitchState:
-    """Return what `write_state` wrote; cards are on where there is no file. It blocks.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: It does not hold what `write_state` writes.
-    """
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return SwitchState()
-    held: Any = orjson.loads(raw)
-    if not isinstance(held, dict):
-        raise ValueError(f"found {type(held).__name__} in {path}, expected an object")
-    return _state(held, path)
-
-
-def _state(held: Mapping[str, Any], path: Path) -> SwitchState:
-    on, reason = held.get("on"), held.get("reason", "")
-    at, since = held.get("at", 0), held.get("since", 0)
-    if not (isinstance(on, bool) and isinstance(reason, str)):
-        raise ValueError(f"found no `on` and `reason` in {path}")
-    if not (type(at) is int and type(since) is int):
-        raise ValueError(f"found `at` or `since` in {path} that is no integer")
-    return SwitchState(on=on, reason=reason, at=at, since=since)
-
-
-def write_state(path: Path, state: SwitchState) -> None:
-    """Keep `state`: whole, or not at all. It blocks.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    held = {"on": state.on, "reason": state.reason, "at": state.at, "since": state.since}
-    write_whole(path, orjson.dumps(held), durable=True)

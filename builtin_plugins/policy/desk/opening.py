@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.ports import STORE
-from hookgate.core.gateway.tokens import principal_id, token_book
+from hookgate.core.gateway.tokens import followed_token_book, principal_id
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ async def opened(
         desk.inbox.look_again()
         host.spawn(desk.forget(principal_id(name)), name="policy.grants")
 
-    unwatch = (host.events.watch(desk.inbox.look_again), token_book(host).watch(revoked))
+    book = await followed_token_book(host)
+    unwatch = (host.events.watch(desk.inbox.look_again), book.watch(revoked))
     following = host.spawn(quarantine.follow(), name="policy.quarantine")
     try:
         yield desk, quarantine

@@ -7,10 +7,11 @@ from typing import Any
 from tests.builtin_plugins.turns import TurnedClock, make_host
 
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-from hookgate.builtin_plugins.awareness.switch.control import Control, milliseconds
+from hookgate.builtin_plugins.awareness.switch.control import SWITCH, Control, milliseconds
 from hookgate.builtin_plugins.awareness.switch.records import Injected, TurnRecord
-from hookgate.core.domain.ports import CLOCK
+from hookgate.core.domain.ports import CLOCK, SWITCHES
 from hookgate.core.host import Host
+from hookgate.core.sessions.switches import FileSwitches
 
 CARD = (Injected(id="a", score=1.0, tokens=100),)
 
@@ -113,12 +114,23 @@ async def test_every_turn_is_recorded_with_a_card_and_without(tmp_path: Path) ->
 async def test_a_switch_that_cannot_be_read_is_off_until_somebody_turns_it_on(
     tmp_path: Path,
 ) -> None:
-    place = tmp_path / "awareness" / "switch.json"
-    place.parent.mkdir()
+    place = tmp_path / "switches.json"
     place.write_text("{", encoding="utf-8")
     control, host = await opened(tmp_path)
     assert not control.on
-    assert "switch.json cannot be read" in host.degraded["awareness"]
+    assert "switches.json cannot be read" in host.degraded["awareness"]
+    place.unlink()
+    await control.turn_on(host)
+    await control.close()
+    control, host = await opened(tmp_path)
+    assert control.on
+    await control.close()
+
+
+async def test_a_switch_that_makes_no_sense_is_off_and_can_be_turned_on(tmp_path: Path) -> None:
+    await FileSwitches(tmp_path).put(SWITCH, {"on": "perhaps"}, version=0)
+    control, host = await opened(tmp_path)
+    assert not control.on
     await control.turn_on(host)
     await control.close()
     control, host = await opened(tmp_path)
@@ -130,11 +142,43 @@ async def test_a_switch_that_cannot_be_written_is_said_and_holds_all_the_same(
     tmp_path: Path,
 ) -> None:
     control, host = await opened(tmp_path)
-    (tmp_path / "awareness" / "switch.json").mkdir(parents=True)
+    (tmp_path / "switches.json").mkdir(parents=True)
     await control.turn_off(host, "said so")
     assert not control.on
     assert "lost at the next start" in host.degraded["awareness switch"]
     await control.close()
+
+
+async def test_what_another_gateway_switches_holds_here_too_and_the_last_word_counts(
+    tmp_path: Path,
+) -> None:
+    switches = FileSwitches(tmp_path)
+    one, two = Control(settings()), Control(settings())
+    hosts = [make_host(tmp_path) for _ in range(2)]
+    for control, host in zip((one, two), hosts, strict=True):
+        host.provide(SWITCHES, switches)
+        await control.open(host)
+    await one.turn_off(hosts[0], "said so")
+    assert (two.on, two.why_off) == (False, "said so")
+    assert "awareness" in hosts[1].degraded
+    # Not heard of by one in time, which has the last word all the same.
+    one._version = 100
+    await two.turn_on(hosts[1])
+    await one.turn_off(hosts[0], "again")
+    assert (two.on, two.why_off) == (False, "again")
+    assert (await switches.get(SWITCH)).value["reason"] == "again"
+    # Cards that turn themselves off do not override what somebody switched meanwhile.
+    await one.turn_on(hosts[0])
+    one._unwatch()
+    one._unwatch = lambda: None
+    held = (await switches.get(SWITCH)).version
+    changed = {"on": True, "reason": "", "at": 9, "since": 9}
+    assert await switches.put(SWITCH, changed, version=held)
+    await run(one, hosts[0], 50, 50)
+    assert one.on
+    assert (await switches.get(SWITCH)).value == changed
+    await one.close()
+    await two.close()
 
 
 async def test_off_by_the_settings_and_back_is_taken_over_live(tmp_path: Path) -> None:

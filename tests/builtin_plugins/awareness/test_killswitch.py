@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +9,6 @@ from hookgate.builtin_plugins.awareness.switch.killswitch import (
     KillSwitch,
     SwitchState,
     Window,
-    read_state,
-    write_state,
 )
 
 HOUR = 3_600_000
@@ -105,24 +101,26 @@ def test_the_window_is_what_a_plain_count_says(turns: list[tuple[int, bool]]) ->
     assert (window.turns, window.triggered) == (len(inside), sum(inside))
 
 
-def test_the_state_survives_in_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "awareness" / "switch.json"
-    assert read_state(path) == SwitchState()
+def test_the_state_is_read_as_it_was_written() -> None:
+    assert SwitchState.from_json(None) == SwitchState()
     state = SwitchState(on=False, reason="too many", at=5, since=3)
-    write_state(path, state)
-    assert read_state(path) == state
-    assert path.stat().st_mode & 0o777 == 0o600
+    assert SwitchState.from_json(state.to_json()) == state
 
 
 @pytest.mark.parametrize(
     "held",
-    ["", "{", "[]", "{}", '{"on": 1}', '{"on": true, "reason": 3}', '{"on": false, "at": "x"}'],
+    ["", [], {}, {"on": 1}, {"on": True, "reason": 3}, {"on": False, "at": "x"}],
 )
-def test_a_state_that_makes_no_sense_is_an_error(tmp_path: Path, held: str) -> None:
-    path = tmp_path / "switch.json"
-    path.write_text(held, encoding="utf-8")
-    with pytest.raises(ValueError):  # what json says of it differs
-        read_state(path)
+def test_a_state_that_makes_no_sense_is_an_error(held: object) -> None:
+    with pytest.raises(ValueError, match="found"):
+        SwitchState.from_json(held)
+
+
+def test_what_another_gateway_turned_on_begins_a_window_afresh_here_too() -> None:
+    switch = counted(60, 60)
+    switch.take(SwitchState(on=True, at=NOW + 55, since=NOW + 55))
+    assert switch.state.on
+    assert switch.window(NOW + 60) == Window(turns=5, triggered=5)
 
 
 def test_turns_of_a_clock_that_was_ahead_leave_the_window_with_the_others() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from tests.support.script import Recorder, Script, Scripted, say, settings, unti
 from tests.support.wire import bearer, serving, tokens
 
 from hookgate.core.domain.errors import ConfigError, StartError
-from hookgate.core.domain.ports import SIGNALS
+from hookgate.core.domain.ports import SWITCHES
 from hookgate.core.gateway.auth import Caller, check_listener
 from hookgate.core.gateway.serve import listen
-from hookgate.core.gateway.tokens import REVOKED, new_token
+from hookgate.core.gateway.tokens import REVOKED_SWITCH, new_token
+from hookgate.core.sessions.switches import FileSwitches
 
 # -- revoking -------------------------------------------------------------------------------------
 
@@ -46,9 +48,9 @@ async def test_a_revoked_token_closes_its_sockets_and_requests_at_once_and_for_g
             )
             await until(lambda: len(script.requests) == 2)
             started = asyncio.get_running_loop().time()
+            closed = asyncio.gather(idle.closed(), running.closed())
             assert await operator.result("token.revoke", name="ann") == {"name": "ann"}
-            assert await idle.closed() == 1008
-            assert await running.closed() == 1008
+            assert await closed == [1008, 1008]
             with pytest.raises(aiohttp.ClientError):
                 await asking
             assert asyncio.get_running_loop().time() - started < 10
@@ -99,7 +101,7 @@ async def test_a_token_that_is_revoked_while_it_lets_somebody_in_lets_nobody_in(
 
         async def late(request: web.Request, *forms: Any) -> Caller | None:
             caller = await identify(request, *forms)
-            book.mark(section["tokens"]["ann"]["digest"])
+            book._mark(section["tokens"]["ann"]["digest"])
             return caller
 
         gate.identify = late  # type: ignore[method-assign] - to revoke in between
@@ -115,9 +117,34 @@ async def test_a_revocation_at_another_gateway_is_heard() -> None:
     section, made = tokens(ann={})
     async with serving(wire=section) as served, served.socket(**bearer(made["ann"])) as socket:
         digest = section["tokens"]["ann"]["digest"]
-        await served.gate.host[SIGNALS].send(REVOKED, {"name": "ann", "digest": digest})
+        await served.gate.host[SWITCHES].put(REVOKED_SWITCH, [digest], version=0)
         assert await socket.closed() == 1008
         assert (await served.get("/v1/status", **bearer(made["ann"])))[0] == 401
+
+
+async def test_what_either_list_names_is_revoked_and_both_name_it_then(tmp_path: Path) -> None:
+    section, made = tokens(ann={}, bob={}, eve={})
+    digests = {name: section["tokens"][name]["digest"] for name in made}
+    kept = tmp_path / "revoked-tokens.json"
+    kept.write_text(json.dumps({"digests": [digests["ann"]]}))
+    switches = FileSwitches(tmp_path)
+    await switches.put(REVOKED_SWITCH, [digests["bob"]], version=0)
+    async with serving(wire=section, home=tmp_path) as served:
+        for name, status in (("ann", 401), ("bob", 401), ("eve", 200)):
+            assert (await served.get("/v1/status", **bearer(made[name])))[0] == status
+    named = (await switches.get(REVOKED_SWITCH)).value
+    assert named == sorted([digests["ann"], digests["bob"]])
+
+
+@pytest.mark.parametrize("held", ["{", '{"switches": {"tokens.revoked": 7}}'])
+async def test_without_the_switch_of_revoked_tokens_nobody_is_let_in(
+    tmp_path: Path, held: str
+) -> None:
+    section, _ = tokens(ann={})
+    (tmp_path / "switches.json").write_text(held)
+    with pytest.raises(StartError, match=r"switches\.json"):
+        async with serving(wire=section, home=tmp_path):
+            raise AssertionError("it started")
 
 
 async def test_without_the_list_of_revoked_tokens_nobody_is_let_in(tmp_path: Path) -> None:
