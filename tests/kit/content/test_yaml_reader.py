@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
+from hookgate.kit.content import yaml_reader
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.yaml_reader import MAX_DEPTH, Place, read_yaml
+from hookgate.kit.content.yaml_reader import MAX_DEPTH, Document, Place, read_yaml
 
 
 def value(text: str) -> Any:
@@ -190,6 +191,27 @@ PLAIN = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
     max_leaves=12,
 )
+
+
+FRAGMENTS = st.sampled_from(
+    [*"ab:-[]{},\"'|>#&*!%@`?~0 ", "\n", "\n  ", ": ", "- ", "\t", "\r", "\x85", "\u2028", "\ufeff"]
+)
+
+
+@settings(max_examples=300)
+@given(st.lists(FRAGMENTS, max_size=14).map("".join))
+def test_whichever_parser_reads_says_the_same(text: str) -> None:
+    quick = outcome(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml_reader, "_FAST", yaml_reader._Loader)
+        assert outcome(text) == quick
+
+
+def outcome(text: str) -> Document | str:
+    try:
+        return read_yaml(text, "file.yaml")
+    except ContentError as error:
+        return str(error)
 
 
 def depth(found: Any) -> int:

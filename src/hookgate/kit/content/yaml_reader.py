@@ -1,8 +1,11 @@
 """YAML for manifests and frontmatter: what two readers would understand alike, and no more.
 
-The text is read at the level of PyYAML's events, by its parser in Python: the one in C ends
-the process at deep brackets. What makes YAML surprising is refused: aliases, merge keys, tags,
-directives, several documents, duplicate keys, keys that are no strings.
+The text is read at the level of PyYAML's events. What makes YAML surprising is refused: aliases,
+merge keys, tags, directives, several documents, duplicate keys, keys that are no strings.
+
+PyYAML has a parser in Python and one in C, which is ten times as fast and takes a little more.
+What this module reads is what the one in Python reads: the other is asked where the two are
+alike, and what it turns down is looked at again.
 
 Plain scalars follow the core schema of YAML 1.2 (https://yaml.org/spec/1.2.2/#103-core-schema)
 where YAML 1.1 agrees, or JSON demands it. All others are strings: ``no``, ``on``, ``0123``,
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -34,6 +38,14 @@ MAX_DEPTH = 8
 
 KeyPath = tuple[str | int, ...]
 """The way to a value: keys, and places in sequences counted from 0."""
+
+_READ_DIFFERENTLY = re.compile(
+    r"[^\n\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]|\?[^ \n]|[|>][-+0-9]*+#|^---", re.M
+)
+"""Where the two parsers differ: tabs, odd line breaks, question marks within words, comments that
+stick to the head of a block, and empty documents behind their mark."""
+_MANY_BRACKETS = 200
+"""The parser in C looks ever longer for the ends of brackets, the more of them are open."""
 
 _NULL = {"", "~", "null", "Null", "NULL"}
 _TRUE = {"true", "True", "TRUE"}
@@ -108,8 +120,20 @@ def read_yaml(
     Raises:
         ContentError: It is no YAML, or YAML of the kinds that are refused; it says where.
     """
-    reader = _Reader(file, first_line - 1, max_bytes, max_values)
-    return reader.document(text.removeprefix(BOM))
+    text = text.removeprefix(BOM)
+    if _is_read_alike(text, max_bytes):
+        # What is refused is refused in the words of the other parser, and at its places.
+        with suppress(ContentError):
+            return _Reader(file, first_line - 1, max_bytes, max_values).document(text, _FAST)
+    return _Reader(file, first_line - 1, max_bytes, max_values).document(text, _Loader)
+
+
+def _is_read_alike(text: str, max_bytes: int) -> bool:
+    return (
+        len(text) <= max_bytes
+        and text.count("[") + text.count("{") <= _MANY_BRACKETS
+        and _READ_DIFFERENTLY.search(text) is None
+    )
 
 
 class _Loader(yaml.SafeLoader):
@@ -122,6 +146,9 @@ class _Loader(yaml.SafeLoader):
         if self.flow_level >= MAX_DEPTH:
             raise _DepthError(None, None, None, self.get_mark())
         super().fetch_flow_collection_start(token)
+
+
+_FAST: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else _Loader
 
 
 class _DepthError(yaml.MarkedYAMLError):
@@ -139,13 +166,13 @@ class _Reader:
         self._texts: dict[KeyPath, str] = {}
         self._events: Iterator[Event] = iter(())
 
-    def document(self, text: str) -> Document:
+    def document(self, text: str, loader: Any) -> Document:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
             where = Place(1 + self._offset, 1)
             self._refuse(where, f"{size} bytes of YAML", f"at most {self._max_bytes}")
         try:
-            self._events = iter(yaml.parse(text, Loader=_Loader))
+            self._events = iter(yaml.parse(text, Loader=loader))
             value = self._stream()
         except _DepthError as error:
             self._too_deep(self._at(error.problem_mark))
