@@ -71,6 +71,8 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 .PHONY: test test-slow test-models check
 # One worker for each core. Tests of one file share what is costly to make.
+# Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 
 test: $(DEV)  ## the unit tests
