@@ -143,7 +143,9 @@ its result.
 | `text` | `text`: some more of the answer; one event for each chunk of the model's |
 | `reasoning` | `text`: some more of the reasoning that a provider shows |
 | `tool_use` | `id`, `name`, `input`; `owner` is `client` for a tool that the client has to run |
-| `tool_result` | `tool_use_id`, `content`, `is_error`, `status` |
+| `tool_result` | `tool_use_id`, `content`, `is_error`, `status`; `parts` where the result is more\
+ than text: objects with a `type` of `text`, `image`, `audio`, `document` (each with `media_type`\
+ and base64 `data`) or `link` (`uri`, `name`); `content` then names them |
 | `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, parts of them, and\
  `reported`: false where the gateway has estimated them |
 | `approval` | a tool call, of this turn or one nested in it, that somebody is asked about |

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64decode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.audit.redaction import Redaction
 from hookgate.core.domain.descriptors import FLAG_NAMES
+from hookgate.core.domain.parts import MEDIA, content_to_json, plain_text
+from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hookgate.core.domain.descriptors import Flags
+    from hookgate.core.domain.parts import ContentPart
     from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
     from hookgate.core.domain.turn import Turn
 
@@ -116,19 +120,39 @@ def decided(
 
 
 def finished(turn: Turn, call: ToolCall, result: ToolResult) -> Entry:
-    """Return the entry of an outcome: of the result its size and digest, not its text."""
-    content = result.content.encode("utf-8", "surrogatepass")
+    """Return the entry of an outcome: of the result its size and digest, not its text.
+
+    A result of parts is digested as its canonical JSON, and each of them by itself.
+    """
+    parts = () if isinstance(result.content, str) else result.content
+    whole = (
+        result.content.encode("utf-8", "surrogatepass")
+        if isinstance(result.content, str)
+        else canonical(content_to_json(result.content))
+    )
     data = {
         "is_error": result.is_error,
         "taint": sorted(result.taint),
         "reveal": list(result.reveal),
-        "bytes": len(content),
-        "sha256": hashlib.sha256(content).hexdigest(),
+        "bytes": len(whole),
+        "sha256": hashlib.sha256(whole).hexdigest(),
         "call_digest": call.digest,
     }
+    if parts:
+        data["parts"] = [_part(part) for part in parts]
     if result.is_error:
-        data["error"] = result.content[:500]
+        data["error"] = result.text[:500]
     return _entry("tool_finished", turn, call, result.status, data)
+
+
+def _part(part: ContentPart) -> dict[str, Any]:
+    """Return what is kept of a part: its type, its size and the digest of its bytes."""
+    if isinstance(part, MEDIA):
+        data, kind = b64decode(part.data), {"media_type": part.media_type}
+    else:
+        data, kind = plain_text((part,)).encode("utf-8", "surrogatepass"), {}
+    digest = hashlib.sha256(data).hexdigest()
+    return {"type": type(part).__name__.lower(), **kind, "bytes": len(data), "sha256": digest}
 
 
 def _entry(kind: str, turn: Turn, call: ToolCall, outcome: str, data: dict[str, Any]) -> Entry:

@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.providers.wire import (
     text_of,
 )
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Image, Opaque, Text, ToolResultPart, ToolUse, new_id
+from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse, new_id
 from hookgate.core.domain.models import (
     OpaqueDelta,
     ReasoningDelta,
@@ -35,6 +35,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.parts import MEDIA, Document, Image, left_out, plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.errors import ProviderErrorKind
     from hookgate.core.domain.messages import Message, Part
     from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.parts import Content, ContentPart
 
 __all__ = ["AnthropicReader", "AnthropicWire"]
 
@@ -75,6 +77,10 @@ ERROR_KINDS: Mapping[str, ProviderErrorKind] = {
 
 TEXT = re.compile(rb'"text": ?"')
 """Where the text of a delta begins."""
+
+IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+DOCUMENT_TYPES = ("application/pdf",)
+"""What the API takes, as base64."""
 
 CONTINUED = "(The conversation goes on.)"
 
@@ -146,9 +152,6 @@ class AnthropicWire:
             case Text(text):
                 # The API refuses empty text.
                 return {"type": "text", "text": text} if text.strip() else None
-            case Image():
-                source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-                return {"type": "image", "source": source}
             case ToolUse():
                 return {
                     "type": "tool_use",
@@ -160,11 +163,32 @@ class AnthropicWire:
                 return {
                     "type": "tool_result",
                     "tool_use_id": safe_id(part.tool_use_id),
-                    "content": part.content,
+                    "content": _content(part.content),
                     "is_error": part.is_error,
                 }
             case Opaque():
                 return dict(part.data) if part.provider == self._provider else None
+            case _:
+                return _media(part)
+
+
+def _content(content: Content) -> str | list[dict[str, Any]]:
+    """Return a tool's result: the API takes pictures and documents in it as they are."""
+    if isinstance(content, str):
+        return content
+    # The API refuses empty text.
+    return [_media(part) for part in content if plain_text((part,)).strip()]
+
+
+def _media(part: ContentPart) -> dict[str, Any]:
+    """Return a part that is no call and no result; what the API cannot take becomes a note."""
+    types = {Image: IMAGE_TYPES, Document: DOCUMENT_TYPES}.get(type(part), ())
+    if isinstance(part, Image | Document) and part.media_type in types:
+        source = {"type": "base64", "media_type": part.media_type, "data": part.data}
+        return {"type": "image" if isinstance(part, Image) else "document", "source": source}
+    if isinstance(part, MEDIA):
+        part = left_out(part, "the provider does not take it")
+    return {"type": "text", "text": plain_text((part,))}
 
 
 def _system(request: ModelRequest) -> list[dict[str, Any]]:

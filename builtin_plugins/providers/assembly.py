@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
 from hookgate.builtin_plugins.providers.demo import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
-from hookgate.builtin_plugins.providers.settings import DEFAULTS, ProviderSettings
+from hookgate.builtin_plugins.providers.settings import DEFAULTS, ModelSettings, ProviderSettings
 from hookgate.core.domain.errors import ConfigError, PluginError
 from hookgate.core.domain.models import ModelInfo, ProviderInfo
 from hookgate.core.settings.secret_store import read_key_file
@@ -88,8 +88,9 @@ def missing_key(name: str, settings: ProviderSettings, secrets: Secrets) -> str:
 
 def models_of(settings: ProviderSettings) -> tuple[ModelInfo, ...]:
     """Return the models that the settings name, and ``*`` for any other."""
-    named = {"*": ModelInfo(name="*")}
-    named |= {model: it.info(model) for model, it in settings.models.items()}
+    kind = settings.kind
+    named = {"*": ModelSettings().info("*", kind)}
+    named |= {model: it.info(model, kind) for model, it in settings.models.items()}
     return (*(info for model, info in named.items() if model != "*"), named["*"])
 
 
@@ -110,7 +111,7 @@ def describe_provider(name: str, settings: ProviderSettings, secrets: Secrets) -
 
 
 def _demo(name: str, settings: ProviderSettings) -> DemoProvider:
-    return DemoProvider(name, [it.info(one) for one, it in settings.models.items()])
+    return DemoProvider(name, [it.info(one, "demo") for one, it in settings.models.items()])
 
 
 def make_provider(

@@ -56,6 +56,10 @@ def _without_results(message: Message, orphans: set[str]) -> Message:
         if not isinstance(part, ToolResultPart):
             parts.append(part)
         elif part.tool_use_id in orphans:
-            parts.append(Text(f"Result of an earlier tool call: {part.content}"))
+            told = "Result of an earlier tool call: "
+            if isinstance(part.content, str):
+                parts.append(Text(told + part.content))
+            else:
+                parts += (Text(told), *part.content)
     role = "user" if message.role == "tool" else message.role
     return replace(message, role=role, parts=tuple(parts))

@@ -177,7 +177,7 @@ def _results(tail: Sequence[Message]) -> list[Finished]:
             Finished(
                 use.name if use else "the tool",
                 use.input if use else {},
-                part.content,
+                part.text,
                 part.is_error,
             )
         )
@@ -274,7 +274,7 @@ def _input_tokens(request: ModelRequest) -> int:
                 case ToolUse():
                     total += ceil((len(part.name) + len(orjson.dumps(part.input))) / 4)
                 case ToolResultPart():
-                    total += ceil(len(part.content) / 4)
+                    total += ceil(len(part.text) / 4)
                 case _:
                     pass  # Pictures and other providers' data: the demo reads neither.
     for tool in request.tools:

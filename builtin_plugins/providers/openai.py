@@ -33,7 +33,7 @@ from hookgate.builtin_plugins.providers.wire import (
     text_of,
 )
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Image, Text, new_id
+from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse, new_id
 from hookgate.core.domain.models import (
     ReasoningDelta,
     StopEvent,
@@ -42,12 +42,22 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.parts import (
+    MEDIA,
+    Audio,
+    Document,
+    Image,
+    left_out,
+    parts_of,
+    plain_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hookgate.core.domain.messages import Message, ToolResultPart
+    from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.parts import ContentPart
 
 __all__ = ["OpenAIReader", "OpenAIWire"]
 
@@ -77,6 +87,16 @@ STOP_REASONS: Mapping[str, StopReason] = {
 DONE = b"[DONE]"
 FAILED = "Error: "
 """What stands before a failed tool's result: the protocol has no field for it."""
+
+SHOWN = "What came with the result of the tool call"
+"""What stands before pictures and the like of a result, in the message behind it."""
+AUDIO_FORMATS = {
+    "audio/wav": "wav",
+    "audio/x-wav": "wav",
+    "audio/mpeg": "mp3",
+    "audio/mp3": "mp3",
+}
+"""The formats of sound that the protocol has names for."""
 
 TEXT = re.compile(rb'"content": ?"')
 """Where the text of a delta begins."""
@@ -146,7 +166,9 @@ class OpenAIWire:
 def _messages(message: Message) -> list[dict[str, Any]]:
     """Return one message in the protocol's shape; each tool result is one of its own."""
     if message.role == "tool":
-        return [_result(part) for part in message.tool_results]
+        shown = [item for part in message.tool_results for item in _shown(part)]
+        results = [_result(part) for part in message.tool_results]
+        return [*results, {"role": "user", "content": shown}] if shown else results
     if message.role == "assistant":
         answer: dict[str, Any] = {"role": "assistant", "content": message.text or None}
         if message.tool_uses:
@@ -164,27 +186,49 @@ def _messages(message: Message) -> list[dict[str, Any]]:
         elif not message.text:
             return []  # Nothing of it is this protocol's.
         return [answer]
-    if any(isinstance(part, Image) for part in message.parts):
-        return [{"role": "user", "content": _with_images(message)}]
-    return [{"role": "user", "content": message.text}]
+    if all(isinstance(part, Text) for part in message.parts):
+        return [{"role": "user", "content": message.text}]
+    # Calls and results do not stand in a user's message.
+    content = [
+        _part(part)
+        for part in message.parts
+        if not isinstance(part, ToolUse | ToolResultPart | Opaque) and part != Text("")
+    ]
+    return [{"role": "user", "content": content}]
 
 
-def _with_images(message: Message) -> list[dict[str, Any]]:
-    content: list[dict[str, Any]] = []
-    for part in message.parts:
-        match part:
-            case Text(text) if text:
-                content.append({"type": "text", "text": text})
-            case Image():
-                url = f"data:{part.media_type};base64,{part.data}"
-                content.append({"type": "image_url", "image_url": {"url": url}})
-            case _:
-                pass  # Calls and results do not stand in a user's message.
-    return content
+def _part(part: ContentPart) -> dict[str, Any]:
+    """Return a part of a user's message; what the protocol cannot take becomes a note."""
+    match part:
+        case Image():
+            url = f"data:{part.media_type};base64,{part.data}"
+            return {"type": "image_url", "image_url": {"url": url}}
+        case Audio() if part.media_type in AUDIO_FORMATS:
+            audio = {"data": part.data, "format": AUDIO_FORMATS[part.media_type]}
+            return {"type": "input_audio", "input_audio": audio}
+        case Audio():
+            part = left_out(part, "the provider does not take it")
+        case Document():
+            url = f"data:{part.media_type};base64,{part.data}"
+            name = part.name or "document"
+            return {"type": "file", "file": {"filename": name, "file_data": url}}
+    return {"type": "text", "text": plain_text((part,))}
+
+
+def _shown(part: ToolResultPart) -> list[dict[str, Any]]:
+    """Return the pictures and the like of a result, for the message behind the results.
+
+    The protocol takes nothing but text in a tool's result.
+    """
+    media = [item for item in parts_of(part.content) if isinstance(item, MEDIA)]
+    if not media:
+        return []
+    head = Text(f"{SHOWN} {safe_id(part.tool_use_id)}:")
+    return [_part(head), *map(_part, media)]
 
 
 def _result(part: ToolResultPart) -> dict[str, Any]:
-    content = f"{FAILED}{part.content}" if part.is_error else part.content
+    content = f"{FAILED}{part.text}" if part.is_error else part.text
     return {"role": "tool", "tool_call_id": safe_id(part.tool_use_id), "content": content}
 
 

@@ -62,17 +62,24 @@ class ModelSettings(Section):
     """The longest output, in tokens."""
     tools: bool = True
     """Whether it can call tools."""
-    images: bool = False
-    """Whether it reads images."""
+    images: bool | None = None
+    """Whether it reads images; where this is not set, it is taken for one that does. What a
+    model does not read is not sent to it: a note in its place names it."""
+    audio: bool | None = None
+    """Whether it hears audio; where this is not set, it does not."""
+    documents: bool | None = None
+    """Whether it reads documents such as PDF; where this is not set, models of kind `anthropic`
+    do, and no others."""
     think_tags: ThinkTags = "off"
     """`on` reads what stands between `<think>` and `</think>` in its text as reasoning; `open`
     is for a model whose answers begin within it, without the first tag."""
     tool_call_tags: bool = False
     """Whether JSON between `<tool_call>` and `</tool_call>` in its text is a tool call."""
 
-    def info(self, name: str) -> ModelInfo:
-        """Return what plugins get to know of the model called `name`."""
-        return ModelInfo(name=name, **self.model_dump(exclude={"think_tags", "tool_call_tags"}))
+    def info(self, name: str, kind: ProviderKind) -> ModelInfo:
+        """Return what plugins get to know of the model called `name` of a provider of `kind`."""
+        said = self.model_dump(exclude={"think_tags", "tool_call_tags"}, exclude_none=True)
+        return ModelInfo(name=name, **{"images": True, "documents": kind == "anthropic", **said})
 
 
 class ProviderSettings(Section):

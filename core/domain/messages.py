@@ -12,12 +12,30 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hookgate.core.domain.parts import (
+    Audio,
+    Document,
+    Image,
+    Link,
+    Text,
+    content_from_json,
+    content_to_json,
+    part_from_json,
+    part_to_json,
+    plain_text,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hookgate.core.domain.parts import Content
+
 __all__ = [
     "CLEAN",
+    "Audio",
+    "Document",
     "Image",
+    "Link",
     "Message",
     "Opaque",
     "Part",
@@ -63,28 +81,6 @@ def join_taints(taints: Iterable[Taint]) -> Taint:
     return CLEAN.union(*taints)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Plain text.
-
-    Attributes:
-        text: The text.
-        source: Of a block that came behind tool calls, which one it is; see
-            `core.domain.models.SystemText`. It is neither stored nor sent.
-    """
-
-    text: str
-    source: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """A picture: base64 `data` of a `media_type`."""
-
-    media_type: str
-    data: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
     """The model asks for a tool.
@@ -107,15 +103,20 @@ class ToolResultPart:
 
     Attributes:
         tool_use_id: The `ToolUse.id` that this answers.
-        content: Text for the model.
+        content: What the model gets: plain text, or parts.
         is_error: Whether the call failed, was denied or was cancelled.
         taint: Where untrusted text in `content` came from.
     """
 
     tool_use_id: str
-    content: str
+    content: Content
     is_error: bool = False
     taint: Taint = CLEAN
+
+    @property
+    def text(self) -> str:
+        """The content as text: what is none is named in its place."""
+        return plain_text(self.content)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +127,7 @@ class Opaque:
     data: Mapping[str, Any]
 
 
-Part: TypeAlias = Text | Image | ToolUse | ToolResultPart | Opaque
+Part: TypeAlias = Text | Image | Audio | Document | Link | ToolUse | ToolResultPart | Opaque
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +200,6 @@ class Message:
 
 def _part_to_json(part: Part) -> dict[str, Any]:
     match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Image():
-            return {"type": "image", "media_type": part.media_type, "data": part.data}
         case ToolUse():
             raw = part.input if isinstance(part.input, str) else dict(part.input)
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": raw}
@@ -210,33 +207,33 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {
                 "type": "tool_result",
                 "tool_use_id": part.tool_use_id,
-                "content": part.content,
+                "content": content_to_json(part.content),
                 "is_error": part.is_error,
                 "taint": sorted(part.taint),
             }
         case Opaque():
             return {"type": "opaque", "provider": part.provider, "data": dict(part.data)}
+        case _:
+            return part_to_json(part)
 
 
 def _part_from_json(data: Mapping[str, Any]) -> Part:
     match data["type"]:
-        case "text":
-            return Text(data["text"])
-        case "image":
-            return Image(media_type=data["media_type"], data=data["data"])
         case "tool_use":
             return ToolUse(id=data["id"], name=data["name"], input=data["input"])
         case "tool_result":
             return ToolResultPart(
                 tool_use_id=data["tool_use_id"],
-                content=data["content"],
+                content=content_from_json(data["content"]),
                 is_error=data["is_error"],
                 taint=frozenset(data.get("taint", ())),
             )
         case "opaque":
             return Opaque(provider=data["provider"], data=data["data"])
-        case unknown:
-            raise ValueError(
-                f"message part of unknown type {unknown!r}: expected text, image, tool_use, "
-                "tool_result or opaque; it was written by a newer version"
-            )
+    part = part_from_json(data)
+    if part is None:
+        raise ValueError(
+            f"message part of unknown type {data['type']!r}: expected text, image, audio, "
+            "document, link, tool_use, tool_result or opaque; it was written by a newer version"
+        )
+    return part

@@ -74,7 +74,10 @@ class ModelInfo:
         context_tokens: The longest input, in tokens; None where it is not known.
         max_output_tokens: The longest output, in tokens; None where it is not known.
         tools: Whether it can call tools.
-        images: Whether it reads images.
+        images: Whether it reads images. What a model does not read is not sent to it: a note
+            in its place names it.
+        audio: Whether it hears audio.
+        documents: Whether it reads documents such as PDF.
     """
 
     name: str
@@ -82,6 +85,8 @@ class ModelInfo:
     max_output_tokens: int | None = None
     tools: bool = True
     images: bool = False
+    audio: bool = False
+    documents: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

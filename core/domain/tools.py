@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import CLEAN
+from hookgate.core.domain.parts import plain_text
 from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Taint
+    from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Turn
 
 __all__ = [
@@ -41,7 +43,8 @@ class ToolResult:
     """What a tool call came to.
 
     Attributes:
-        content: Text for the model.
+        content: What the model gets: plain text, or a tuple of parts (text, pictures, sound,
+            documents, links) in their order.
         is_error: Whether the call failed, was denied or was cancelled.
         taint: Where untrusted text in `content` came from. What a tool with
             ``reads_external_data`` (true or undeclared) returns is tainted by the loop.
@@ -50,12 +53,22 @@ class ToolResult:
         status: ``done``, ``failed``, ``denied``, ``cancelled`` or ``timeout``.
     """
 
-    content: str
+    content: Content
     is_error: bool = False
     taint: Taint = CLEAN
     reveal: tuple[str, ...] = ()
     data: Any = None
     status: Literal["done", "failed", "denied", "cancelled", "timeout"] = "done"
+
+    def __post_init__(self) -> None:
+        # A list is as good to write, and could change under whoever has checked it.
+        if isinstance(self.content, list):
+            object.__setattr__(self, "content", tuple(self.content))
+
+    @property
+    def text(self) -> str:
+        """The content as text: what is none, such as a picture, is named in its place."""
+        return plain_text(self.content)
 
     @classmethod
     def error(

@@ -212,6 +212,9 @@ class ContextSettings(Section):
     """Turns of the conversation that are added."""
     result_tokens: int = Field(default=2000, ge=50, le=1_000_000)
     """The longest tool result; a longer one is cut, with a marker."""
+    result_media_bytes: int = Field(default=5_000_000, ge=0, le=100_000_000)
+    """Bytes of pictures, sound and documents in one tool result; what is beyond them is left
+    out, with a note. The default is the largest picture that Anthropic takes."""
     floors: dict[str, int] = Field(
         default_factory=lambda: {
             "soul": 800,

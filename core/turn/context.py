@@ -7,27 +7,28 @@ a cap. What does not fit is left out, and said.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate.core.domain.messages import (
     CLEAN,
-    Image,
     Message,
     Opaque,
     Provenance,
     Taint,
-    Text,
     ToolResultPart,
     ToolUse,
 )
 from hookgate.core.domain.models import SystemText, source_of
+from hookgate.core.domain.parts import Image, Link, Text, parts_of, plain_text
 from hookgate.core.domain.strict_json import canonical, well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Part
+    from hookgate.core.domain.parts import ContentPart
     from hookgate.core.domain.ports import TokenCounter
 
 __all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
@@ -52,6 +53,10 @@ OpenAI's cookbook gives for its chat models, rounded up."""
 IMAGE_TOKENS = 1600
 """Tokens of a picture. Providers bill by area; this is what Anthropic documents for the
 largest one that it does not scale down (1.15 megapixels / 750), rounded up."""
+
+MEDIA_BYTES_PER_TOKEN = 50
+"""Bytes of sound or of a document for each token, for packing only: a page of a PDF has some
+100 kB and takes 1,500 to 3,000 tokens at Anthropic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,17 +136,26 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 def _part_tokens(part: Part, counter: TokenCounter) -> int:
     match part:
-        case Text(text):
-            return counter.count(text)
         case ToolResultPart():
-            return counter.count(part.content) + counter.count(part.tool_use_id)
+            own = counter.count(part.tool_use_id)
+            return own + sum(_content_tokens(item, counter) for item in parts_of(part.content))
         case ToolUse():
             given = part.input if isinstance(part.input, str) else canonical(part.input).decode()
             return counter.count(given) + counter.count(part.name) + counter.count(part.id)
-        case Image():
-            return IMAGE_TOKENS
         case Opaque():
             return counter.count(canonical(part.data).decode())
+        case _:
+            return _content_tokens(part, counter)
+
+
+def _content_tokens(part: ContentPart, counter: TokenCounter) -> int:
+    match part:
+        case Image():
+            return IMAGE_TOKENS
+        case Text() | Link():
+            return counter.count(plain_text((part,)))
+        case _:
+            return math.ceil(part.size / MEDIA_BYTES_PER_TOKEN)
 
 
 class ContextBuilder:

@@ -395,7 +395,7 @@ class Rounds:
         if failed is not None and turn.plan.failure_mode == "fail_closed":
             raise TurnError(
                 f"tool {failed.call.name!r} failed and the turn is fail_closed: "
-                f"{failed.result.content[:FAILURE_CHARS]}",
+                f"{failed.result.text[:FAILURE_CHARS]}",
                 code="tool_failed",
             )
         work.reveal()

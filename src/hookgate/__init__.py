@@ -39,11 +39,9 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.messages import (
         CLEAN,
-        Image,
         Message,
         Provenance,
         Taint,
-        Text,
         ToolResultPart,
         ToolUse,
     )
@@ -68,6 +66,7 @@ if TYPE_CHECKING:
         source_of,
     )
     from hookgate.core.domain.operations import Access, Empty, Invocation, Operation, OperationModel
+    from hookgate.core.domain.parts import Audio, Content, Document, Image, Link, Text
     from hookgate.core.domain.ports import (
         AUDIT,
         CLOCK,
@@ -137,6 +136,7 @@ __all__ = [
     "Address",
     "Agent",
     "Ask",
+    "Audio",
     "Block",
     "Capabilities",
     "Capability",
@@ -147,9 +147,11 @@ __all__ = [
     "Claim",
     "Clock",
     "ConfigError",
+    "Content",
     "ContextBuilder",
     "Credential",
     "Decision",
+    "Document",
     "Effect",
     "EgressDeniedError",
     "EgressFailedError",
@@ -169,6 +171,7 @@ __all__ = [
     "Invocation",
     "Key",
     "Label",
+    "Link",
     "Message",
     "MetricRecord",
     "MissingKeyError",
@@ -242,9 +245,7 @@ _NAMES = {
         "WireError"
     ),
     "hookgate.core.domain.events": "Event",
-    "hookgate.core.domain.messages": (
-        "CLEAN Image Message Provenance Taint Text ToolResultPart ToolUse"
-    ),
+    "hookgate.core.domain.messages": ("CLEAN Message Provenance Taint ToolResultPart ToolUse"),
     "hookgate.core.domain.metrics": "Instrument Label MetricRecord RecordSource",
     "hookgate.core.domain.models": (
         "Ending ModelEvent ModelInfo ModelParameters ModelRef ModelRequest OpaqueDelta Provider "
@@ -252,6 +253,7 @@ _NAMES = {
         "source_of"
     ),
     "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
+    "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE SWITCHES TOKENS "
         "Channel Clock Embedder Key Switch"

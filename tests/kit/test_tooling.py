@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import ToolDefinitionError
+from hookgate.core.domain.parts import Image, Text
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.registry.schemas import MAX_PROBLEM_CHARS, MAX_PROBLEMS, compile_schema
 from hookgate.kit.tooling import tool
@@ -373,3 +374,18 @@ def test_whether_a_call_may_be_repeated_is_unknown_unless_it_is_said() -> None:
     assert [made[said].idempotent for said in made] == [None, True, False]
     assert len({one.digest for one in made.values()}) == 3
     assert "idempotent" not in made[None].identity
+
+
+async def test_function_may_return_parts() -> None:
+    picture = Image(media_type="image/png", data="aGk=")
+
+    def one() -> Image:
+        """Shows."""
+        return picture
+
+    def several() -> list[Image | Text]:
+        """Shows more."""
+        return [Text("Here:"), picture]
+
+    assert await run(make(one), {}) == ToolResult(content=(picture,))
+    assert await run(make(several), {}) == ToolResult(content=(Text("Here:"), picture))

@@ -23,6 +23,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
 from hookgate.core.turn.context import message_tokens
+from hookgate.core.turn.model.reading import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
 from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage, sound_usage
 
@@ -92,7 +93,8 @@ class ModelCall:
         """
         hooks = self._host.hooks
         began = self._host.clock.monotonic()
-        self.request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
+        request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
+        self.request = self._readable(request)
         ending = Ending(status="failed", error="the call did not come to an end")
         stream: AsyncIterator[ModelEvent] | None = None
         try:
@@ -125,6 +127,18 @@ class ModelCall:
                 await self._close(stream)
             finally:
                 await finish(self._settle(ending))
+
+    def _readable(self, request: ModelRequest) -> ModelRequest:
+        provider = self._host.providers.get(request.model.provider)
+        if provider is None:
+            return request
+        try:
+            return readable(request, provider.models)
+        except Exception as error:
+            self._host.log.warning(
+                "models cannot be read", model=str(request.model), exc_info=error
+            )
+            return readable(request, tuple)
 
     async def _admit(self) -> None:
         refusals = await self._host.hooks.each_by_plugin(

@@ -17,10 +17,12 @@ import orjson
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.strict_json import canonical, well_formed
+from hookgate.core.domain.parts import content_to_json
+from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
 from hookgate.core.domain.turn import FinishedCall
 from hookgate.core.hooks.shielding import apart, finish, raise_if_cancelled, told
+from hookgate.core.turn.tools.results import cut, masked
 from hookgate.core.turn.tools.soundness import bytes_of, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:
@@ -38,8 +40,6 @@ GRACE_SECONDS = 1.0
 
 MAX_ROUNDS = 3
 """Rounds of judging, rewrites included; after them the call is denied."""
-
-CUT_MARKER = "\n[cut here: the result was {tokens} tokens, {kept} are shown]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,7 +286,7 @@ class ToolCalls:
         `tool_finished` has run when this returns or is cancelled.
         """
         if judged.call is None:
-            result = self._masked(ToolResult.error(self._cut(judged.problem)))
+            result = masked(self._host, cut(self._host, ToolResult.error(judged.problem)))
             self._tell(turn, judged.use.id, result)
             as_written = _never_judged(turn, judged.use)
             turn.calls.append(FinishedCall(as_written, Decision.deny(judged.problem), result))
@@ -343,9 +343,7 @@ class ToolCalls:
         if call.flags.reads_external_data is not False:
             result = replace(result, taint=result.taint | {f"tool:{call.name}"})
         # Masked before it is cut: half a secret is no longer known as one.
-        result = self._masked(result)
-        result = replace(result, content=self._cut(result.content))
-        before = result
+        result = before = cut(self._host, masked(self._host, result))
         try:
             result = await self._host.hooks.fold(hookspecs.after_tool_call, turn, call, result)
         except HookError as error:
@@ -353,28 +351,8 @@ class ToolCalls:
         if wrong := wrong_in_result(result):
             result = ToolResult.error(f"the result could not be checked: a plugin made {wrong}")
         if result.content != before.content:
-            result = self._masked(result)
-            result = replace(result, content=self._cut(result.content))
+            result = cut(self._host, masked(self._host, result))
         return replace(result, taint=frozenset(result.taint | before.taint))
-
-    def _masked(self, result: ToolResult) -> ToolResult:
-        content = self._host.secrets.redact(well_formed(result.content))
-        return result if content == result.content else replace(result, content=content)
-
-    def _cut(self, content: str) -> str:
-        limit = self._host.settings.context.result_tokens
-        tokens = self._host.tokens.count(content)
-        if tokens <= limit:
-            return content
-        # By bisection, since a counter need not be linear in the length of the text.
-        low, high = 0, len(content)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self._host.tokens.count(content[:middle]) <= limit:
-                low = middle
-            else:
-                high = middle - 1
-        return content[:low] + CUT_MARKER.format(tokens=tokens, kept=limit)
 
     async def finished(
         self,
@@ -395,7 +373,7 @@ class ToolCalls:
             began: The clock's seconds when the tool was started; None where it did not run here.
         """
         took = {} if began is None else self._milliseconds(began)
-        result = self._masked(result)
+        result = masked(self._host, result)
         turn.calls.append(FinishedCall(call, decision, result))
         self._tell(turn, call.id, result)
         self._host.metric(
@@ -415,15 +393,12 @@ class ToolCalls:
 
     @staticmethod
     def _tell(turn: Turn, use_id: str, result: ToolResult) -> None:
-        turn.emit(
-            Event(
-                "tool_result",
-                {
-                    "tool_use_id": use_id,
-                    "content": result.content,
-                    "is_error": result.is_error,
-                    "status": result.status,
-                },
-                scope="chat",
-            )
-        )
+        data = {
+            "tool_use_id": use_id,
+            "content": result.text,
+            "is_error": result.is_error,
+            "status": result.status,
+        }
+        if not isinstance(result.content, str):
+            data["parts"] = content_to_json(result.content)
+        turn.emit(Event("tool_result", data, scope="chat"))

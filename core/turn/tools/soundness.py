@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.messages import ToolUse, new_id
 from hookgate.core.domain.models import Usage
+from hookgate.core.domain.parts import wrong_in_content
 from hookgate.core.domain.strict_json import StrictJSONError, canonical, loads, well_formed
 from hookgate.core.domain.tools import Effect
 
@@ -56,8 +57,9 @@ def wrong_in_verdict(verdict: Verdict) -> str:
 
 def wrong_in_result(result: ToolResult) -> str:
     """Say what of `result` is not as declared, or ""."""
+    if wrong := wrong_in_content(result.content):
+        return f"a ToolResult whose content {wrong}"
     for name, value, kinds in (
-        ("content", result.content, str),
         ("taint", result.taint, frozenset | set),
         ("reveal", result.reveal, tuple | list),
     ):

@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from hookgate.core.domain.counting import counted
+from hookgate.core.domain.parts import content_from_json, plain_text
 from hookgate.kit.rendering import clean, short
 
 if TYPE_CHECKING:
@@ -132,8 +133,10 @@ def _part(part: Mapping[str, Any]) -> Text:
             )
         case "tool_result":
             style = "red" if part["is_error"] else ""
-            return Text(short(part["content"], 400), style=style)
+            return Text(short(plain_text(content_from_json(part["content"])), 400), style=style)
         case "image":
             return Text(f"[picture, {part['media_type']}]", style="dim")
+        case "link":
+            return Text(clean(f"{part.get('name', '')} {part['uri']}".strip()))
         case kind:
             return Text(f"[{kind}]", style="dim")

@@ -27,6 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from hookgate.core.domain.errors import ToolDefinitionError
+from hookgate.core.domain.parts import CONTENT_PARTS
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.hooks.shielding import called
 from hookgate.core.registry.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
@@ -248,6 +249,9 @@ def _runner(
 def _as_result(tool_name: str, value: Any) -> ToolResult | str:
     if isinstance(value, str | ToolResult):
         return value
+    parts = tuple(value) if isinstance(value, list | tuple) else (value,)
+    if parts and all(isinstance(part, CONTENT_PARTS) for part in parts):
+        return ToolResult(content=parts)
     try:
         return ToolResult(content=to_json(value).decode(), data=to_jsonable_python(value))
     except PydanticSerializationError as error:

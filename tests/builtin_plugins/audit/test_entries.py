@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import hashlib
 
 import pytest
@@ -8,6 +9,7 @@ from tests.builtin_plugins.turns import make_call, make_turn
 from hookgate.builtin_plugins.audit.entries import category, decided, finished
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.parts import Image, Text
 from hookgate.core.domain.tools import Ask, Decision, Effect, ToolResult, Verdict
 from hookgate.core.domain.turn import Address
 
@@ -88,3 +90,20 @@ def test_error_is_recorded_with_its_beginning() -> None:
     entry = finished(make_turn(), make_call("mail"), result)
     assert entry.outcome == "timeout"
     assert entry.data["error"] == "e" * 500
+
+
+def test_parts_are_recorded_by_type_size_and_digest() -> None:
+    picture = b"a picture"
+    data = base64.b64encode(picture).decode()
+    result = ToolResult(content=(Text("hällo"), Image(media_type="image/png", data=data)))
+    entry = finished(make_turn(), make_call("mail"), result)
+    assert entry.data["parts"] == [
+        {"type": "text", "bytes": 6, "sha256": hashlib.sha256("hällo".encode()).hexdigest()},
+        {
+            "type": "image",
+            "media_type": "image/png",
+            "bytes": 9,
+            "sha256": hashlib.sha256(picture).hexdigest(),
+        },
+    ]
+    assert "hällo" not in str(entry.data) and data not in str(entry.data)

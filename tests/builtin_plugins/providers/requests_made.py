@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.core.domain.messages import Image, Message, Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Message, Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText
+from hookgate.core.domain.parts import Audio, Document, Image, Text
 from hookgate.core.domain.tools import Tool
 
 CALCULATE = Tool(
@@ -66,3 +67,19 @@ FULL = request(
     stop=("END",),
     options={"top_p": 0.9},
 )
+
+PICTURE = Image(media_type="image/png", data="aGk=")
+PAPER = Document(media_type="application/pdf", data="aGk=", name="a.pdf")
+SOUND = Audio(media_type="audio/mpeg", data="aGk=")
+SHOWN = request(
+    user("look"),
+    assistant(
+        ToolUse(id="a", name="clock", input={}),
+        ToolUse(id="b", name="clock", input={}),
+    ),
+    results(
+        ToolResultPart(tool_use_id="a", content=(Text("Here:"), PICTURE, PAPER, SOUND)),
+        ToolResultPart(tool_use_id="b", content="noon"),
+    ),
+)
+"""A request with a result of parts."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.providers.requests_made import (
     FULL,
+    SHOWN,
     assistant,
     request,
     results,
@@ -513,3 +514,20 @@ def test_whatever_comes_the_only_error_is_a_providers(events: Any) -> None:
             read({**dict.fromkeys(keys, inner), "type": kind, "index": index})
         except ProviderError:
             continue
+
+
+def test_pictures_and_documents_stand_in_a_tools_result_and_sound_is_named() -> None:
+    *_, answered = WIRE.body(SHOWN)["messages"]
+    first, second = answered["content"]
+    source = {"type": "base64", "media_type": "image/png", "data": "aGk="}
+    paper = {"type": "base64", "media_type": "application/pdf", "data": "aGk="}
+    assert first["content"] == [
+        {"type": "text", "text": "Here:"},
+        {"type": "image", "source": source},
+        {"type": "document", "source": paper},
+        {
+            "type": "text",
+            "text": "[left out: audio (audio/mpeg, 2 bytes): the provider does not take it]",
+        },
+    ]
+    assert second["content"] == "noon"

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.providers.requests_made import (
     FULL,
+    SHOWN,
     assistant,
     request,
     results,
@@ -490,3 +491,25 @@ def test_long_ids_that_begin_alike_stay_different() -> None:
     assert [one["tool_call_id"] for one in messages[2:]] == made
     assert len(set(made)) == 3
     assert max(map(len, made)) <= 64
+
+
+def test_pictures_of_a_tools_result_follow_in_a_message_behind_all_results() -> None:
+    _, _, first, second, shown = WIRE.body(SHOWN)["messages"]
+    assert first["role"] == "tool"
+    assert first["content"].splitlines() == [
+        "Here:",
+        "[an image (image/png, 2 bytes)]",
+        "[a document 'a.pdf' (application/pdf, 2 bytes)]",
+        "[audio (audio/mpeg, 2 bytes)]",
+    ]
+    assert second == {"role": "tool", "tool_call_id": "b", "content": "noon"}
+    file = {"filename": "a.pdf", "file_data": "data:application/pdf;base64,aGk="}
+    assert shown == {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "What came with the result of the tool call a:"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}},
+            {"type": "file", "file": file},
+            {"type": "input_audio", "input_audio": {"data": "aGk=", "format": "mp3"}},
+        ],
+    }

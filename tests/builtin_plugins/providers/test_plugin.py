@@ -104,8 +104,8 @@ async def test_models_are_listed_with_their_limits_and_others_accepted(host: Hos
         host, local={"kind": "openai", "base_url": "http://127.0.0.1:1/v1", "models": models}
     )
     assert list(found["local"].models()) == [
-        ModelInfo(name="small", context_tokens=8000, tools=False),
-        ModelInfo(name="*"),
+        ModelInfo(name="small", context_tokens=8000, tools=False, images=True),
+        ModelInfo(name="*", images=True),
     ]
 
 

@@ -67,7 +67,7 @@ class ScriptedModel:
 
     def models(self) -> Sequence[ModelInfo]:
         """Return one entry that accepts any name."""
-        return [ModelInfo(name="*")]
+        return [ModelInfo(name="*", images=True, audio=True, documents=True)]
 
     async def stream(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Play the next step."""

@@ -1,0 +1,277 @@
+"""What a message or a tool's result may hold: text, pictures, sound, documents, links.
+
+A plain string is the easy way and stays one; `Content` is that or a row of parts. What a
+reader cannot show is named in its place (`described`), never dropped in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+__all__ = [
+    "CONTENT_PARTS",
+    "MEDIA",
+    "Audio",
+    "Content",
+    "ContentPart",
+    "Document",
+    "Image",
+    "Link",
+    "Media",
+    "Text",
+    "content_from_json",
+    "content_to_json",
+    "described",
+    "left_out",
+    "part_from_json",
+    "part_to_json",
+    "parts_of",
+    "plain_text",
+    "with_texts",
+    "wrong_in_content",
+]
+
+_MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,126}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Plain text.
+
+    Attributes:
+        text: The text.
+        source: Of a block that came behind tool calls, which one it is; see
+            `core.domain.models.SystemText`. It is neither stored nor sent.
+    """
+
+    text: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bytes:
+    media_type: str
+    data: str
+
+    @property
+    def size(self) -> int:
+        """How many bytes it has."""
+        return len(self.data) // 4 * 3 - self.data[-2:].count("=")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image(_Bytes):
+    """A picture: base64 `data` of a `media_type` such as ``image/png``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio(_Bytes):
+    """Sound: base64 `data` of a `media_type` such as ``audio/wav``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document(_Bytes):
+    """A file: base64 `data` of a `media_type` such as ``application/pdf``.
+
+    Attributes:
+        name: What it is called, for people and models.
+    """
+
+    name: str = ""
+
+    @property
+    def text(self) -> str | None:
+        """The text of a document that is nothing but text (UTF-8); None of any other."""
+        if not (self.media_type.startswith("text/") or self.media_type in _TEXT_TYPES):
+            return None
+        try:
+            return b64decode(self.data).decode()
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """Something that is elsewhere. A model reads it as text.
+
+    Attributes:
+        uri: Where it is.
+        name: What it is called.
+        description: What it is, in a sentence.
+        media_type: Its type, where that is known.
+    """
+
+    uri: str
+    name: str = ""
+    description: str = ""
+    media_type: str = ""
+
+
+Media: TypeAlias = Image | Audio | Document
+ContentPart: TypeAlias = Text | Image | Audio | Document | Link
+Content: TypeAlias = str | tuple[ContentPart, ...]
+"""Plain text, or parts in their order."""
+
+MEDIA = (Image, Audio, Document)
+CONTENT_PARTS = (Text, Link, *MEDIA)
+_NOUNS = {Image: "an image", Audio: "audio", Document: "a document"}
+
+
+def parts_of(content: Content) -> tuple[ContentPart, ...]:
+    """Return `content` as parts; plain text is one of them, and "" none."""
+    if isinstance(content, str):
+        return (Text(content),) if content else ()
+    return content
+
+
+def described(part: Media) -> str:
+    """Return what `part` is, such as ``an image (image/png, 1,234 bytes)``."""
+    name = f" {part.name!r}" if isinstance(part, Document) and part.name else ""
+    return f"{_NOUNS[type(part)]}{name} ({part.media_type}, {part.size:,} bytes)"
+
+
+def left_out(part: Media, why: str) -> Text:
+    """Return the text that stands in the place of what is left out."""
+    return Text(f"[left out: {described(part)}: {why}]")
+
+
+def plain_text(content: Content) -> str:
+    """Return `content` for who reads text alone: what is none is named in its place."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(map(_text, content))
+
+
+def _text(part: ContentPart) -> str:
+    match part:
+        case Text(text):
+            return text
+        case Link():
+            told = f"[{part.name or part.uri}]({part.uri})"
+            return f"{told} {part.description}".rstrip()
+        case _:
+            return f"[{described(part)}]"
+
+
+def with_texts(content: Content, change: Callable[[str], str]) -> Content:
+    """Return `content` with every text in it changed, those of links and names included.
+
+    A document that is text becomes text, so that it is changed as well. Data that `change`
+    would change, such as a secret that was passed off as a picture, is left out.
+    """
+    if isinstance(content, str):
+        return change(content)
+    return tuple(_changed(part, change) for part in content)
+
+
+def _changed(part: ContentPart, change: Callable[[str], str]) -> ContentPart:
+    match part:
+        case Text(text):
+            new = change(text)
+            return part if new == text else replace(part, text=new)
+        case Link():
+            texts = (part.uri, part.name, part.description, part.media_type)
+            uri, name, description, media_type = map(change, texts)
+            return Link(uri=uri, name=name, description=description, media_type=media_type)
+    if isinstance(part, Document):
+        part = replace(part, name=change(part.name))
+        if (text_in := part.text) is not None:
+            return Text(change(f"{part.name}:\n{text_in}" if part.name else text_in))
+    return part if change(part.data) == part.data else left_out(part, "it holds a secret")
+
+
+def wrong_in_content(content: object) -> str:
+    """Say why `content` is none, in words that follow "whose content"; "" where it is one."""
+    if isinstance(content, str):
+        return ""
+    if not isinstance(content, tuple):
+        return f"is of type {type(content).__name__}, expected text or a tuple of parts"
+    for part in content:
+        if type(part) not in CONTENT_PARTS:
+            return f"holds a {type(part).__name__}, expected Text, Image, Audio, Document and Link"
+        names = type(part).__dataclass_fields__
+        if not all(isinstance(getattr(part, name), str) for name in names):
+            return f"holds a {type(part).__name__} with something else than text in a field"
+        if isinstance(part, _Bytes):
+            if not _MEDIA_TYPE.fullmatch(part.media_type):
+                return f"holds media of type {part.media_type[:80]!r}, expected `image/png`, ..."
+            if len(part.data) % 4 or not _BASE64.fullmatch(part.data):
+                return f"holds {_NOUNS[type(part)]} whose data is no base64"
+    return ""
+
+
+# -- JSON ----------------------------------------------------------------------------
+
+
+def content_to_json(content: Content) -> str | list[dict[str, Any]]:
+    """Return the JSON form: text as it is, parts as a list."""
+    return content if isinstance(content, str) else [part_to_json(part) for part in content]
+
+
+def content_from_json(data: str | Sequence[Mapping[str, Any]]) -> Content:
+    """Read what `content_to_json` wrote.
+
+    Raises:
+        ValueError: A part has a type that this version does not know.
+    """
+    if isinstance(data, str):
+        return data
+    parts = []
+    for item in data:
+        part = part_from_json(item)
+        if part is None:
+            raise ValueError(
+                f"part of a result of unknown type {item['type']!r}: expected text, image, audio, "
+                "document or link; it was written by a newer version"
+            )
+        parts.append(part)
+    return tuple(parts)
+
+
+def part_to_json(part: ContentPart) -> dict[str, Any]:
+    """Return the JSON form of one part."""
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Link():
+            said = {
+                "type": "link",
+                "uri": part.uri,
+                "name": part.name,
+                "description": part.description,
+                "media_type": part.media_type,
+            }
+            return {key: value for key, value in said.items() if value or key == "uri"}
+    body = {"type": _TYPES[type(part)], "media_type": part.media_type, "data": part.data}
+    if isinstance(part, Document) and part.name:
+        body["name"] = part.name
+    return body
+
+
+_TYPES = {Image: "image", Audio: "audio", Document: "document"}
+
+
+def part_from_json(data: Mapping[str, Any]) -> ContentPart | None:
+    """Read what `part_to_json` wrote; None where it is of another type."""
+    match data["type"]:
+        case "text":
+            return Text(data["text"])
+        case "image":
+            return Image(media_type=data["media_type"], data=data["data"])
+        case "audio":
+            return Audio(media_type=data["media_type"], data=data["data"])
+        case "document":
+            name = data.get("name", "")
+            return Document(media_type=data["media_type"], data=data["data"], name=name)
+        case "link":
+            names = ("uri", "name", "description", "media_type")
+            return Link(**{name: data.get(name, "") for name in names})
+    return None

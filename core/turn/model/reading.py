@@ -1,0 +1,90 @@
+"""What a model can read of a request: what it cannot is named, and not sent.
+
+Done once, for every provider: one that knows text alone gets text alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.messages import ToolResultPart
+from hookgate.core.domain.models import ModelInfo
+from hookgate.core.domain.parts import (
+    MEDIA,
+    Audio,
+    Document,
+    Image,
+    Link,
+    Text,
+    left_out,
+    plain_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.core.domain.messages import Message, Part
+    from hookgate.core.domain.models import ModelRef, ModelRequest
+    from hookgate.core.domain.parts import ContentPart
+
+__all__ = ["readable"]
+
+_NOT_ONLY_TEXT = (Link, *MEDIA)
+
+
+def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -> ModelRequest:
+    """Return `request` as its model can read it.
+
+    Links become text, and so do pictures, sound and documents that the model does not read:
+    a note names them. A tool's result that is only text then is a plain string.
+
+    Args:
+        request: What is to be asked.
+        models: Returns what its provider says of its models.
+    """
+    if not any(map(_holds_more, request.messages)):
+        return request
+    known = {info.name: info for info in models()}
+    name = request.model.model
+    info = known.get(name) or known.get("*") or ModelInfo(name=name)
+    messages = tuple(_message(message, info, request.model) for message in request.messages)
+    return replace(request, messages=messages)
+
+
+def _holds_more(message: Message) -> bool:
+    return any(
+        isinstance(part, _NOT_ONLY_TEXT)
+        or (isinstance(part, ToolResultPart) and not isinstance(part.content, str))
+        for part in message.parts
+    )
+
+
+def _message(message: Message, info: ModelInfo, model: ModelRef) -> Message:
+    if not _holds_more(message):
+        return message
+
+    def fitting(part: Part) -> Part:
+        if isinstance(part, ToolResultPart) and not isinstance(part.content, str):
+            content = tuple(_part(item, info, model) for item in part.content)
+            plain = all(isinstance(item, Text) for item in content)
+            return replace(part, content=plain_text(content) if plain else content)
+        return _part(part, info, model) if isinstance(part, _NOT_ONLY_TEXT) else part
+
+    return replace(message, parts=tuple(map(fitting, message.parts)))
+
+
+def _part(part: ContentPart, info: ModelInfo, model: ModelRef) -> ContentPart:
+    match part:
+        case Image() if not info.images:
+            return left_out(part, f"{model} reads no images")
+        case Audio() if not info.audio:
+            return left_out(part, f"{model} hears no audio")
+        case Document() if not info.documents:
+            text = part.text
+            if text is not None:
+                return Text(f"{part.name}:\n{text}" if part.name else text)
+            return left_out(part, f"{model} reads no documents")
+        case Link():
+            return Text(plain_text((part,)))
+    return part
