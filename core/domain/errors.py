@@ -74,6 +74,7 @@ __all__ = [
     "TurnCancelledError",
     "TurnError",
     "WireError",
+    "counted",
 ]
 
 
@@ -390,3 +391,8 @@ class WireError(HookgateError):
         super().__init__(message)
         self.code = code
         self.data = dict(data or {})
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return ``1 rule`` or ``3 rules``; `many` where it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"

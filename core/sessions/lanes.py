@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.counting import counted
-from hookgate.core.domain.errors import LaneFullError, LaneHeldError
+from hookgate.core.domain.errors import LaneFullError, LaneHeldError, counted
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from hookgate.builtin_plugins.policy.commands.files import (
     tools,
 )
 from hookgate.builtin_plugins.policy.commands.record import coverage, diff, replay
-from hookgate.core.domain.counting import counted
-from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.errors import HookgateError, counted
 from hookgate.kit.commands import CommandGroup, JsonOption, state_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rich.padding import Padding
 from rich.text import Text
 
-from hookgate.core.domain.counting import counted
+from hookgate.core.domain.errors import counted
 from hookgate.core.domain.parts import content_from_json, plain_text
 from hookgate.kit.rendering import clean, short
 

@@ -8,8 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from hookgate.cli.tracing import isolated
-from hookgate.core.domain.counting import counted
-from hookgate.core.domain.errors import ConfigError, HookgateError
+from hookgate.core.domain.errors import ConfigError, HookgateError, counted
 from hookgate.core.domain.events import CUT_SHORT
 
 if TYPE_CHECKING:

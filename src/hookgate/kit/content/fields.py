@@ -6,8 +6,8 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.core.domain.counting import counted
 from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import counted
 from hookgate.kit.content.problems import SHOWN_CHARS, shortened
 
 if TYPE_CHECKING:
