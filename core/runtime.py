@@ -22,6 +22,7 @@ from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.app import build_app
+from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.gateway.tokens import followed_token_book
@@ -165,7 +166,10 @@ class Gateway:
         self._sanitizer.tell()
         await self._catalogue.fill()
         tell_models(host, self.settings)
-        await hooks.notify(hookspecs.add_routes, host, self.routes)
+        for implementation in hooks.implementations(hookspecs.add_routes):
+            self.routes.plugin = implementation.plugin
+            await hooks.run_one(implementation, host, self.routes)
+        host.provide(ERROR_CODES, self.routes.codes)
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
         self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)

@@ -392,6 +392,18 @@ class WireError(HookgateError):
         self.code = code
         self.data = dict(data or {})
 
+    @classmethod
+    def named(cls, name: str, message: str, *, action: str = "", **data: Any) -> WireError:
+        """Return an error with a code that a plugin has registered, ``routes.error_code``.
+
+        Args:
+            name: The code; one that nobody has registered is answered with 500.
+            message: What was found and what was expected.
+            action: What the caller can do.
+            data: More for programs, JSON-ready. ``retry_after`` is in seconds.
+        """
+        return cls(-32000, message, data={**data, "code": name, "action": action})
+
 
 def counted(count: int, one: str, many: str = "") -> str:
     """Return ``1 rule`` or ``3 rules``; `many` where it is not `one` with an s."""

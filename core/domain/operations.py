@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal, Scope
     from hookgate.core.host import Host
 
-__all__ = ["Access", "Empty", "Invocation", "Operation", "OperationModel"]
+__all__ = ["Access", "Cors", "Empty", "Invocation", "Operation", "OperationModel"]
 
 Face = Literal["rpc", "rest", "command"]
 
@@ -130,6 +130,22 @@ class Access:
     def self_checked(cls, why: str) -> Access:
         """The handler checks a signature or a secret of its own, as a webhook does."""
         return cls("self_checked", None, why)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cors:
+    """The foreign web pages that may use one route.
+
+    Attributes:
+        origins: Their origins, ``https://app.example``. There is no ``*``: on loopback it would
+            hand the gateway to every page that its owner opens.
+        methods: The methods that a browser is told; none stands for the route's own.
+        headers: The request headers that it is told.
+    """
+
+    origins: tuple[str, ...]
+    methods: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ("Authorization", "Content-Type", "X-Api-Key")
 
 
 def describe(operation: Operation[Any, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ One table serves JSON-RPC and HTTP: the number stands in ``error.code``, the nam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,15 +20,26 @@ from hookgate.core.domain.errors import (
     WireError,
 )
 from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.ports import Key
 from hookgate.core.host import redact_json
 from hookgate.core.turn.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.core.host import Host
 
-__all__ = ["CODES", "Code", "Problem", "describe", "wire_error"]
+__all__ = [
+    "CODES",
+    "ERROR_CODES",
+    "FAILED",
+    "Code",
+    "Problem",
+    "describe",
+    "is_own_code",
+    "wire_error",
+]
+
+FAILED = -32000
+"""The JSON-RPC code of everything that has no number of its own: ``data.code`` tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +65,7 @@ CODES = (
     Code(-32601, "method_not_found", 404, "There is no such method."),
     Code(-32602, "invalid_params", 400, "The parameters do not fit the method's schema."),
     Code(-32603, "internal", 500, "A fault of the gateway; the log has it under `data.id`."),
-    Code(-32000, "failed", 500, "What was asked did not work; `data.code` says how."),
+    Code(FAILED, "failed", 500, "What was asked did not work; `data.code` says how."),
     Code(-32001, "unauthorized", 401, "A token is needed, or the one that came is not known."),
     Code(-32002, "forbidden", 403, "The principal lacks the scope, or claims another's address."),
     Code(-32003, "no_agent", 422, "No agent answers this address."),
@@ -85,6 +97,14 @@ _BY_NAME = {code.name: code for code in CODES}
 _BY_NUMBER = {code.number: code for code in CODES}
 _ALIASES = {"not_allowed": "forbidden", "turn_failed": "failed", "hook_failed": "failed"}
 
+ERROR_CODES: Key[Mapping[str, Code]] = Key("error codes of plugins")
+"""Where the codes are that plugins have registered, by name."""
+
+
+def is_own_code(name: str) -> bool:
+    """Whether the gateway itself uses a code called `name`."""
+    return name in _BY_NAME or name in _ALIASES
+
 
 def wire_error(name: str, message: str, *, action: str = "", **data: Any) -> WireError:
     """Return the exception for the code called `name`.
@@ -114,6 +134,11 @@ class Problem:
     data: Mapping[str, Any] = field(default_factory=dict)
     status: int = 500
 
+    @property
+    def code(self) -> str:
+        """The stable word for programs."""
+        return str(self.data.get("code", ""))
+
     def to_json(self) -> dict[str, Any]:
         """Return the JSON-RPC error object; HTTP answers carry the same."""
         return {"code": self.number, "message": self.message, "data": dict(self.data)}
@@ -133,8 +158,12 @@ def describe(host: Host, error: Exception) -> Problem:
         message = f"internal error; the log of the gateway has it as {fault}"
         data = {"id": fault, "action": INTERNAL_ACTION}
     status = code.status
-    if code.name == "refused" and data.get("retry_after") is not None:
-        status = 429
+    if code.name in ("failed", "refused"):
+        registered = host.get(ERROR_CODES, {}).get(str(data.get("code")))
+        if registered is not None:
+            status = registered.status
+        elif code.name == "refused" and data.get("retry_after") is not None:
+            status = 429
     return Problem(
         number=code.number,
         message=host.secrets.redact(message),

@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.front import Front
     from hookgate.core.gateway.rpc import Method
 
-__all__ = ["error_response", "read_body", "serve_named", "serve_operation"]
+__all__ = ["read_body", "serve_named", "serve_operation"]
 
 BODY_SECONDS = 30.0
 """Seconds that a request's body may take to arrive."""
@@ -146,23 +145,6 @@ async def read_body(request: web.Request, limit: int) -> dict[str, Any]:
             "invalid_params", "expected a JSON object", action="send the parameters by name"
         )
     return value
-
-
-def error_response(problem: Problem) -> web.Response:
-    """Return the HTTP answer for an error: ``{"error": {code, message, data}}``."""
-    response = web.Response(
-        status=problem.status,
-        body=strict_json.dumps({"error": problem.to_json()}),
-        content_type="application/json",
-    )
-    retry_after = problem.data.get("retry_after")
-    if retry_after is not None:
-        response.headers["Retry-After"] = str(max(1, round(float(retry_after))))
-    if problem.status == 401:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status == 426:
-        response.headers["Upgrade"] = "websocket"
-    return response
 
 
 class Call:

@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from aiohttp import web
+from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Access
+from hookgate.core.domain.operations import Access, Cors
 from hookgate.core.gateway.auth import Caller
+from hookgate.core.gateway.codes import FAILED, Code, Problem, is_own_code
+from hookgate.core.gateway.credentials import FORMS, check_forms
+from hookgate.core.gateway.origin import OriginRule
+from hookgate.core.settings.schema import OriginName
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["CALLER", "Handler", "Route", "Routes", "principal_of"]
+__all__ = ["CALLER", "ROUTE", "ErrorShape", "Handler", "Route", "Routes", "principal_of"]
+
+T = TypeVar("T")
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+ErrorShape: TypeAlias = Callable[[web.Request, Problem], web.Response]
+"""Makes the answer to an error."""
 
 CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
 """Where the decision leaves who asks."""
 
+ROUTE: web.RequestKey[Route] = web.RequestKey("hookgate route")
+"""The route that a request came to, or the nearest one of its path."""
+
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
+_CODE = re.compile(r"[a-z][a-z0-9_]{2,63}")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'+.^_`|~-]+")
+_ORIGINS = TypeAdapter(tuple[OriginName, ...])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """One route.
 
@@ -36,21 +53,52 @@ class Route:
         path: The path, with ``{name}`` for its variables, as aiohttp reads it.
         handler: Serves it.
         access: Who may use it.
+        plugin: Who has added it.
+        credentials: The forms of a credential that it takes.
+        errors: Gives its errors their shape; None for the gateway's own.
+        max_body: The longest body in bytes; None for the gateway's limit.
+        cors: The foreign pages that may use it; None for those of the settings.
+        origins: The same as a rule.
     """
 
     method: str
     path: str
     handler: Handler
     access: Access
+    plugin: str = "core"
+    credentials: tuple[str, ...] = FORMS
+    errors: ErrorShape | None = None
+    max_body: int | None = None
+    cors: Cors | None = None
+    origins: OriginRule | None = None
 
 
 class Routes:
-    """Takes routes; handed to the hook `add_routes`."""
+    """Takes routes, and the codes of their errors; handed to the hook `add_routes`.
+
+    Attributes:
+        plugin: Whose routes are added now.
+        codes: The error codes that plugins have registered, by name.
+    """
 
     def __init__(self) -> None:
         self._routes: dict[tuple[str, str], Route] = {}
+        self._owners: dict[str, str] = {}
+        self.plugin = "core"
+        self.codes: dict[str, Code] = {}
 
-    def add(self, method: str, path: str, handler: Handler, *, access: Access) -> None:
+    def add(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        access: Access,
+        credentials: Collection[str] = FORMS,
+        errors: ErrorShape | None = None,
+        max_body: int | None = None,
+        cors: Cors | None = None,
+    ) -> None:
         """Add one route.
 
         Args:
@@ -59,28 +107,97 @@ class Routes:
             handler: An ``async`` function of the request.
             access: Who may use it: ``Access.scoped("read")``, ``Access.public("why")`` or
                 ``Access.self_checked("how")``.
+            credentials: The forms of a credential that a scoped route takes: ``bearer``,
+                ``x-api-key``, ``subprotocol`` and ``cookie:NAME``. A cookie counts only in
+                requests of the gateway's own pages.
+            errors: Makes the answer to an error, those from before the handler included: a
+                function of the request and the `Problem`. It must return a `web.Response`.
+            max_body: The longest body in bytes, for ``request.read()``, ``json()``, ``text()``
+                and ``post()``, instead of ``gateway.limits.frame_bytes``. A handler that reads
+                ``request.content`` counts by itself what comes without a length.
+            cors: The foreign pages that may use it, instead of ``gateway.allowed_origins``.
 
         Raises:
             StartError: It declares no access, is malformed, or is there already.
         """
         method = method.upper()
+        where = f"route {method} {path}"
         if not isinstance(access, Access):
             raise StartError(
-                f"route {method} {path}: found access {access!r}, expected an Access, such as "
+                f"{where}: found access {access!r}, expected an Access, such as "
                 'Access.scoped("read"): a route that does not say who may use it is not served'
             )
         if method not in _METHODS or not path.startswith("/"):
             raise StartError(
-                f"route {method} {path}: expected one of {', '.join(sorted(_METHODS))} and a "
+                f"{where}: expected one of {', '.join(sorted(_METHODS))} and a "
                 "path that begins with a slash"
             )
-        known = self._routes.get((method, path))
+        if max_body is not None and (type(max_body) is not int or max_body < 1):
+            raise StartError(f"{where}: found max_body {max_body!r}, expected bytes, 1 or more")
+        if errors is not None and not callable(errors):
+            raise StartError(f"{where}: found errors {errors!r}, expected a function")
+        self._keep(
+            Route(
+                method=method,
+                path=path,
+                handler=handler,
+                access=access,
+                plugin=self.plugin,
+                credentials=_checked(where, lambda: check_forms(credentials)),
+                errors=errors,
+                max_body=max_body,
+                cors=cors,
+                origins=None if cors is None else OriginRule(_origins(where, cors)),
+            )
+        )
+
+    def extend(self, others: Iterable[Route]) -> None:
+        """Add routes that were added elsewhere.
+
+        Raises:
+            StartError: One of them is there already.
+        """
+        for route in others:
+            self._keep(route)
+
+    def _keep(self, route: Route) -> None:
+        known = self._routes.get((route.method, route.path))
         if known is not None:
             raise StartError(
-                f"route {method} {path} is added twice: by {_home(known.handler)} and by "
-                f"{_home(handler)}; choose another path"
+                f"route {route.method} {route.path} is added twice: by {_home(known)} and by "
+                f"{_home(route)}; choose another path"
             )
-        self._routes[method, path] = Route(method, path, handler, access)
+        self._routes[route.method, route.path] = route
+
+    def error_code(self, name: str, status: int, meaning: str) -> None:
+        """Register a code for errors of this plugin, and the HTTP status that goes with it.
+
+        ``WireError.named(name, ...)``, a `TurnError` and a `Refusal` with this code are then
+        answered with `status`. Over JSON-RPC they keep their number, and ``data.code`` tells.
+
+        Args:
+            name: 3 to 64 lower-case letters, digits and ``_``; begin it with the plugin's name.
+            status: 400 to 599.
+            meaning: When it is sent, one sentence.
+
+        Raises:
+            StartError: It is malformed, the gateway's own, or registered already.
+        """
+        where = f"error code {name!r} of {self.plugin}"
+        if not _CODE.fullmatch(str(name)):
+            raise StartError(
+                f"{where}: expected 3 to 64 lower-case letters, digits and _, a letter first"
+            )
+        if type(status) is not int or not 400 <= status <= 599:
+            raise StartError(f"{where}: found status {status!r}, expected 400 to 599")
+        if not str(meaning or "").strip():
+            raise StartError(f"{where}: expected a sentence that says when it is sent")
+        if is_own_code(name):
+            raise StartError(f"{where}: the gateway has a code of this name; choose another")
+        if (known := self._owners.get(name)) is not None:
+            raise StartError(f"{where}: {known} has registered one of this name; choose another")
+        self._owners[name] = self.plugin
+        self.codes[name] = Code(FAILED, name, status, meaning)
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes.values())
@@ -98,6 +215,31 @@ def principal_of(request: web.Request) -> Principal:
     return request[CALLER].principal
 
 
-def _home(handler: Handler) -> str:
+def _home(route: Route) -> str:
+    handler = route.handler
     name = getattr(handler, "__qualname__", type(handler).__qualname__)
-    return f"{getattr(handler, '__module__', '?')}.{name}"
+    return f"{getattr(handler, '__module__', '?')}.{name} of {route.plugin}"
+
+
+def _checked(where: str, check: Callable[[], T]) -> T:
+    try:
+        return check()
+    except StartError as error:
+        raise StartError(f"{where}: {error}") from None
+
+
+def _origins(where: str, cors: Cors) -> tuple[str, ...]:
+    """Return the origins of `cors`, checked like those of the settings."""
+    if not isinstance(cors, Cors):
+        raise StartError(f"{where}: found cors {cors!r}, expected a Cors")
+    for field in ("origins", "methods", "headers"):
+        texts = getattr(cors, field)
+        if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+            raise StartError(f"{where}: cors.{field}: found {texts!r}, expected a tuple of texts")
+        wrong = [text for text in texts if not _TOKEN.fullmatch(text)]
+        if wrong and field != "origins":
+            raise StartError(f"{where}: cors.{field}: found {wrong[0]!r}, expected a name")
+    try:
+        return _ORIGINS.validate_python(cors.origins)
+    except ValidationError as error:
+        raise StartError(f"{where}: cors.origins: {error.errors()[0]['msg']}") from None

@@ -65,7 +65,14 @@ if TYPE_CHECKING:
         UsageEvent,
         source_of,
     )
-    from hookgate.core.domain.operations import Access, Empty, Invocation, Operation, OperationModel
+    from hookgate.core.domain.operations import (
+        Access,
+        Cors,
+        Empty,
+        Invocation,
+        Operation,
+        OperationModel,
+    )
     from hookgate.core.domain.parts import Audio, Content, Document, Image, Link, Text
     from hookgate.core.domain.ports import (
         AUDIT,
@@ -108,6 +115,7 @@ if TYPE_CHECKING:
         TurnPlan,
         TurnRequest,
     )
+    from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
@@ -149,6 +157,7 @@ __all__ = [
     "ConfigError",
     "Content",
     "ContextBuilder",
+    "Cors",
     "Credential",
     "Decision",
     "Document",
@@ -187,6 +196,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Principal",
+    "Problem",
     "Provenance",
     "Provider",
     "ProviderError",
@@ -252,7 +262,7 @@ _NAMES = {
         "ReasoningDelta Refusal StopEvent SystemText TextDelta ToolUseEvent Usage UsageEvent "
         "source_of"
     ),
-    "hookgate.core.domain.operations": "Access Empty Invocation Operation OperationModel",
+    "hookgate.core.domain.operations": "Access Cors Empty Invocation Operation OperationModel",
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE SWITCHES TOKENS "
@@ -263,6 +273,7 @@ _NAMES = {
         "Address Agent Claim FinishedCall Origin Outcome Principal SessionKey Turn TurnKey "
         "TurnPlan TurnRequest"
     ),
+    "hookgate.core.gateway.codes": "Problem",
     "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.hooks.caller": "HookFailure",
     "hookgate.core.host": "Host",

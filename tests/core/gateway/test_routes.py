@@ -44,11 +44,11 @@ async def test_every_route_of_the_router_declares_its_access() -> None:
         router = list(app.router.routes())
         assert len(router) >= 15
         assert set(router) == set(app[ROUTES])
-        assert all(isinstance(access, Access) for access in app[ROUTES].values())
+        assert all(isinstance(route.access, Access) for route in app[ROUTES].values())
         open_to_all = {
             (route.method, route.resource.canonical if route.resource else "")
-            for route, access in app[ROUTES].items()
-            if access.kind != "scoped"
+            for route, declared in app[ROUTES].items()
+            if declared.access.kind != "scoped"
         }
     assert open_to_all == {
         ("GET", "/ws"),

@@ -1,0 +1,252 @@
+"""What every request passes: is it meant for us, who asks, and what an error looks like."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hookgate.core.domain import strict_json
+from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, prove
+from hookgate.core.gateway.routes import CALLER, ROUTE, Handler, Route
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from aiohttp.typedefs import Middleware
+    from aiohttp.web_urldispatcher import AbstractRoute
+
+    from hookgate.core.domain.errors import WireError
+    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.front import Front
+
+__all__ = ["decide", "set_headers"]
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
+_CORS_HEADERS = "Authorization, Content-Type, X-Api-Key"
+
+
+def decide(front: Front, routes: Mapping[AbstractRoute, Route]) -> Middleware:
+    """Return what lets requests in, or answers why not, and gives errors the wire's form.
+
+    The decision hangs on the route that was resolved, not on the path as it was written: no
+    spelling of a path leads to a handler past it. A route that declares no access is denied.
+    """
+
+    @web.middleware
+    async def decide(request: web.Request, handler: Handler) -> web.StreamResponse:
+        requests = front.requests
+        if requests is None:
+            return await answer(request, handler)
+        began, status = requests.begin(), 0
+        try:
+            response = await answer(request, handler)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            requests.http(request, status, began)
+
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            route = routes.get(request.match_info.route)
+            if route is None:
+                return await _unserved(front, routes, request)
+            request[ROUTE] = route
+            front.gate.check_wire(request, route.origins)
+            request = _limited(request, route)
+            with front.live():
+                caller = await front.gate.admit(request, route.access, route.credentials)
+                if caller is not None:
+                    request[CALLER] = caller
+                return await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            return _answer(front, request, _too_large(request.client_max_size))
+        except web.HTTPException:
+            raise
+        except ConnectionError as error:
+            if request.transport is None:
+                return web.Response()  # nobody is there to read it
+            return _answer(front, request, error)
+        except Exception as error:  # noqa: BLE001 - every fault becomes an answer and a log line
+            return _answer(front, request, error)
+
+    return decide
+
+
+# -- the body -----------------------------------------------------------------------
+
+
+def _limited(request: web.Request, route: Route) -> web.Request:
+    """Hold a request's body to the limit of its route.
+
+    Raises:
+        WireError: It says that it is longer.
+    """
+    if route.max_body is None:
+        return request
+    if (request.content_length or 0) > route.max_body:
+        raise _too_large(route.max_body)
+    return request.clone(client_max_size=route.max_body)
+
+
+def _too_large(limit: int) -> WireError:
+    return wire_error("too_large", f"found a body of more than {limit} bytes", action="send less")
+
+
+# -- what is not served -------------------------------------------------------------
+
+
+async def _unserved(
+    front: Front, routes: Mapping[AbstractRoute, Route], request: web.Request
+) -> web.Response:
+    """Answer a browser's question about a path, or raise that there is nothing.
+
+    Raises:
+        WireError: There is no such path, or not for this method.
+    """
+    near = await _nearest(routes, request)
+    if near is not None:
+        request[ROUTE] = near
+    front.gate.check_wire(request, near.origins if near else None)
+    if (preflight := _preflight(front, request, near)) is not None:
+        return preflight
+    raise _no_route(request)
+
+
+async def _nearest(routes: Mapping[AbstractRoute, Route], request: web.Request) -> Route | None:
+    """Return the route of this path that a browser asks about, or else any route of it."""
+    error = request.match_info.http_exception
+    if not isinstance(error, web.HTTPMethodNotAllowed):
+        return None
+    asked = request.headers.get("Access-Control-Request-Method", "")
+    allowed = sorted(error.allowed_methods)
+    method = asked if request.method == "OPTIONS" and asked in allowed else allowed[0]
+    found = await request.app.router.resolve(request.clone(method=method))
+    return routes.get(found.route)
+
+
+def _no_route(request: web.Request) -> WireError:
+    match request.match_info.http_exception:
+        case web.HTTPMethodNotAllowed() as error:
+            allowed = ", ".join(sorted(error.allowed_methods))
+            return wire_error(
+                "method_not_allowed",
+                f"this path does not take {error.method[:20]}",
+                action=f"use {allowed}",
+            )
+        case web.HTTPException():
+            return wire_error("not_found", "there is nothing at this path")
+    return wire_error(
+        "forbidden",
+        "this route does not say who may use it",
+        action="add it by the hook `add_routes`, with an access",
+    )
+
+
+def _preflight(front: Front, request: web.Request, route: Route | None) -> web.Response | None:
+    """Return the answer to a browser that asks whether a page of a listed origin may ask."""
+    origin = request.headers.get("Origin", "")
+    if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
+        return None
+    cors = route.cors if route else None
+    if not _listed(front, route, origin):
+        return None
+    methods = (cors.methods or (route.method,)) if route and cors else (_CORS_METHODS,)
+    return web.Response(
+        status=204,
+        headers={
+            "Access-Control-Allow-Methods": ", ".join(methods),
+            "Access-Control-Allow-Headers": ", ".join(cors.headers) if cors else _CORS_HEADERS,
+            "Access-Control-Max-Age": "600",
+        },
+    )
+
+
+def _listed(front: Front, route: Route | None, origin: str) -> bool:
+    """Whether pages of `origin` may use a route."""
+    rule = route.origins if route else None
+    return (rule or front.gate.origins).listed(origin)
+
+
+# -- errors -------------------------------------------------------------------------
+
+
+def _answer(front: Front, request: web.Request, error: Exception) -> web.StreamResponse:
+    problem = describe(front.host, error)
+    if request.writer.output_size > 0:
+        # Half of an answer is out; another one behind it would be read as part of it.
+        raise ConnectionResetError("the answer broke off")
+    response = _shaped(front, request, problem) or web.Response(
+        status=problem.status,
+        body=strict_json.dumps({"error": problem.to_json()}),
+        content_type="application/json",
+    )
+    for name, value in _headers_of(problem):
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _shaped(front: Front, request: web.Request, problem: Problem) -> web.Response | None:
+    """Return the error in the shape of the route; None where it has none, or that fails."""
+    route = request.get(ROUTE)
+    if route is None or route.errors is None:
+        return None
+    try:
+        response = route.errors(request, problem)
+    except Exception as error:
+        front.host.log.error("the shape of an error failed", path=route.path, exc_info=error)
+        return None
+    if not isinstance(response, web.Response) or response.prepared or response.status < 400:
+        what = f"{type(response).__name__} {getattr(response, 'status', '')}".strip()
+        front.host.log.error("the shape of an error is no error", path=route.path, found=what)
+        return None
+    return response
+
+
+def _headers_of(problem: Problem) -> list[tuple[str, str]]:
+    headers: list[tuple[str, str]] = []
+    retry_after = problem.data.get("retry_after")
+    if retry_after is not None:
+        headers.append(("Retry-After", str(max(1, round(float(retry_after))))))
+    if problem.status == 401:
+        headers.append(("WWW-Authenticate", "Bearer"))
+    if problem.status == 426:
+        headers.append(("Upgrade", "websocket"))
+    return headers
+
+
+# -- the headers of every answer ------------------------------------------------------
+
+
+def set_headers(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+    """Return what gives every answer the headers that browsers and clients go by."""
+
+    async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
+        headers = response.headers
+        if (nonce := request.headers.get(NONCE_HEADER)) is not None:
+            transport = request.transport
+            local = transport.get_extra_info("sockname") if transport is not None else None
+            if (proof := prove(front.key, nonce, local)) is not None:
+                headers[PROOF_HEADER] = proof
+        if response.status == 101:
+            return
+        headers["Server"] = "hookgate"
+        for name, value in _HEADERS.items():
+            headers.setdefault(name, value)
+        origin = request.headers.get("Origin")
+        if origin is not None and _listed(front, request.get(ROUTE), origin):
+            headers["Access-Control-Allow-Origin"] = origin
+            headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+            headers.add("Vary", "Origin")
+
+    return set_headers
