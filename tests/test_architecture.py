@@ -37,7 +37,6 @@ HEAPS = {
     "builtin_plugins/sanitizer",
     "builtin_plugins/storage",
     "core/gateway",
-    "src/hookgate/cli",
 }
 
 OPEN_TO_PLUGINS = ("hookgate.core", "hookgate.hookspecs", "hookgate.kit")

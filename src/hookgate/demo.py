@@ -18,17 +18,17 @@ from rich.console import Console
 from rich.text import Text
 
 from hookgate import Gateway, Settings
-from hookgate.cli.client import connect
-from hookgate.cli.conversation import Narrator, print_question
-from hookgate.cli.trace import traced
-from hookgate.cli.waterfall import print_waterfall
+from hookgate.cli.client.remote import connect
+from hookgate.cli.terminal.conversation import Narrator, print_question
+from hookgate.cli.terminal.trace import traced
+from hookgate.cli.terminal.waterfall import print_waterfall
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.gateway.serve import listen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.cli.door import Door
+    from hookgate.cli.client.local import Client
 
 __all__ = ["main"]
 
@@ -90,16 +90,16 @@ async def play(console: Console) -> None:
         async with (
             Gateway(settings(Path(home))) as gateway,
             listen(gateway) as listener,
-            connect(listener.url, listener.key, None) as door,
+            connect(listener.url, listener.key, None) as client,
         ):
-            version = door.hello["version"]
+            version = client.hello["version"]
             console.print(Text.assemble(("hookgate ", "bold"), f"{version} on {listener.url}"))
             for scene in SCENES:
-                await _play(console, door, scene, last=scene is SCENES[-1])
+                await _play(console, client, scene, last=scene is SCENES[-1])
     console.print("\n`make serve` starts a gateway that stays; the README goes on from there.")
 
 
-async def _play(console: Console, door: Door, scene: Scene, *, last: bool) -> None:
+async def _play(console: Console, client: Client, scene: Scene, *, last: bool) -> None:
     narrator = Narrator(console, console)
 
     async def hear(kind: str, data: Mapping[str, Any]) -> None:
@@ -109,14 +109,14 @@ async def _play(console: Console, door: Door, scene: Scene, *, last: bool) -> No
             said = Text.assemble("  allow it once? [y/N] ", ("no, says the demo for you", "bold"))
             console.print(said)
             answer = {"id": data["id"], "digest": data["digest"], "decision": "deny"}
-            await door.call("approval.resolve", answer)
+            await client.call("approval.resolve", answer)
 
     if scene.about:
         console.print(Text(f"\n{scene.about}", style="italic"))
     console.print(Text(f"> {scene.says}".replace("\n", "\n  "), style="bold blue"))
     message = {"channel": "demo", "content": scene.says}
     # Hooks are measured while somebody looks, and cost nothing while nobody does.
-    trace = await traced(door, message, spans=last, hear=hear)
+    trace = await traced(client, message, spans=last, hear=hear)
     if last:
         console.print(Text("\nWhat happened in that turn, hook by hook:", style="italic"))
         print_waterfall(console, trace, quiet=True)

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hookgate.cli.app import app
-from hookgate.cli.found import address, leave_note
-from hookgate.cli.loop import LoopThread
+from hookgate.cli.client.loop import LoopThread
+from hookgate.cli.client.note import address, leave_note
 from hookgate.core.gateway.serve import Listener, listen
 from hookgate.core.settings.file import load_settings
 from hookgate.gateway import Gateway

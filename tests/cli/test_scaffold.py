@@ -12,7 +12,7 @@ import pytest
 from tests.cli.conftest import CommandLine
 from tests.support.loading import load
 
-from hookgate.cli.scaffold import Kind, package
+from hookgate.cli.commands.scaffold import Kind, package
 
 ROOT = Path(__file__).parents[2]
 KINDS = pytest.mark.parametrize("kind", list(Kind), ids=str)

@@ -21,8 +21,8 @@ from tests.cli.terminal import Terminal
 from tests.cli.test_look import wait_until
 
 from hookgate.cli import state
-from hookgate.cli.found import NOTE, Running, running_gateway, write_note
-from hookgate.cli.serve import settle_memory
+from hookgate.cli.client.note import NOTE, Running, running_gateway, write_note
+from hookgate.cli.commands.serve import settle_memory
 
 LIMIT = 40.0
 

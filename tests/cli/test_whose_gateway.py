@@ -21,7 +21,7 @@ from tests.cli.test_client import guarded
 from tests.core.gateway.test_peer import NOBODY, as_root, user
 
 from hookgate.cli import state
-from hookgate.cli.found import NOTE, NoteError, Running, running_gateway, write_note
+from hookgate.cli.client.note import NOTE, NoteError, Running, running_gateway, write_note
 from hookgate.core.gateway.proof import new_key, prove
 
 TOKEN = "hgt_" + "5ecret" * 8

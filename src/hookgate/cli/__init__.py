@@ -1,10 +1,12 @@
 """The command line: ``hookgate``.
 
-- `app` puts the commands together and turns errors into exit codes.
-- `state` holds what the global options say, and opens a door to a gateway.
-- `door` is a gateway in this process, `client` one that runs elsewhere; commands see no
+- `app` puts the commands together; `group` turns errors into exit codes.
+- `state` holds what the global options say, and finds the way to a gateway.
+- `client` is that way: a gateway in this process, or one that runs elsewhere; commands see no
   difference.
-- `generated` makes commands of the operations that plugins declare.
+- `commands` are those about the gateway itself; `brought` finds those of plugins, and `generated`
+  makes those of the operations that plugins declare.
+- `terminal` draws conversations and traces.
 
 Exit codes: 0 done, 1 it did not work, 2 the settings or the command line are wrong, 130
 interrupted.

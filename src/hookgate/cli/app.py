@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli import config, gateway, plugins, tokens, tools, workspace
-from hookgate.cli.backup import backup, delete_session, export_session, restore
-from hookgate.cli.chat import chat
+from hookgate.cli.commands import config, gateway, plugins, tokens, tools, workspace
+from hookgate.cli.commands.backup import backup, delete_session, export_session, restore
+from hookgate.cli.commands.chat import chat
+from hookgate.cli.commands.serve import serve
+from hookgate.cli.commands.turn import turn
 from hookgate.cli.group import RootGroup
-from hookgate.cli.serve import serve
-from hookgate.cli.turn import turn
 
 __all__ = ["app"]
 

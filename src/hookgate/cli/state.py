@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.cli.client import RemoteDoor
-    from hookgate.cli.door import Door
-    from hookgate.cli.loop import LoopThread
+    from hookgate.cli.client.local import Client
+    from hookgate.cli.client.loop import LoopThread
+    from hookgate.cli.client.remote import RemoteClient
     from hookgate.core.domain.errors import ConfigProblem, StoreHeldError
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.plugins.manager import Plugins
@@ -69,8 +69,8 @@ class State:
     overrides: dict[str, Any] = field(default_factory=dict)
     _loop: LoopThread | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
-    _door: Door | None = None
-    _remote: RemoteDoor | None = None
+    _client: Client | None = None
+    _remote: RemoteClient | None = None
     passed_over: str = ""
 
     # -- the terminal ------------------------------------------------------
@@ -147,7 +147,7 @@ class State:
     def loop(self) -> LoopThread:
         """The event loop of this run of the command line, on a thread of its own."""
         if self._loop is None:
-            from hookgate.cli.loop import LoopThread
+            from hookgate.cli.client.loop import LoopThread
 
             self._loop = LoopThread()
         return self._loop
@@ -157,7 +157,7 @@ class State:
         return self.loop.run(work)
 
     def close(self) -> None:
-        """Close the door, if one was opened, and the event loop."""
+        """Close the client, if one was opened, and the event loop."""
         if self._loop is not None:
             try:
                 self._loop.run(self._stack.aclose())
@@ -169,26 +169,26 @@ class State:
         """Whether a running gateway is to be left alone."""
         return self.local or bool(self.disabled)
 
-    async def door(self) -> Door:
+    async def client(self) -> Client:
         """Return the running gateway, or one in this process; it stays open until `close`.
 
         Raises:
             ConfigError: The settings are wrong.
             HookgateError: The running gateway does not let us in, or none can start here.
         """
-        if self._door is None:
-            self._door = await self.running() or await self._here()
-        return self._door
+        if self._client is None:
+            self._client = await self.running() or await self._here()
+        return self._client
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Return the result of one operation."""
 
         async def work() -> Any:
-            return await (await self.door()).call(method, params)
+            return await (await self.client()).call(method, params)
 
         return self.run(work())
 
-    async def running(self) -> RemoteDoor | None:
+    async def running(self) -> RemoteClient | None:
         """Return the running gateway of this home folder, or None where none is found.
 
         It has proved to be the one that left the note there. A note that cannot be believed,
@@ -200,8 +200,8 @@ class State:
         """
         if self.alone or self._remote is not None:
             return self._remote
-        from hookgate.cli.client import UnreachableError, connect
-        from hookgate.cli.found import NoteError, running_gateway
+        from hookgate.cli.client.note import NoteError, running_gateway
+        from hookgate.cli.client.remote import UnreachableError, connect
 
         found = None
         try:
@@ -226,9 +226,9 @@ class State:
             said = f"the gateway that the note names is left alone: {why}"
             self.err.print(said, style="yellow", markup=False, soft_wrap=True)
 
-    async def _here(self) -> Door:
+    async def _here(self) -> Client:
         """Return a gateway in this process, or the one that holds the store, once it is found."""
-        from hookgate.cli.door import LocalDoor
+        from hookgate.cli.client.local import LocalClient
         from hookgate.core.domain.errors import StoreHeldError
 
         try:
@@ -241,15 +241,15 @@ class State:
                 return remote
             gateway = await self._stack.enter_async_context(self.gateway())
         self._warn(gateway.host.degraded)
-        return LocalDoor(gateway)
+        return LocalClient(gateway)
 
-    async def _late(self, held: StoreHeldError) -> RemoteDoor | None:
+    async def _late(self, held: StoreHeldError) -> RemoteClient | None:
         """Wait for the note of whoever holds the store; None once it has let go.
 
         Raises:
             StartError: It goes on, without a note that can be followed.
         """
-        from hookgate.cli.found import NOTE, lives
+        from hookgate.cli.client.note import NOTE, lives
         from hookgate.core.domain.errors import StartError
 
         deadline = time.monotonic() + HELD_SECONDS
@@ -341,7 +341,7 @@ class State:
 
     def placed(self) -> Any:
         """Give file and line to the problems that are found within a ``with`` block."""
-        from hookgate.cli.found import placed_problems
+        from hookgate.cli.client.note import placed_problems
 
         return placed_problems(self.source)
 

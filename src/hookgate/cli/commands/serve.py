@@ -13,7 +13,7 @@ import typer
 from hookgate.cli.state import State, state_of
 
 if TYPE_CHECKING:
-    from hookgate.cli.found import Running
+    from hookgate.cli.client.note import Running
     from hookgate.core.gateway.serve import Listener
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
@@ -58,7 +58,7 @@ def serve(
 
 async def run(state: State) -> int:
     """Start the gateway, listen, end well; return the exit code."""
-    from hookgate.cli.found import Running, address, take_note_away
+    from hookgate.cli.client.note import Running, address, take_note_away
     from hookgate.core.gateway import serve as listening
     from hookgate.core.gateway.auth import check_listener
     from hookgate.core.observability.log import EVERYTHING
@@ -105,7 +105,7 @@ def _leave_note(gateway: Gateway, running: Running) -> None:
 
 def _note_problem(gateway: Gateway, running: Running) -> str:
     """Write the note; return why commands cannot follow it, or "" where they can."""
-    from hookgate.cli.found import NOTE, NoteError, running_gateway, write_note
+    from hookgate.cli.client.note import NOTE, NoteError, running_gateway, write_note
 
     home = gateway.settings.home
     try:

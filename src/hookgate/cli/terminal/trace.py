@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from hookgate.cli.door import Door, Stream
+    from hookgate.cli.client.local import Client, Stream
 
 __all__ = ["Row", "Trace", "traced"]
 
@@ -217,7 +217,7 @@ def _last_end(
 
 
 async def traced(
-    door: Door,
+    client: Client,
     params: Mapping[str, Any],
     *,
     spans: bool,
@@ -226,7 +226,7 @@ async def traced(
     """Send a message and return what became of it.
 
     Args:
-        door: The gateway.
+        client: The gateway.
         params: What ``chat.send`` takes.
         spans: Whether to record hooks.
         hear: Called with each event of the turn.
@@ -238,11 +238,11 @@ async def traced(
     async with AsyncExitStack() as stack:
         if spans:
             wanted = {"types": list(_TOLD), "spans": True}
-            watched = await stack.enter_async_context(door.stream("events.subscribe", wanted))
+            watched = await stack.enter_async_context(client.stream("events.subscribe", wanted))
             await watched.result()
             task = asyncio.create_task(_watch(watched, trace))
             stack.callback(task.cancel)
-        async with door.stream("chat.send", params) as stream:
+        async with client.stream("chat.send", params) as stream:
             async for kind, data in stream:
                 trace.take(kind, data)
                 await hear(kind, data)

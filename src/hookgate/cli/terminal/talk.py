@@ -1,4 +1,4 @@
-"""The interactive conversation: a prompt here, the gateway's door on a thread beside it.
+"""The interactive conversation: a prompt here, the gateway's client on a thread beside it.
 
 The terminal waits for a line on the main thread, where Ctrl-C arrives. The connection, or
 the gateway itself, lives on the event loop of another thread, so that it goes on while
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from hookgate.cli.conversation import Narrator, print_question
+from hookgate.cli.terminal.conversation import Narrator, print_question
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from hookgate.cli.door import Door
-    from hookgate.cli.loop import LoopThread
+    from hookgate.cli.client.local import Client
+    from hookgate.cli.client.loop import LoopThread
     from hookgate.cli.state import State
 
 __all__ = ["Talk"]
@@ -66,17 +66,17 @@ class Talk:
         # Read before anything starts, so that what is wrong with it is told at once.
         home = self._state.settings.home
         loop = self._state.loop
-        door = loop.run(self._state.door())
+        client = loop.run(self._state.client())
         with _line_history(home / "chat_history"):
-            self._greet(door)
-            return self._converse(loop, door)
+            self._greet(client)
+            return self._converse(loop, client)
 
-    def _greet(self, door: Door) -> None:
+    def _greet(self, client: Client) -> None:
         show = self._state.err.print
-        show(Text.assemble(("hookgate", "bold"), f" {door.where}, as {self._address['peer']}"))
+        show(Text.assemble(("hookgate", "bold"), f" {client.where}, as {self._address['peer']}"))
         show(Text("/help lists commands, /quit leaves.", style="dim"))
 
-    def _converse(self, loop: LoopThread, door: Door) -> int:
+    def _converse(self, loop: LoopThread, client: Client) -> int:
         interrupted = False
         while True:
             try:
@@ -94,7 +94,7 @@ class Talk:
             if line in ("/quit", "/exit", "/q"):
                 return 0
             try:
-                self._answer(loop, door, line)
+                self._answer(loop, client, line)
             except KeyboardInterrupt:
                 return 130
             except HookgateError as error:
@@ -102,7 +102,7 @@ class Talk:
                     "error", {"message": str(error), "action": getattr(error, "action", "")}
                 )
 
-    def _answer(self, loop: LoopThread, door: Door, line: str) -> None:
+    def _answer(self, loop: LoopThread, client: Client, line: str) -> None:
         command, _, rest = line.partition(" ")
         match command:
             case "":
@@ -113,11 +113,11 @@ class Talk:
                 self._address = {**self._address, "peer": rest.strip()}
                 self._state.err.print(f"speaking as {rest.strip()}", style="dim", markup=False)
             case "/history":
-                self._show_history(loop, door)
+                self._show_history(loop, client)
             case "/status":
                 from hookgate.kit.rendering import print_result
 
-                print_result(self._state.err, loop.run(door.call("status")))
+                print_result(self._state.err, loop.run(client.call("status")))
             case "/cancel":
                 self._state.err.print("no answer is coming; Ctrl-C cancels one", style="dim")
             case "/peer":
@@ -132,22 +132,22 @@ class Talk:
                 )
             case _:
                 said = line[1:] if line.startswith("//") else line
-                self._say(loop, door, said)
+                self._say(loop, client, said)
 
-    def _show_history(self, loop: LoopThread, door: Door) -> None:
-        from hookgate.cli.conversation import print_message
+    def _show_history(self, loop: LoopThread, client: Client) -> None:
+        from hookgate.cli.terminal.conversation import print_message
 
-        rows = loop.run(door.call("session.list", {"limit": 1000}))["sessions"]
+        rows = loop.run(client.call("session.list", {"limit": 1000}))["sessions"]
         wanted = tuple(self._address[key] for key in ("channel", "account", "peer"))
         for row in rows:
             if _parts(row["session"])[1:] == wanted:
                 params = {"session": row["session"], "turns": 5}
-                for message in loop.run(door.call("session.history", params))["messages"]:
+                for message in loop.run(client.call("session.history", params))["messages"]:
                     print_message(self._state.err, message)
                 return
         self._state.err.print("nothing was said in this session yet", style="dim")
 
-    def _say(self, loop: LoopThread, door: Door, line: str) -> None:
+    def _say(self, loop: LoopThread, client: Client, line: str) -> None:
         """Send a message and show the answer.
 
         Ctrl-C cancels it and waits for its end; a second one leaves at once.
@@ -160,12 +160,12 @@ class Talk:
             try:
                 if turn is None:
                     params = {"content": line, **self._address}
-                    turn = loop.start(_turn(door, params, events, cancel))
+                    turn = loop.start(_turn(client, params, events, cancel))
                     turn.add_done_callback(lambda _: events.put(None))
                 event = events.get()
                 if event is None:
                     break
-                self._show(loop, door, *event)
+                self._show(loop, client, *event)
             except KeyboardInterrupt:
                 if interrupted or turn is None:
                     raise
@@ -174,12 +174,12 @@ class Talk:
                 loop.start(_set(cancel))
         turn.result()
 
-    def _show(self, loop: LoopThread, door: Door, kind: str, data: Mapping[str, Any]) -> None:
+    def _show(self, loop: LoopThread, client: Client, kind: str, data: Mapping[str, Any]) -> None:
         self._narrator.tell(kind, data)
         if kind == "approval" and data.get("state") == "pending":
             answer = {"id": data["id"], "digest": data["digest"], "decision": self._decide(data)}
             with suppress(HookgateError):  # It ran out, or somebody else was faster: it is told.
-                loop.run(door.call("approval.resolve", answer))
+                loop.run(client.call("approval.resolve", answer))
 
     def _decide(self, data: Mapping[str, Any]) -> str:
         print_question(self._state.err, data)
@@ -203,12 +203,12 @@ def _read_message() -> str:
 
 
 async def _turn(
-    door: Door,
+    client: Client,
     params: Mapping[str, Any],
     events: queue.SimpleQueue[tuple[str, Mapping[str, Any]] | None],
     cancel: asyncio.Event,
 ) -> None:
-    async with door.stream("chat.send", params) as stream:
+    async with client.stream("chat.send", params) as stream:
         ending = asyncio.create_task(cancel.wait())
         ending.add_done_callback(lambda task: task.cancelled() or stream.cancel())
         try:

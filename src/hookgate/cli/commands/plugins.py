@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate.cli.commands.scaffold import new
 from hookgate.cli.group import CommandGroup
-from hookgate.cli.scaffold import new
 from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.cli.scaffold import new
+    from hookgate.cli.commands.scaffold import new
 from hookgate.cli.state import State
 
 __all__ = ["app"]
@@ -125,7 +125,7 @@ def trace(
         hookgate plugins trace --hook 'before_*'
         hookgate plugins trace --plugin policy --json
     """
-    from hookgate.cli.tracing import follow
+    from hookgate.cli.terminal.tracing import follow
 
     state = state_of(ctx)
     state.run(follow(state, hook, plugin, quiet=quiet))
@@ -145,7 +145,7 @@ def bench(
     The turns run in this process, with your plugins, the demo model and an empty home
     folder that is thrown away. A running gateway is left alone.
     """
-    from hookgate.cli.tracing import measure
+    from hookgate.cli.terminal.tracing import measure
 
     state = state_of(ctx)
     data = state.run(measure(state, turns, text))
@@ -165,7 +165,7 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
     It runs in this process, with the demo model and an empty home folder that is thrown away.
     """
-    from hookgate.cli.doctor import examine
+    from hookgate.cli.commands.doctor import examine
 
     state = state_of(ctx)
     findings = state.run(examine(state))

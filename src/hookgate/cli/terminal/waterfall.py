@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.cli.trace import Row, Trace
+    from hookgate.cli.terminal.trace import Row, Trace
 
 __all__ = ["print_waterfall"]
 

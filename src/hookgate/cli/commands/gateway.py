@@ -199,7 +199,7 @@ def show_session(
     Example:
         hookgate sessions show demo:cli:local:main --turns 3
     """
-    from hookgate.cli.conversation import print_message
+    from hookgate.cli.terminal.conversation import print_message
 
     state = state_of(ctx)
     if not session:
@@ -289,8 +289,8 @@ def _params(text: str) -> Mapping[str, Any]:
 async def _follow(state: State, operation: str, params: Mapping[str, Any]) -> Any:
     import orjson
 
-    door = await state.door()
-    async with door.stream(operation, params) as stream:
+    client = await state.client()
+    async with client.stream(operation, params) as stream:
         async for kind, data in stream:
             print(orjson.dumps({"event": kind, **data}, default=str).decode(), flush=True)
         return await stream.result()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hookgate.cli.commands.turn import address_params, run_once
 from hookgate.cli.state import JsonOption, State, state_of
-from hookgate.cli.turn import address_params, run_once
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ def chat(
     if text:
         _say_once(state, {"content": text, **address})
     else:
-        from hookgate.cli.talk import Talk
+        from hookgate.cli.terminal.talk import Talk
 
         raise typer.Exit(Talk(state, address).run())
 

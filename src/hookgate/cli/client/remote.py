@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from hookgate.cli.door import AnsweredError, Stream
+from hookgate.cli.client.local import AnsweredError, Stream
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.gateway.peer import PeerLookup
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-__all__ = ["RemoteDoor", "UnreachableError", "connect"]
+__all__ = ["RemoteClient", "UnreachableError", "connect"]
 
 CONNECT_SECONDS = 10.0
 """Seconds for the connection and the handshake."""
@@ -37,7 +37,7 @@ class UnreachableError(HookgateError):
     """A gateway does not answer, or what answers is no gateway."""
 
 
-class RemoteDoor:
+class RemoteClient:
     """A gateway at the other end of a WebSocket.
 
     Attributes:
@@ -55,7 +55,7 @@ class RemoteDoor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """See `Door.call`."""
+        """See `Client.call`."""
         number, stream = await self._send(method, params or {})
         try:
             return await stream.result()
@@ -66,7 +66,7 @@ class RemoteDoor:
     async def stream(
         self, method: str, params: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Stream]:
-        """See `Door.stream`."""
+        """See `Client.stream`."""
         number, stream = await self._send(method, params or {})
         try:
             yield stream
@@ -139,7 +139,7 @@ class RemoteDoor:
 
 
 @asynccontextmanager
-async def connect(url: str, key: str, token: str | None) -> AsyncIterator[RemoteDoor]:
+async def connect(url: str, key: str, token: str | None) -> AsyncIterator[RemoteClient]:
     """Connect to the gateway at `url`, such as ``http://127.0.0.1:7200``.
 
     What listens there hears nothing but a nonce before it has proved itself, on this very
@@ -165,11 +165,11 @@ async def connect(url: str, key: str, token: str | None) -> AsyncIterator[Remote
         async with socket:
             if check.token_wanted:
                 await _authenticate(socket, url, token)
-            door = RemoteDoor(url, socket)
-            door.hello = await _hello(socket, url)
-            pump = asyncio.create_task(door.pump())
+            client = RemoteClient(url, socket)
+            client.hello = await _hello(socket, url)
+            pump = asyncio.create_task(client.pump())
             try:
-                yield door
+                yield client
             finally:
                 await socket.close()
                 await pump

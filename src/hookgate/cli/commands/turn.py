@@ -12,7 +12,7 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.cli.trace import Trace
+    from hookgate.cli.terminal.trace import Trace
 
 __all__ = ["address_params", "run_once", "turn"]
 
@@ -48,7 +48,7 @@ def turn(
 
     def render(console: Any) -> None:
         if explain:
-            from hookgate.cli.waterfall import print_waterfall
+            from hookgate.cli.terminal.waterfall import print_waterfall
 
             console.print()
             print_waterfall(console, trace, quiet=quiet)
@@ -77,10 +77,10 @@ async def run_once(
         spans: Whether hooks are recorded.
         silent: Whether nothing is printed.
     """
-    from hookgate.cli.conversation import Narrator
-    from hookgate.cli.trace import traced
+    from hookgate.cli.terminal.conversation import Narrator
+    from hookgate.cli.terminal.trace import traced
 
-    door = await state.door()
+    client = await state.client()
     narrator = Narrator(state.out, state.err)
 
     async def hear(kind: str, data: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ async def run_once(
         if kind == "approval" and data.get("state") == "pending":
             # Nobody is asked here: a question would wait for its whole limit.
             answer = {"id": data["id"], "digest": data["digest"], "decision": "deny"}
-            await door.call("approval.resolve", answer)
+            await client.call("approval.resolve", answer)
             if not silent:
                 state.err.print(
                     f"  {data['title']} Denied: only `hookgate chat` can ask you.",
@@ -97,4 +97,4 @@ async def run_once(
                     markup=False,
                 )
 
-    return await traced(door, params, spans=spans, hear=hear)
+    return await traced(client, params, spans=spans, hear=hear)

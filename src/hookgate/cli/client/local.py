@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.runtime import Gateway
 
-__all__ = ["AnsweredError", "Door", "LocalDoor", "Stream"]
+__all__ = ["AnsweredError", "Client", "LocalClient", "Stream"]
 
 ENDS_WITH = {"chat.send": "done"}
 """Operations whose result comes first, and the event that comes last."""
@@ -95,7 +95,7 @@ class Stream:
             raise self._failure
 
 
-class Door(Protocol):
+class Client(Protocol):
     """A gateway that can be asked."""
 
     @property
@@ -115,7 +115,7 @@ class Door(Protocol):
         """Start an operation and follow its events; leaving the block cancels it."""
 
 
-class LocalDoor:
+class LocalClient:
     """A gateway in this process, asked as its owner."""
 
     def __init__(self, gateway: Gateway) -> None:
@@ -128,7 +128,7 @@ class LocalDoor:
         self._principal = Principal.owner("cli")
 
     async def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """See `Door.call`."""
+        """See `Client.call`."""
         stream = Stream(method)
         return await self._run(stream, method, params or {}, streaming=False)
 
@@ -136,7 +136,7 @@ class LocalDoor:
     async def stream(
         self, method: str, params: Mapping[str, Any] | None = None
     ) -> AsyncIterator[Stream]:
-        """See `Door.stream`."""
+        """See `Client.stream`."""
         stream = Stream(method, lambda: _cancel(task))
 
         async def work() -> None:

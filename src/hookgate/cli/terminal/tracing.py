@@ -29,11 +29,11 @@ async def follow(state: State, hook: str, plugin: str, *, quiet: bool) -> None:
             "no gateway runs with these settings, so there is nothing to follow: start one with "
             "`hookgate serve`, or look at a single turn with `hookgate turn TEXT --explain`"
         )
-    door = await state.door()
+    client = await state.client()
     params = {"types": ["hook"], "spans": True}
-    async with door.stream("events.subscribe", params) as stream:
+    async with client.stream("events.subscribe", params) as stream:
         if not state.json:
-            state.err.print(f"Following the hooks of {door.where}; Ctrl-C ends it.", style="dim")
+            state.err.print(f"Following the hooks of {client.where}; Ctrl-C ends it.", style="dim")
         async for kind, event in stream:
             if kind == "events.missed":
                 state.err.print(f"{event['events']} events were missed", style="yellow")

@@ -1,0 +1,1 @@
+"""The commands about the gateway itself; those of plugins stand with the plugins."""
