@@ -145,8 +145,8 @@ class Gateway:
 
     async def _start(self) -> None:
         host, stack = self.host, self._stack
-        lanes = InProcessLanes(queue=self.settings.turn.lane_queue)
-        host.provide(LANES, lanes)
+        queue = self.settings.turn.lane_queue
+        host.provide(LANES, InProcessLanes(lambda: host[CONVERSATIONS], queue=queue))
         host.provide(SIGNALS, InProcessSignals())
         host.provide(CONVERSATIONS, InProcessConversations())
         hooks = self.plugins.hooks
@@ -157,7 +157,6 @@ class Gateway:
         host.events.on_spans = self._trace
         stack.push_async_callback(hooks.close)
         await stack.enter_async_context(self.plugins.opened(host))
-        lanes.start_at(await host[CONVERSATIONS].last_fence())
         stack.push_async_callback(host.stop_tasks)
         await followed_token_book(host)
         own = (*core_operations(host), *inspection_operations(self))

@@ -6,12 +6,13 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.core.domain.errors import StaleFenceError, StoreError
 from hookgate.core.domain.messages import CLEAN, Message, join_taints
+from hookgate.core.domain.ports import Loaded
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.turn import SessionKey
+    from hookgate.core.domain.turn import Fence, SessionKey
 
 __all__ = ["HISTORY", "SqlConversations"]
 
@@ -66,7 +67,6 @@ _TAKE_POSITIONS = (
     update(POSITIONS).where(_IS_COUNTER).values(last=POSITIONS.c.last + bindparam("count"))
 )
 _LAST_POSITION = select(POSITIONS.c.last).where(_IS_COUNTER)
-_LAST_FENCE = select(func.max(SESSIONS.c.fence))
 _LEFT = SESSIONS.c.messages - SESSIONS.c.forgotten
 _LATEST = (
     select(SESSIONS.c.session, _LEFT.label("messages"), SESSIONS.c.updated)
@@ -85,7 +85,9 @@ HISTORY = (
 )
 """The bodies of the last turns of a conversation. The primary key serves all of it, so it
 costs the same in a long conversation as in a short one."""
-_ADDED = select(SESSIONS.c.taint, SESSIONS.c.turns).where(_IS_SESSION)
+_ROW = select(SESSIONS.c.fence, SESSIONS.c.messages, SESSIONS.c.turns, SESSIONS.c.taint).where(
+    _IS_SESSION
+)
 _CARRIED = select(MESSAGES.c.taint).where(
     MESSAGES.c.session == bindparam("key"), MESSAGES.c.turn_number > bindparam("before")
 )
@@ -95,7 +97,7 @@ _CARRIED = select(MESSAGES.c.taint).where(
 class _Append:
     session: str
     messages: Sequence[Message]
-    fence: int
+    fence: Fence
     now: datetime
     taint: Taint = CLEAN
 
@@ -129,23 +131,52 @@ class SqlConversations:
         """Whether conversations outlive the process."""
         return self._store.durable
 
-    async def last_fence(self) -> int:
-        """Return the highest fence that was ever written, 0 if none was."""
-        return await self._store.read(lambda connection: connection.scalar(_LAST_FENCE) or 0)
+    async def load(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded:
+        """Read what a holder of the lane goes on with; see `Conversations.load`.
 
-    async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
+        Raises:
+            StoreError: A stored message cannot be read, for example because a newer version
+                wrote it.
+            StoreUnavailableError: The database cannot be read.
+        """
+        wanted = {"key": str(session), "turns": turns}
+
+        def work(connection: Connection) -> tuple[int, int, str, list[str]]:
+            # The row first: a message that comes in between is read, and its fence is not, so
+            # that the write which rests on this is refused rather than let through.
+            row = connection.execute(_ROW, {"key": wanted["key"]}).one_or_none()
+            if row is None:
+                return 0, 0, "[]", []
+            bodies = connection.execute(HISTORY, wanted).scalars() if turns > 0 else ()
+            return row.fence, row.messages, row.taint, list(bodies)
+
+        number, messages, taint, bodies = await self._store.read(work)
+        fence.read(number, messages)
+        return Loaded(tuple(_message(body, session) for body in bodies), _labels(taint))
+
+    async def append(
+        self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
+    ) -> None:
         """Commit `messages` at the end of the conversation, all or none.
 
         Messages that follow one another and carry the same turn's id are one turn; where
         they carry none, each call of this is one.
 
         Raises:
-            StaleFenceError: A higher fence has written to this session already.
+            StaleFenceError: Another holder has written since this one read the session.
             StoreUnavailableError: Nothing was written.
         """
         if messages:
             item = _Append(str(session), tuple(messages), fence, self._clock.now())
             await self._store.write_together(_append_all, item)
+            fence.taken = True
+
+    def check(self, connection: Connection, session: SessionKey, fence: Fence) -> None:
+        """Make sure that `fence` may still write; see `Conversations.check`."""
+        key = str(session)
+        found = _load(connection, [key]) or _begin(connection, {key: self._clock.now()})
+        if not fence.stands(found[key].fence, found[key].messages):
+            raise StaleFenceError.of(key)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole.
@@ -171,7 +202,7 @@ class SqlConversations:
         """
 
         def work(connection: Connection) -> list[str]:
-            row = connection.execute(_ADDED, {"key": str(session)}).one_or_none()
+            row = connection.execute(_ROW, {"key": str(session)}).one_or_none()
             if row is None:
                 return []
             found = [row.taint]
@@ -182,11 +213,11 @@ class SqlConversations:
 
         return join_taints(map(_labels, set(await self._store.read(work))))
 
-    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: int) -> None:
+    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: Fence) -> None:
         """Commit `taint` to a session's row; see `Conversations.add_taint`.
 
         Raises:
-            StaleFenceError: A higher fence has written to this session already.
+            StaleFenceError: Another holder has written since this one read the session.
             StoreUnavailableError: Nothing was written.
         """
         if taint:
@@ -264,12 +295,8 @@ def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Se
 
 def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exception | None:
     """Add the rows of one append to `rows`, and count them in `session`."""
-    if item.fence < session.fence:
-        return StaleFenceError(
-            f"session {item.session}: found a write with fence {item.fence}, expected "
-            f"{session.fence} or higher: another turn took the session's lane since; this turn "
-            "has to end"
-        )
+    if not item.fence.stands(session.fence, session.messages):
+        return StaleFenceError.of(item.session)
     turns, last = session.turns, session.last_turn or None
     fresh = []
     for seq, message in enumerate(item.messages, session.messages):
@@ -278,7 +305,8 @@ def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exc
             last = message.turn
         fresh.append(_row(item.session, turns, seq, message))
     rows += fresh
-    session.fence = item.fence
+    if fresh:
+        session.fence = item.fence.number
     session.messages += len(fresh)
     session.turns, session.last_turn = turns, last or ""
     if item.taint:

@@ -61,7 +61,7 @@ class SessionRow(StorageModel, table=True):
 
     Attributes:
         session: The session key, as `str(SessionKey)`.
-        fence: The highest fence that has written to it.
+        fence: The number of the fence that wrote last.
         messages: How many messages were written to it; also the `seq` of the next one.
         turns: The number of the newest turn.
         last_turn: The id of the newest turn.

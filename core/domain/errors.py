@@ -378,6 +378,15 @@ class StoreUnavailableError(StoreError):
 class StaleFenceError(StoreError):
     """A write came from a lane's holder that has been replaced since; it is refused."""
 
+    @classmethod
+    def of(cls, session: object) -> StaleFenceError:
+        """Return the error for a write to `session`."""
+        return cls(
+            f"session {session}: somebody else has written to it since it was read, another "
+            "gateway on the same store perhaps; nothing of this write was kept. Send the "
+            "message again"
+        )
+
 
 class WireError(HookgateError):
     """What a client sent cannot be read or served.

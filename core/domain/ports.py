@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData, Table
 
     from hookgate.core.domain.messages import Message, Taint
-    from hookgate.core.domain.turn import SessionKey, Turn
+    from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 __all__ = [
     "AUDIT",
@@ -45,6 +45,7 @@ __all__ = [
     "Key",
     "Lanes",
     "Lease",
+    "Loaded",
     "Secrets",
     "Signals",
     "Store",
@@ -168,15 +169,22 @@ class Switches(Protocol):
 
 
 class Lease(Protocol):
-    """A lane that is held.
-
-    Attributes:
-        fence: The lane's epoch; grows with each holder. Every write carries it.
-    """
+    """A lane that is held."""
 
     @property
-    def fence(self) -> int:
-        """The lane's epoch."""
+    def fence(self) -> Fence:
+        """Who holds it: what every write to the session carries."""
+
+    def check(self, connection: Connection) -> None:
+        """Make sure, within a function that `Store.write` runs, that the lane is still held.
+
+        The session's row is held until that function's transaction ends, so that nobody takes
+        the lane in between: what the function writes beside it stands or falls with the lane.
+
+        Raises:
+            StaleFenceError: Another holder has written to the session since, or the lane was
+                given back.
+        """
 
 
 class Lanes(Protocol):
@@ -201,6 +209,19 @@ class Lanes(Protocol):
         """Return how many hold the lane or wait for it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a holder of a session's lane goes on with.
+
+    Attributes:
+        messages: The messages of the last turns, oldest first.
+        taint: What the session is tainted with beside its messages.
+    """
+
+    messages: Sequence[Message]
+    taint: Taint
+
+
 class Conversations(Protocol):
     """What was said, session by session. What `append` returned from is durable."""
 
@@ -208,16 +229,30 @@ class Conversations(Protocol):
     def durable(self) -> bool:
         """Whether conversations outlive the process."""
 
-    async def last_fence(self) -> int:
-        """Return the highest fence that was ever written, 0 if none was."""
+    async def load(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded:
+        """Read, at one moment, what a holder of the lane goes on with; `fence` keeps which.
 
-    async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
+        Args:
+            session: The session.
+            turns: Of how many of the last turns the messages are wanted, as in `history`.
+            fence: The holder.
+        """
+
+    async def append(
+        self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
+    ) -> None:
         """Commit `messages` at the end of the conversation, all or none.
 
+        The first time, the holder takes the session's row. One that has not read the session
+        takes it as it is.
+
         Raises:
-            StaleFenceError: A higher fence has written to this session already.
+            StaleFenceError: Another holder has written since this one read the session.
             StoreUnavailableError: Nothing was written.
         """
+
+    def check(self, connection: Connection, session: SessionKey, fence: Fence) -> None:
+        """Do what `Lease.check` says, for `fence`. It runs where `Store.write` runs functions."""
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole."""
@@ -231,16 +266,17 @@ class Conversations(Protocol):
         is in it.
         """
 
-    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: int) -> None:
+    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: Fence) -> None:
         """Commit that `taint` came into a session beside its messages.
 
         For what came out of a tool that no turn has called: whoever has read it may act on it
         in any later turn, or call. It stays until the whole session is forgotten; every turn
-        that begins afterwards begins with it.
+        that begins afterwards begins with it. It takes the row from nobody, so a turn that runs
+        at another gateway goes on.
 
         Raises:
-            StaleFenceError: A higher fence has written to this session already. The taint was
-                not kept, so what carries it must not be handed out.
+            StaleFenceError: Another holder has written since this one read the session. The
+                taint was not kept, so what carries it must not be handed out.
             StoreUnavailableError: Nothing was written.
         """
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from secrets import randbits
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 from urllib.parse import quote, unquote
@@ -29,6 +30,7 @@ __all__ = [
     "Address",
     "Agent",
     "Claim",
+    "Fence",
     "FinishedCall",
     "Origin",
     "Outcome",
@@ -196,6 +198,37 @@ class SessionKey:
                 "with a `:` inside a part written as %3A"
             )
         return cls(*(unquote(part) for part in parts))
+
+
+@dataclass(eq=False, slots=True)
+class Fence:
+    """One holder of a session's lane, as its writes show it to the store.
+
+    The session's row has the number of the holder that wrote last. The first write of a holder
+    needs the row to be as it was when this holder read the session, and leaves its own number;
+    every later one needs to find that. So of holders that know nothing of one another, such as
+    two gateways on one store, one writes, and the others are refused.
+
+    Attributes:
+        number: Nobody else's: two that read the same row would count on to the same next one.
+        seen: The number that the row had, and how many messages had been written to the session,
+            when the holder first read it; None where it has not.
+        taken: Whether a write of this holder is known to be committed.
+    """
+
+    number: int = field(default_factory=lambda: randbits(62) + 1)
+    seen: tuple[int, int] | None = None
+    taken: bool = False
+
+    def read(self, number: int, messages: int) -> None:
+        """Keep what the session's row has, at the first time that it is read."""
+        if self.seen is None:
+            self.seen = number, messages
+
+    def stands(self, number: int, messages: int) -> bool:
+        """Whether this holder may write to a session whose row has this now."""
+        self.read(number, messages)
+        return number == self.number or (not self.taken and self.seen == (number, messages))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +413,7 @@ class Turn:
         client: Takes the events for the client that the turn was started by, and no others.
         parent: The turn that started this one.
         depth: 0 in a turn that a person started.
-        fence: The lane's epoch, which every write to the conversation carries.
+        fence: Who holds the lane: what every write to the conversation carries.
         stop: Why the model stopped that was asked last, where it did.
         ending: How it ended, once it has.
         error: What it ended with, where it failed.
@@ -413,7 +446,7 @@ class Turn:
     usage: Usage = field(default_factory=Usage)
     parent: Turn | None = field(repr=False, default=None)
     depth: int = 0
-    fence: int = 0
+    fence: Fence = field(default_factory=Fence, repr=False)
     stop: StopReason | None = None
     ending: TurnEnding | None = None
     error: TurnError | None = None

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import CLEAN, join_taints
+from hookgate.core.domain.ports import Loaded
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from sqlalchemy import Connection
+
     from hookgate.core.domain.messages import Message, Taint
+    from hookgate.core.domain.turn import Fence
 
 __all__ = ["InProcessConversations"]
 
@@ -24,18 +28,24 @@ class _Kept:
 
     Attributes:
         messages: What was said, oldest first.
-        fence: The highest fence that has written to it.
+        fence: The number of the fence that wrote last.
+        written: How many messages were ever written to it.
         taint: What was added to it beside its messages.
     """
 
     messages: deque[Message]
     fence: int = 0
+    written: int = 0
     taint: Taint = CLEAN
 
     @property
     def size(self) -> int:
         """What it counts for: a session takes room although nothing was said in it."""
         return max(len(self.messages), 1)
+
+
+_NOTHING = _Kept(deque(maxlen=0))
+"""A session in which nothing was said."""
 
 
 class InProcessConversations:
@@ -51,24 +61,33 @@ class InProcessConversations:
         self._keep = keep
         self._total = total
         self._size = 0
-        self._last_fence = 0
         # The one that was written to longest ago comes first.
         self._sessions: OrderedDict[SessionKey, _Kept] = OrderedDict()
 
-    async def last_fence(self) -> int:
-        """Return the highest fence that was ever written, 0 if none was."""
-        return self._last_fence
+    async def load(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded:
+        """Read what a holder of the lane goes on with. See `Conversations.load`."""
+        kept = self._sessions.get(session, _NOTHING)
+        fence.read(kept.fence, kept.written)
+        return Loaded(await self.history(session, turns=turns), kept.taint)
 
-    async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
+    async def append(
+        self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
+    ) -> None:
         """Add `messages` at the end. See `Conversations.append`."""
-        self._write(session, messages, CLEAN, fence)
+        if messages:
+            self._write(session, messages, CLEAN, fence)
+
+    def check(self, connection: Connection, session: SessionKey, fence: Fence) -> None:
+        """Make sure that `fence` may still write. See `Conversations.check`."""
+        kept = self._sessions.get(session, _NOTHING)
+        if not fence.stands(kept.fence, kept.written):
+            raise StaleFenceError.of(session)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
         """Return the messages of the last `turns` turns, oldest first, turns whole."""
         chosen: list[Message] = []
         seen: list[str] = []
-        kept = self._sessions.get(session)
-        for message in reversed(kept.messages if kept else ()):
+        for message in reversed(self._sessions.get(session, _NOTHING).messages):
             if not seen or seen[-1] != message.turn:
                 if len(seen) >= turns:
                     break
@@ -78,13 +97,11 @@ class InProcessConversations:
 
     async def taint(self, session: SessionKey, *, turns: int) -> Taint:
         """Return what a session is tainted with. See `Conversations.taint`."""
-        kept = self._sessions.get(session)
-        if kept is None:
-            return CLEAN
+        kept = self._sessions.get(session, _NOTHING)
         said = await self.history(session, turns=turns)
         return kept.taint | join_taints(message.taint for message in said)
 
-    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: int) -> None:
+    async def add_taint(self, session: SessionKey, taint: Taint, *, fence: Fence) -> None:
         """Add `taint` to a session. See `Conversations.add_taint`."""
         if taint:
             self._write(session, (), taint, fence)
@@ -112,23 +129,21 @@ class InProcessConversations:
         return len(kept.messages)
 
     def _write(
-        self, session: SessionKey, messages: Sequence[Message], taint: Taint, fence: int
+        self, session: SessionKey, messages: Sequence[Message], taint: Taint, fence: Fence
     ) -> None:
-        kept = self._sessions.get(session)
-        if kept is not None and fence < kept.fence:
-            raise StaleFenceError(
-                f"session {session}: fence {fence} is older than {kept.fence}; "
-                "another holder of the lane has written since"
-            )
-        if kept is None:
-            kept = self._sessions[session] = _Kept(deque(maxlen=self._keep))
+        kept = self._sessions.get(session) or _Kept(deque(maxlen=self._keep))
+        if not fence.stands(kept.fence, kept.written):
+            raise StaleFenceError.of(session)
+        if session not in self._sessions:
+            self._sessions[session] = kept
             self._size += kept.size
         self._sessions.move_to_end(session)
         before = kept.size
-        kept.fence = fence
+        if messages:
+            kept.fence, fence.taken = fence.number, True
         kept.messages.extend(messages)
+        kept.written += len(messages)
         kept.taint |= taint
-        self._last_fence = max(self._last_fence, fence)
         self._size += kept.size - before
         while self._size > self._total and len(self._sessions) > 1:
             _, gone = self._sessions.popitem(last=False)

@@ -8,12 +8,20 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import LaneFullError, LaneHeldError, counted
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.errors import (
+    LaneFullError,
+    LaneHeldError,
+    StaleFenceError,
+    counted,
+)
+from hookgate.core.domain.turn import Fence, SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
+    from sqlalchemy import Connection
+
+    from hookgate.core.domain.ports import Conversations
     from hookgate.core.domain.turn import Turn
 
 __all__ = ["InProcessLanes"]
@@ -26,24 +34,43 @@ class _Lane:
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class InProcessLease:
-    """A lane that is held in this process."""
+    """A lane that is held in this process.
 
-    fence: int
+    Attributes:
+        session: The session whose lane it is.
+        conversations: Know who wrote to the session last.
+        fence: Who holds it.
+        held: Whether it has not been given back yet.
+    """
+
+    session: SessionKey
+    conversations: Callable[[], Conversations]
+    fence: Fence = field(default_factory=Fence)
+    held: bool = True
+
+    def check(self, connection: Connection) -> None:
+        """Make sure that the lane is still held. See `Lease.check`."""
+        if not self.held:
+            raise StaleFenceError(
+                f"session {self.session}: its lane was given back already; write while you hold it"
+            )
+        self.conversations().check(connection, self.session, self.fence)
 
 
 class InProcessLanes:
-    """One lane a session, in this process: first come, first served, with a bounded queue."""
+    """One lane a session, in this process: first come, first served, with a bounded queue.
 
-    def __init__(self, *, queue: int = 16) -> None:
+    Args:
+        conversations: Returns the conversations, which know who wrote to a session last.
+        queue: How many may wait for one lane.
+    """
+
+    def __init__(self, conversations: Callable[[], Conversations], *, queue: int = 16) -> None:
+        self._conversations = conversations
         self._queue = queue
         self._lanes: dict[SessionKey, _Lane] = {}
-        self._fence = 0
-
-    def start_at(self, fence: int) -> None:
-        """Make every fence from now on higher than `fence`, the highest one ever written."""
-        self._fence = max(self._fence, fence)
 
     def ahead(self, session: SessionKey) -> int:
         """Return how many hold the lane or wait for it."""
@@ -66,10 +93,11 @@ class InProcessLanes:
                 )
             await self._wait(lane, session)
         lane.held, lane.holder = True, turn
-        self._fence += 1
+        lease = InProcessLease(session, self._conversations)
         try:
-            yield InProcessLease(self._fence)
+            yield lease
         finally:
+            lease.held = False
             self._pass_on(lane, session)
 
     @staticmethod

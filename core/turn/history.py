@@ -9,29 +9,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.ports import Conversations
-    from hookgate.core.domain.turn import SessionKey
+    from hookgate.core.domain.ports import Conversations, Loaded
+    from hookgate.core.domain.turn import Fence, SessionKey
 
-__all__ = ["Past", "group_turns", "stored_turns"]
+__all__ = ["Past", "group_turns", "load_turns"]
 
 MOST_TURNS = 1024
 """So many stored turns are read at most, in search of the message that began them."""
 
 
-async def stored_turns(
-    conversations: Conversations, session: SessionKey, turns: int
-) -> Sequence[Message]:
+async def load_turns(
+    conversations: Conversations, session: SessionKey, turns: int, fence: Fence
+) -> Loaded:
     """Return at least the last `turns` turns, from a message that began something.
 
     A client that runs tools itself makes a turn of each round of them. Where the first
     turn brings results only, older ones are read until the calls are there, too.
     """
-    messages: Sequence[Message] = ()
+    seen = 0
     while True:
-        seen = len(messages)
-        messages = await conversations.history(session, turns=turns)
+        loaded = await conversations.load(session, turns=turns, fence=fence)
+        messages = loaded.messages
         if len(messages) == seen or messages[0].role != "tool" or turns >= MOST_TURNS:
-            return messages
+            return loaded
+        seen = len(messages)
         turns *= 2
 
 

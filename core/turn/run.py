@@ -28,7 +28,7 @@ from hookgate.core.sessions.routing import check_agent
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
-from hookgate.core.turn.history import stored_turns
+from hookgate.core.turn.history import load_turns
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.tools.client import admitted
 from hookgate.core.turn.tools.round import (
@@ -330,10 +330,9 @@ class Turns:
         """Load the history, and set what the user brought: a message, or tool results."""
         turns = max(turn.plan.history_turns, 1)
         conversations = self._host[CONVERSATIONS]
-        stored = await stored_turns(conversations, turn.session, turns)
-        # What the messages carry comes with the messages.
-        turn.extra_taint |= await conversations.taint(turn.session, turns=0)
-        history = stored if request.client_history is None else request.client_history
+        stored = await load_turns(conversations, turn.session, turns, turn.fence)
+        turn.extra_taint |= stored.taint  # what the messages carry comes with them
+        history = stored.messages if request.client_history is None else request.client_history
         turn.history = tuple(history) if turn.plan.history_turns else ()
         waiting = unanswered(history)
         unknown = {part.tool_use_id for part in request.tool_results} - {use.id for use in waiting}

@@ -38,7 +38,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolCall, Verdict
-from hookgate.core.domain.turn import SessionKey, Turn, TurnPlan
+from hookgate.core.domain.turn import Fence, SessionKey, Turn, TurnPlan
 from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.turn.context import Block, ContextBuilder
 from hookgate.hookspecs import hookimpl
@@ -228,7 +228,7 @@ async def test_a_turn_that_fails_while_its_caller_is_cancelled_leaves_no_failure
 
 async def test_done_goes_out_whatever_a_store_raises() -> None:
     class Broken(InProcessConversations):
-        async def append(self, session: Any, messages: Sequence[Message], *, fence: int) -> None:
+        async def append(self, session: Any, messages: Sequence[Message], *, fence: Fence) -> None:
             if messages[0].role == "assistant":
                 raise TypeError("not JSON")
             await super().append(session, messages, fence=fence)
@@ -348,7 +348,7 @@ async def test_results_that_could_not_be_committed_may_be_brought_again() -> Non
     class Flaky(InProcessConversations):
         fails = True
 
-        async def append(self, session: Any, messages: Sequence[Message], *, fence: int) -> None:
+        async def append(self, session: Any, messages: Sequence[Message], *, fence: Fence) -> None:
             if messages[0].role == "tool" and self.fails:
                 self.fails = False
                 raise OSError("disk full")
@@ -446,9 +446,8 @@ async def test_conversations_in_the_process_are_bounded_and_the_oldest_sessions_
     for number in range(20):
         key = SessionKey("main", "nested", "local", str(number))
         message = Message(role="user", parts=(Text(str(number)),), turn=str(number))
-        await conversations.append(key, [message, message], fence=number)
+        await conversations.append(key, [message, message], fence=Fence())
     kept = await conversations.sessions()
     assert len(kept) == 5
-    assert await conversations.last_fence() == 19
     last = SessionKey("main", "nested", "local", "19")
     assert len(await conversations.history(last, turns=5)) == 2

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.script import Script, Scripted, gateway, say, settled
 
-from hookgate.core.domain.errors import LaneFullError, NoAgentError, StaleFenceError
+from hookgate.core.domain.errors import LaneFullError, NoAgentError
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CONVERSATIONS
-from hookgate.core.domain.turn import Address, Agent, SessionKey, Turn
+from hookgate.core.domain.turn import Address, Agent, Fence, SessionKey, Turn
 from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.sessions.lanes import InProcessLanes
 from hookgate.core.sessions.order import InSessionOrder
@@ -99,7 +99,7 @@ class FakeTurn:
 
 
 async def test_a_lane_serves_in_the_order_of_arrival() -> None:
-    lanes = InProcessLanes(queue=100)
+    lanes = InProcessLanes(InProcessConversations, queue=100)
     order: list[int] = []
 
     async def take(number: int) -> None:
@@ -112,18 +112,8 @@ async def test_a_lane_serves_in_the_order_of_arrival() -> None:
     assert lanes.ahead(KEY) == 0
 
 
-async def test_fences_grow_with_every_holder_and_start_above_what_was_written() -> None:
-    lanes = InProcessLanes()
-    lanes.start_at(41)
-    fences = []
-    for _ in range(3):
-        async with lanes.hold(KEY, FakeTurn()) as lease:  # type: ignore[arg-type]
-            fences.append(lease.fence)
-    assert fences == [42, 43, 44]
-
-
 async def test_work_that_is_no_turn_waits_for_the_lane_like_one_and_keeps_it_from_others() -> None:
-    lanes = InProcessLanes(queue=1)
+    lanes = InProcessLanes(InProcessConversations, queue=1)
     order: list[str] = []
 
     async def take(name: str, turn: Any) -> None:
@@ -147,7 +137,7 @@ async def test_work_that_is_no_turn_waits_for_the_lane_like_one_and_keeps_it_fro
 @pytest.mark.parametrize("seed", range(20))
 async def test_a_lane_has_one_holder_whoever_gives_up_waiting(seed: int) -> None:
     chance = random.Random(seed)
-    lanes, holders, most = InProcessLanes(queue=100), 0, 0
+    lanes, holders, most = InProcessLanes(InProcessConversations, queue=100), 0, 0
 
     async def take() -> None:
         nonlocal holders, most
@@ -177,18 +167,9 @@ def message(text: str, turn: str) -> Message:
 async def test_conversations_give_back_the_last_turns_whole() -> None:
     kept = InProcessConversations()
     for turn in range(4):
-        await kept.append(KEY, [message("q", str(turn)), message("a", str(turn))], fence=turn)
+        await kept.append(KEY, [message("q", str(turn)), message("a", str(turn))], fence=Fence())
     found = await kept.history(KEY, turns=2)
     assert [item.turn for item in found] == ["2", "2", "3", "3"]
-    assert await kept.last_fence() == 3
-
-
-async def test_a_stale_holder_writes_nothing() -> None:
-    kept = InProcessConversations()
-    await kept.append(KEY, [message("new", "1")], fence=5)
-    with pytest.raises(StaleFenceError):
-        await kept.append(KEY, [message("old", "2")], fence=4)
-    assert [item.text for item in await kept.history(KEY, turns=9)] == ["new"]
 
 
 async def test_signals_reach_those_who_listen_and_nobody_else() -> None:

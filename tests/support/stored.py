@@ -10,7 +10,7 @@ from hookgate.core.domain.messages import Message, Provenance, ToolResultPart
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.strict_json import dumps
 from hookgate.core.domain.tools import Tool
-from hookgate.core.domain.turn import Origin, Principal, SessionKey, TurnRequest
+from hookgate.core.domain.turn import Fence, Origin, Principal, SessionKey, TurnRequest
 from hookgate.core.sessions.conversations import InProcessConversations
 
 OWNER = Principal.owner("test")
@@ -24,7 +24,9 @@ SESSION = SessionKey("main", "cli", "local", "main")
 class Strict(InProcessConversations):
     """Conversations that write JSON, as a store does."""
 
-    async def append(self, session: SessionKey, messages: Sequence[Message], *, fence: int) -> None:
+    async def append(
+        self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
+    ) -> None:
         for message in messages:
             dumps(message.to_json())
         await super().append(session, messages, fence=fence)

@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.builtin_plugins.storage.opening import SCRIPTS
 from hookgate.builtin_plugins.storage.tables import MESSAGES
 from hookgate.core.domain.messages import Message, Text
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.conversations import SqlConversations
@@ -82,7 +82,7 @@ async def check(store: SqlStore, conversations: SqlConversations) -> None:
     words = [f"{role} {n}" for n in range(1, TURNS + 1) for role in ("user", "assistant")]
     fresh = Message(role="user", parts=(Text("fresh"),), turn="turn_9")
     for key in keys:
-        await conversations.append(key, [fresh], fence=8)
+        await conversations.append(key, [fresh], fence=Fence())
         found = await conversations.history(key, turns=100)
         assert [message.text for message in found] == [*words, "fresh"]
         assert await conversations.taint(key, turns=100) == frozenset()

@@ -25,7 +25,7 @@ from hookgate.core.domain.messages import (
     ToolResultPart,
     ToolUse,
 )
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.sessions.conversations import InProcessConversations
 
 if TYPE_CHECKING:
@@ -104,13 +104,13 @@ async def test_every_message_comes_back_as_it_was(
 ) -> None:
     await store.write(lambda connection: connection.execute(MESSAGES.delete()) and None)
     await store.write(lambda connection: connection.execute(SESSIONS.delete()) and None)
-    await conversations.append(key, messages, fence=1)
+    await conversations.append(key, messages, fence=Fence())
     assert list(await conversations.history(key, turns=1000)) == messages
 
 
 async def test_text_that_no_encoding_knows_comes_back(conversations: SqlConversations) -> None:
     odd = said("a\x00b \ud800 \U0001f600", "t1")
-    await conversations.append(HERE, [odd], fence=1)
+    await conversations.append(HERE, [odd], fence=Fence())
     assert list(await conversations.history(HERE, turns=1)) == [odd]
 
 
@@ -119,7 +119,7 @@ async def test_taint_and_time_stand_in_columns_of_their_own(
 ) -> None:
     east = datetime(2030, 5, 1, 14, 0, tzinfo=UTC).astimezone()
     message = replace(said("x", "t1"), taint=frozenset({"web", "mail"}), created=east)
-    await conversations.append(HERE, [message], fence=1)
+    await conversations.append(HERE, [message], fence=Fence())
     query = sa.select(MESSAGES.c.taint, MESSAGES.c.created, MESSAGES.c.role, MESSAGES.c.turn)
     row = await store.read(lambda connection: tuple(connection.execute(query).one()))
     assert json.loads(row[0]) == ["mail", "web"]
@@ -128,18 +128,17 @@ async def test_taint_and_time_stand_in_columns_of_their_own(
 
 async def test_conversations_outlive_a_restart(opened: OpenStore, clock: Clock) -> None:
     store = await opened()
-    await SqlConversations(store, clock).append(HERE, [said("hello", "t1")], fence=7)
+    await SqlConversations(store, clock).append(HERE, [said("hello", "t1")], fence=Fence())
     await store.close()
     again = SqlConversations(await opened(), clock)
     assert again.durable
     assert texts(await again.history(HERE, turns=5)) == ["hello"]
-    assert await again.last_fence() == 7
 
 
 async def test_a_message_of_a_newer_version_is_an_error_that_names_the_session(
     store: SqlStore, conversations: SqlConversations
 ) -> None:
-    await conversations.append(HERE, [said("x", "t1")], fence=1)
+    await conversations.append(HERE, [said("x", "t1")], fence=Fence())
     body = json.dumps({"role": "user", "parts": [{"type": "smell"}]})
     await store.write(lambda c: c.execute(MESSAGES.update().values(body=body)) and None)
     with pytest.raises(StoreError, match=r"session demo:cli:local:main.*'smell'"):
@@ -151,9 +150,9 @@ async def test_one_message_that_is_no_json_fails_its_own_append_only(
 ) -> None:
     bad = Message(role="user", parts=(Opaque(provider="p", data={"x": object()}),), turn="t1")
     first, second, third = await asyncio.gather(
-        conversations.append(HERE, [said("a", "t1")], fence=1),
-        conversations.append(THERE, [said("lost", "t1"), bad], fence=1),
-        conversations.append(HERE, [said("b", "t1", "assistant")], fence=1),
+        conversations.append(HERE, [said("a", "t1")], fence=Fence()),
+        conversations.append(THERE, [said("lost", "t1"), bad], fence=Fence()),
+        conversations.append(HERE, [said("b", "t1", "assistant")], fence=Fence()),
         return_exceptions=True,
     )
     assert (first, third) == (None, None)
@@ -165,42 +164,28 @@ async def test_one_message_that_is_no_json_fails_its_own_append_only(
 # -- fences --------------------------------------------------------------------------
 
 
-async def test_a_write_of_a_holder_that_was_replaced_is_refused_and_leaves_nothing(
+async def test_of_first_writes_that_meet_in_one_commit_the_first_alone_is_taken(
     conversations: SqlConversations,
 ) -> None:
-    assert await conversations.last_fence() == 0
-    await conversations.append(HERE, [said("a", "t1")], fence=5)
-    await conversations.append(HERE, [said("b", "t1")], fence=5)
-    with pytest.raises(StaleFenceError, match="found a write with fence 4, expected 5 or higher"):
-        await conversations.append(HERE, [said("late", "t0")], fence=4)
-    await conversations.append(THERE, [said("c", "t2")], fence=2)
-    await conversations.append(HERE, [said("d", "t3")], fence=9)
-    assert texts(await conversations.history(HERE, turns=9)) == ["a", "b", "d"]
-    assert await conversations.last_fence() == 9
-
-
-async def test_of_writes_that_meet_in_one_commit_the_stale_ones_alone_are_refused(
-    conversations: SqlConversations,
-) -> None:
-    fences = [3, 1, 3, 2, 4, 3]
+    fences = [Fence() for _ in range(3)]
+    for fence in fences:
+        await conversations.load(HERE, turns=5, fence=fence)
+    order = [0, 1, 0, 2, 1, 0]
     results = await asyncio.gather(
         *(
-            conversations.append(HERE, [said(f"{place}", "t")], fence=fence)
-            for place, fence in enumerate(fences)
+            conversations.append(HERE, [said(f"{place}", "t")], fence=fences[which])
+            for place, which in enumerate(order)
         ),
         return_exceptions=True,
     )
     refused = [isinstance(result, StaleFenceError) for result in results]
-    assert refused == [False, True, False, True, False, True]
-    assert texts(await conversations.history(HERE, turns=1)) == ["0", "2", "4"]
+    assert refused == [False, True, False, True, True, False]
+    assert texts(await conversations.history(HERE, turns=1)) == ["0", "2", "5"]
 
 
-async def test_a_refused_first_write_of_a_session_leaves_no_session(
-    conversations: SqlConversations,
-) -> None:
-    await conversations.append(HERE, [], fence=3)
+async def test_nothing_to_write_leaves_no_session(conversations: SqlConversations) -> None:
+    await conversations.append(HERE, [], fence=Fence())
     assert await conversations.sessions() == []
-    assert await conversations.last_fence() == 0
 
 
 # -- history -------------------------------------------------------------------------
@@ -211,9 +196,9 @@ async def test_history_holds_the_last_turns_whole_and_oldest_first(
 ) -> None:
     for number in range(4):
         turn = f"turn_{number}"
-        await conversations.append(HERE, [said(f"ask {number}", turn)], fence=1)
+        await conversations.append(HERE, [said(f"ask {number}", turn)], fence=Fence())
         answer = [said(f"{word} {number}", turn, "assistant") for word in ("call", "answer")]
-        await conversations.append(HERE, answer, fence=1)
+        await conversations.append(HERE, answer, fence=Fence())
     assert texts(await conversations.history(HERE, turns=2)) == [
         *("ask 2", "call 2", "answer 2"),
         *("ask 3", "call 3", "answer 3"),
@@ -229,7 +214,7 @@ async def test_messages_without_a_turn_are_a_turn_for_each_append(
 ) -> None:
     for number in range(3):
         pair = [said(f"a{number}", ""), said(f"b{number}", "")]
-        await conversations.append(HERE, pair, fence=1)
+        await conversations.append(HERE, pair, fence=Fence())
     assert texts(await conversations.history(HERE, turns=2)) == ["a1", "b1", "a2", "b2"]
 
 
@@ -237,7 +222,7 @@ async def test_messages_without_a_turn_are_a_turn_for_each_append(
 @given(
     appends=st.lists(
         st.tuples(
-            st.integers(0, 2), st.lists(st.sampled_from("abc"), min_size=1), st.integers(1, 3)
+            st.integers(0, 2), st.lists(st.sampled_from("abc"), min_size=1), st.integers(0, 2)
         ),
         max_size=12,
     ),
@@ -253,8 +238,12 @@ async def test_history_and_fences_are_those_of_the_conversations_in_the_process(
     await store.write(lambda connection: connection.execute(SESSIONS.delete()) and None)
     keys = [SessionKey("a", "c", "l", str(number)) for number in range(3)]
     model = InProcessConversations()
+    holders = {(key, number): (Fence(), Fence()) for key in keys for number in range(3)}
+    for (key, _), (ours, its) in holders.items():
+        await conversations.load(key, turns=1, fence=ours)
+        await model.load(key, turns=1, fence=its)
 
-    async def expected(key: SessionKey, messages: list[Message], fence: int) -> bool:
+    async def expected(key: SessionKey, messages: list[Message], fence: Fence) -> bool:
         try:
             await model.append(key, messages, fence=fence)
         except StaleFenceError:
@@ -263,16 +252,16 @@ async def test_history_and_fences_are_those_of_the_conversations_in_the_process(
 
     work = []
     accepted = []
-    for which, ids, fence in appends:
+    for which, ids, number in appends:
         messages = [said("x", turn) for turn in ids]
-        accepted.append(await expected(keys[which], messages, fence))
-        work.append(conversations.append(keys[which], messages, fence=fence))
+        ours, its = holders[keys[which], number]
+        accepted.append(await expected(keys[which], messages, its))
+        work.append(conversations.append(keys[which], messages, fence=ours))
     results = await asyncio.gather(*work, return_exceptions=True)
     assert [result is None for result in results] == accepted
     for key in keys:
         found = await conversations.history(key, turns=turns)
         assert list(found) == list(await model.history(key, turns=turns))
-    assert await conversations.last_fence() == await model.last_fence()
 
 
 @pytest.mark.parametrize("length", [10, 1000, 10_000])
@@ -285,8 +274,8 @@ async def test_history_costs_the_same_in_a_conversation_of_any_length(
         for number in range(length)
         for role in ("user", "assistant")
     ]
-    await conversations.append(HERE, messages, fence=1)
-    await conversations.append(THERE, messages[:20], fence=1)
+    await conversations.append(HERE, messages, fence=Fence())
+    await conversations.append(THERE, messages[:20], fence=Fence())
     wanted = {"key": str(HERE), "turns": 5}
 
     def look(connection: sa.Connection) -> tuple[list[str], int]:
@@ -341,11 +330,11 @@ async def test_appends_and_lists_use_indexes_only(store: SqlStore) -> None:
 async def test_sessions_are_listed_newest_first(
     conversations: SqlConversations, clock: Clock
 ) -> None:
-    await conversations.append(HERE, [said("a", "t1")], fence=1)
+    await conversations.append(HERE, [said("a", "t1")], fence=Fence())
     clock.time += timedelta(minutes=1)
-    await conversations.append(THERE, [said("a", "t1"), said("b", "t1")], fence=1)
+    await conversations.append(THERE, [said("a", "t1"), said("b", "t1")], fence=Fence())
     clock.time += timedelta(minutes=1)
-    await conversations.append(HERE, [said("c", "t2")], fence=1)
+    await conversations.append(HERE, [said("c", "t2")], fence=Fence())
     assert await conversations.sessions() == [
         {"session": str(HERE), "messages": 2, "updated": "2030-01-01T00:02:00+00:00"},
         {"session": str(THERE), "messages": 2, "updated": "2030-01-01T00:01:00+00:00"},
@@ -356,10 +345,10 @@ async def test_sessions_are_listed_newest_first(
 async def test_a_clock_that_jumps_back_neither_loses_nor_reorders_messages(
     conversations: SqlConversations, clock: Clock
 ) -> None:
-    await conversations.append(HERE, [said("first", "t1")], fence=1)
+    await conversations.append(HERE, [said("first", "t1")], fence=Fence())
     clock.time -= timedelta(days=400)
     late = replace(said("second", "t2"), created=clock.time)
-    await conversations.append(HERE, [late], fence=1)
+    await conversations.append(HERE, [late], fence=Fence())
     assert texts(await conversations.history(HERE, turns=5)) == ["first", "second"]
     (row,) = await conversations.sessions()
     assert (row["messages"], row["updated"]) == (2, clock.time.isoformat())

@@ -28,7 +28,7 @@ NURSERY = """
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.host import SystemClock
     from hookgate.core.domain.messages import Message, Text
-    from hookgate.core.domain.turn import SessionKey
+    from hookgate.core.domain.turn import Fence, SessionKey
 
     ROWS = sa.Table("rows", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True),
                     sa.Column("text", sa.Text))
@@ -50,7 +50,7 @@ NURSERY = """
                 else:
                     key = SessionKey("a", "c", "l", str(number % 5))
                     message = Message(role="user", parts=(Text("x"),), turn=f"{number}")
-                    await conversations.append(key, [message], fence=1)
+                    await conversations.append(key, [message], fence=Fence())
                 os.write(1, b"%s %d\\n" % (how.encode(), number))
 
         hows = ["insert"] * 8 + ["write"] * 2 + ["append"] * 4

@@ -41,7 +41,6 @@ async def test_a_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
         assert first.ending == "done"
     async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
         second = await gateway.chat("what is my name?")
-        assert second.fence > first.fence
         assert [message.text for message in second.history] == ["my name is Ada", first.answer]
         (session,) = await gateway.host[CONVERSATIONS].sessions()
         assert (session["session"], session["messages"]) == (str(first.session), 4)

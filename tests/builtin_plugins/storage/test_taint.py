@@ -11,7 +11,7 @@ import pytest
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import CLEAN, Message, Text
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 from hookgate.core.sessions.conversations import InProcessConversations
 
@@ -39,11 +39,11 @@ def said(turn: str, taint: frozenset[str] = CLEAN) -> Message:
 async def test_what_messages_carry_ends_with_the_window_and_what_was_added_does_not(
     kept: Kept,
 ) -> None:
-    await kept.append(HERE, [said("t1", WEB), said("t1")], fence=1)
-    await kept.add_taint(HERE, MAIL, fence=1)
+    await kept.append(HERE, [said("t1", WEB), said("t1")], fence=Fence())
+    await kept.add_taint(HERE, MAIL, fence=Fence())
     assert await kept.taint(HERE, turns=5) == WEB | MAIL
     for turn in ("t2", "t3"):
-        await kept.append(HERE, [said(turn)], fence=1)
+        await kept.append(HERE, [said(turn)], fence=Fence())
     assert await kept.taint(HERE, turns=3) == WEB | MAIL
     assert await kept.taint(HERE, turns=2) == MAIL
     assert await kept.taint(HERE, turns=0) == MAIL
@@ -51,27 +51,41 @@ async def test_what_messages_carry_ends_with_the_window_and_what_was_added_does_
 
 
 async def test_what_is_added_is_there_before_anything_was_said_and_grows(kept: Kept) -> None:
-    await kept.add_taint(HERE, frozenset(), fence=1)
+    await kept.add_taint(HERE, frozenset(), fence=Fence())
     assert await kept.taint(HERE, turns=5) == CLEAN
-    await asyncio.gather(*(kept.add_taint(HERE, each, fence=1) for each in (WEB, MAIL, WEB)))
+    await asyncio.gather(*(kept.add_taint(HERE, each, fence=Fence()) for each in (WEB, MAIL, WEB)))
     assert await kept.taint(HERE, turns=5) == WEB | MAIL
     assert await kept.sessions() == []
-    await kept.append(HERE, [said("t1")], fence=1)
+    await kept.append(HERE, [said("t1")], fence=Fence())
     assert await kept.taint(HERE, turns=5) == WEB | MAIL
     (row,) = await kept.sessions()
     assert row["messages"] == 1
 
 
 async def test_a_holder_that_was_replaced_adds_nothing(kept: Kept) -> None:
-    await kept.add_taint(HERE, WEB, fence=5)
+    stale, late = Fence(), Fence()
+    await kept.load(HERE, turns=5, fence=stale)
+    await kept.append(HERE, [said("t1", WEB)], fence=Fence())
     with pytest.raises(StaleFenceError):
-        await kept.add_taint(HERE, MAIL, fence=4)
+        await kept.add_taint(HERE, MAIL, fence=stale)
     assert await kept.taint(HERE, turns=5) == WEB
+    await kept.add_taint(HERE, MAIL, fence=late)
+    assert await kept.taint(HERE, turns=5) == WEB | MAIL
+
+
+async def test_adding_takes_the_lane_from_nobody(kept: Kept) -> None:
+    running = Fence()
+    await kept.load(HERE, turns=5, fence=running)
+    await kept.add_taint(HERE, WEB, fence=Fence())
+    for _ in range(2):
+        await kept.append(HERE, [said("t1")], fence=running)
+        await kept.add_taint(HERE, MAIL, fence=Fence())
+    assert len(await kept.history(HERE, turns=5)) == 2
 
 
 async def test_a_session_that_is_deleted_begins_clean(kept: Kept) -> None:
-    await kept.append(HERE, [said("t1", WEB)], fence=1)
-    await kept.add_taint(HERE, MAIL, fence=1)
+    await kept.append(HERE, [said("t1", WEB)], fence=Fence())
+    await kept.add_taint(HERE, MAIL, fence=Fence())
     assert await kept.delete(HERE) == 1
     assert await kept.taint(HERE, turns=5) == CLEAN
 
@@ -79,7 +93,7 @@ async def test_a_session_that_is_deleted_begins_clean(kept: Kept) -> None:
 async def test_sessions_of_which_only_the_taint_is_kept_are_bounded_too() -> None:
     kept = InProcessConversations(total=10)
     for number in range(100):
-        await kept.add_taint(replace(HERE, peer=str(number)), WEB, fence=number)
+        await kept.add_taint(replace(HERE, peer=str(number)), WEB, fence=Fence())
     found = [await kept.taint(replace(HERE, peer=str(n)), turns=5) for n in range(100)]
     assert found == [CLEAN] * 90 + [WEB] * 10
 
@@ -87,7 +101,7 @@ async def test_sessions_of_which_only_the_taint_is_kept_are_bounded_too() -> Non
 async def test_what_was_added_outlives_a_restart(opened: OpenStore) -> None:
     store = await opened()
     odd = frozenset({"tool:\x00 \ud800"})
-    await SqlConversations(store, SystemClock()).add_taint(HERE, odd, fence=1)
+    await SqlConversations(store, SystemClock()).add_taint(HERE, odd, fence=Fence())
     await store.close()
     again = SqlConversations(await opened(), SystemClock())
     assert await again.taint(HERE, turns=5) == odd

@@ -1,0 +1,279 @@
+"""Of two who hold one session's lane without knowing of one another, one writes."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+import sqlalchemy as sa
+from tests.support.script import Script, Scripted, say
+
+from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.domain.errors import StaleFenceError
+from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
+from hookgate.core.domain.turn import Fence, SessionKey
+from hookgate.core.host import SystemClock
+from hookgate.core.runtime import Gateway
+from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.core.sessions.lanes import InProcessLanes
+from hookgate.core.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from tests.builtin_plugins.storage.conftest import OpenStore
+
+HERE = SessionKey("demo", "cli", "local", "main")
+BUILTIN = ("storage", "providers")
+
+Kept: TypeAlias = InProcessConversations | SqlConversations
+
+
+@pytest.fixture(params=["process", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
+async def two(request: pytest.FixtureRequest, opened: OpenStore) -> tuple[Kept, Kept]:
+    """The conversations of one store, as two gateways have them; on SQLite there is but one."""
+    if request.param == "process":
+        kept = InProcessConversations()
+        return kept, kept
+    if request.param == "sqlite":
+        store = await opened()
+        return SqlConversations(store, SystemClock()), SqlConversations(store, SystemClock())
+    url = request.getfixturevalue("url")
+    stores = [await opened(url=url), await opened(url=url)]
+    assert all(store.durable for store in stores)
+    return SqlConversations(stores[0], SystemClock()), SqlConversations(stores[1], SystemClock())
+
+
+def said(text: str, turn: str = "t") -> Message:
+    return Message(role="user", parts=(Text(text),), turn=turn)
+
+
+async def texts(kept: Kept) -> list[str]:
+    return [message.text for message in await kept.history(HERE, turns=100)]
+
+
+async def holder(kept: Kept) -> Fence:
+    fence = Fence()
+    await kept.load(HERE, turns=5, fence=fence)
+    return fence
+
+
+async def test_a_stale_holders_write_is_refused(two: tuple[Kept, Kept]) -> None:
+    one, other = two
+    old = await holder(one)
+    await one.append(HERE, [said("question")], fence=old)
+    new = await holder(other)
+    await other.append(HERE, [said("another")], fence=new)
+    with pytest.raises(StaleFenceError, match="somebody else has written"):
+        await one.append(HERE, [said("late answer")], fence=old)
+    await other.append(HERE, [said("answer")], fence=new)
+    assert await texts(one) == ["question", "another", "answer"]
+
+
+async def test_of_two_that_read_the_same_the_first_to_write_goes_on(
+    two: tuple[Kept, Kept],
+) -> None:
+    one, other = two
+    fences = await holder(one), await holder(other)
+    results = await asyncio.gather(
+        one.append(HERE, [said("one")], fence=fences[0]),
+        other.append(HERE, [said("other")], fence=fences[1]),
+        return_exceptions=True,
+    )
+    (loser,) = [which for which, result in enumerate(results) if result is not None]
+    assert isinstance(results[loser], StaleFenceError)
+    winner = 1 - loser
+    await two[winner].append(HERE, [said("more")], fence=fences[winner])
+    with pytest.raises(StaleFenceError):
+        await two[loser].append(HERE, [said("never")], fence=fences[loser])
+    assert await texts(one) == [("one", "other")[winner], "more"]
+
+
+async def test_a_first_write_is_refused_where_messages_came_since_the_session_was_read(
+    two: tuple[Kept, Kept],
+) -> None:
+    one, other = two
+    early = await holder(one)
+    await one.append(HERE, [said("question")], fence=early)
+    late = await holder(other)
+    # Of the same holder that `late` has seen there: it is not the holder that tells.
+    await one.append(HERE, [said("answer")], fence=early)
+    with pytest.raises(StaleFenceError):
+        await other.append(HERE, [said("without the answer")], fence=late)
+    assert await texts(other) == ["question", "answer"]
+
+
+async def test_a_holder_that_has_read_nothing_takes_the_session_as_it_is_and_then_keeps_it(
+    two: tuple[Kept, Kept],
+) -> None:
+    one, other = two
+    await one.append(HERE, [said("a")], fence=Fence())
+    blind = Fence()
+    await other.append(HERE, [said("b")], fence=blind)
+    await other.append(HERE, [said("c")], fence=blind)
+    await one.append(HERE, [said("d")], fence=Fence())
+    with pytest.raises(StaleFenceError):
+        await other.append(HERE, [said("e")], fence=blind)
+    assert await texts(one) == ["a", "b", "c", "d"]
+
+
+async def test_a_holder_that_does_not_know_whether_its_write_was_taken_can_go_on(
+    opened: OpenStore,
+) -> None:
+    kept = SqlConversations(await opened(), SystemClock())
+    fence = await holder(kept)
+    task = asyncio.create_task(kept.append(HERE, [said("question")], fence=fence))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await kept.append(HERE, [said("answer")], fence=fence)
+    assert await texts(kept) == ["question", "answer"]
+
+
+async def test_a_session_that_was_deleted_is_not_brought_back_by_whoever_wrote_to_it(
+    two: tuple[Kept, Kept],
+) -> None:
+    one, other = two
+    fence = await holder(one)
+    await one.append(HERE, [said("question")], fence=fence)
+    await other.delete(HERE)
+    with pytest.raises(StaleFenceError):
+        await one.append(HERE, [said("answer")], fence=fence)
+    assert await texts(one) == []
+
+
+# -- what a plugin writes beside it ------------------------------------------------------
+
+
+async def test_what_a_plugin_writes_stands_or_falls_with_the_lane(tmp_path: Path) -> None:
+    rows = sa.Table("rows", sa.MetaData(), sa.Column("id", sa.Integer, primary_key=True))
+    async with Gateway(settings(tmp_path), builtin=BUILTIN) as gateway:
+        host = gateway.host
+        await host[STORE].write(rows.metadata.create_all)
+
+        def put(lease: Any, number: int) -> Any:
+            def work(connection: sa.Connection) -> None:
+                connection.execute(rows.insert(), {"id": number})
+                lease.check(connection)
+
+            return host[STORE].write(work)
+
+        async with host[LANES].hold(HERE) as lease:
+            await put(lease, 1)
+            await host[CONVERSATIONS].append(HERE, [said("mine")], fence=lease.fence)
+            await put(lease, 2)
+            await host[CONVERSATIONS].append(HERE, [said("another's")], fence=Fence())
+            with pytest.raises(StaleFenceError, match="somebody else"):
+                await put(lease, 3)
+        async with host[LANES].hold(HERE) as lease:
+            pass
+        with pytest.raises(StaleFenceError, match="given back"):
+            await put(lease, 4)
+        found = await host[STORE].read(lambda c: list(c.execute(sa.select(rows.c.id)).scalars()))
+        assert found == [1, 2]
+        (session,) = await host[CONVERSATIONS].sessions()
+        assert session["messages"] == 2
+
+
+async def test_a_lease_is_checked_without_a_store_too() -> None:
+    kept = InProcessConversations()
+    async with InProcessLanes(lambda: kept).hold(HERE) as lease:
+        lease.check(None)  # type: ignore[arg-type]
+        await kept.append(HERE, [said("another's")], fence=Fence())
+        with pytest.raises(StaleFenceError):
+            lease.check(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("begun", [True, False])
+async def test_nobody_takes_the_lane_between_the_check_and_the_commit(
+    opened: OpenStore, url: str, server: Any, begun: bool
+) -> None:
+    stores: list[SqlStore] = [await opened(url=url), await opened(url=url)]
+    one, other = (SqlConversations(store, SystemClock()) for store in stores)
+    if begun:
+        await one.append(HERE, [said("before")], fence=Fence())
+    checked, release = threading.Event(), threading.Event()
+    fence = await holder(one)
+
+    def work(connection: sa.Connection) -> None:
+        one.check(connection, HERE, fence)
+        checked.set()
+        assert release.wait(30)
+
+    working = asyncio.create_task(stores[0].write(work))
+    assert await asyncio.to_thread(checked.wait, 30)
+    taking = asyncio.create_task(other.append(HERE, [said("after")], fence=Fence()))
+    waits = "SELECT 'waits' FROM pg_locks WHERE NOT granted"
+    while "waits\n" not in (await asyncio.to_thread(server.psql, waits)).replace(" ", ""):
+        assert not taking.done()
+    release.set()
+    await asyncio.gather(working, taking)
+    with pytest.raises(StaleFenceError):
+        await stores[0].write(lambda connection: one.check(connection, HERE, fence))
+
+
+# -- gateways ----------------------------------------------------------------------------
+
+
+def settings(home: Path, **storage: Any) -> Settings:
+    return Settings(
+        home=home,
+        agents={"main": {"model": "script/one"}},
+        default_agent="main",
+        plugin={"storage": storage},
+    )
+
+
+@pytest.mark.slow
+async def test_two_gateways_on_one_database_do_not_both_answer_in_one_session(
+    url: str, tmp_path: Path
+) -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def pause() -> None:
+        asked.set()
+        await go_on.wait()
+
+    def gateway(name: str, script: Script) -> Gateway:
+        home = tmp_path / name
+        return Gateway(settings(home, url=url), builtin=BUILTIN, plugins=[Scripted(script)])
+
+    async with (
+        gateway("a", Script([pause, *say("late")])) as one,
+        gateway("b", Script(say("first"))) as other,
+    ):
+        slow = asyncio.create_task(one.chat("slow"))
+        await asked.wait()
+        assert (await other.chat("quick")).ending == "done"
+        go_on.set()
+        turn = await slow
+        assert turn.ending == "failed"
+        assert turn.error is not None
+        assert turn.error.code == "store_failed"
+        assert "somebody else has written" in str(turn.error)
+        stored = await one.host[CONVERSATIONS].history(turn.session, turns=100)
+        assert [message.text for message in stored] == ["slow", "quick", "first"]
+        # And it goes on from there.
+        assert (await one.chat("again")).ending == "done"
+
+
+async def test_a_turn_costs_two_commits(tmp_path: Path) -> None:
+    commits: list[sa.Connection] = []
+
+    def count(connection: sa.Connection) -> None:
+        commits.append(connection)
+
+    plugins = [Scripted(Script(say("hi")))]
+    async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=plugins) as gate:
+        sa.event.listen(sa.Engine, "commit", count)
+        try:
+            turns = [await gate.chat("hello"), await gate.chat("again")]
+        finally:
+            sa.event.remove(sa.Engine, "commit", count)
+    assert [turn.ending for turn in turns] == ["done", "done"]
+    assert len(commits) == 4
