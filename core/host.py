@@ -14,8 +14,10 @@ import structlog
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus
+from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.metrics import Instrument, MetricRecord
 from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, SWITCHES, TOKENS, Key
+from hookgate.core.domain.turn import Origin
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
 from hookgate.core.registry.snapshots import Registry
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
-    from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Address, FinishedCall, Principal, Turn, TurnRequest
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.sanitizing import Sanitizer
@@ -266,6 +269,73 @@ class Host:
             LaneHeldError: It would nest deeper than ``turn.max_depth``.
         """
         return await self._runner.nested(parent, text, agent=agent, tool=tool)
+
+    async def call_tool(
+        self,
+        principal: Principal,
+        origin: Origin,
+        address: Address,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        sink: Callable[[Event], None] = lambda _: None,
+    ) -> FinishedCall:
+        """Call a tool without asking a model, and return the call, its decision and its result.
+
+        It is admitted, judged, asked about, recorded and finished as a model's call is, in the
+        lane of its session; see ``docs/turns.md``. What does not run has a result all the same,
+        with a status that says so. If whoever awaits this is cancelled, so is the call.
+
+        Args:
+            principal: Who calls; authentication has settled that.
+            origin: How the call came in; the entry path has settled that.
+            address: On whose behalf: it chooses the agent and makes the session, as in a turn.
+            name: The tool.
+            arguments: What it is called with.
+            agent: An agent by name, instead of the one that the bindings choose.
+            sink: Takes the call's events, questions to the caller among them; must not wait.
+
+        Raises:
+            NotAllowedError: The principal may not chat, or not as this address.
+            NoAgentError: No agent answers this address.
+            RefusedError: A plugin refused the call before it was judged.
+            LaneFullError: Too many wait for the session.
+            TurnCancelledError: It was cancelled before it was judged, or took too long.
+            TurnError: The gateway stops, something that the call needs has failed, or the
+                arguments are no JSON.
+            StartError: The gateway has not started.
+        """
+        return await self._runner.call_tool(
+            principal, origin, address, name, arguments, agent=agent, sink=sink
+        )
+
+    async def offered(
+        self,
+        principal: Principal,
+        address: Address,
+        *,
+        agent: str | None = None,
+        origin: Origin | None = None,
+    ) -> Sequence[Tool]:
+        """Return the tools that `call_tool` would find there, by name, as a model is shown them.
+
+        That is what is neither withheld nor outside of what the agent may call; policy judges
+        the call itself.
+
+        Args:
+            principal: Who asks.
+            address: On whose behalf.
+            agent: An agent by name, instead of the one that the bindings choose.
+            origin: How calls would come in; what is withheld may depend on it.
+
+        Raises:
+            NotAllowedError: The principal may not chat, or not as this address.
+            NoAgentError: No agent answers this address.
+            HookError: What should be withheld could not be found out.
+        """
+        origin = origin or Origin(provenance=Provenance.EXTERNAL_USER, path="offered")
+        return await self._runner.offered(principal, address, agent, origin)
 
     def running(self) -> Sequence[Turn]:
         """Return the turns that run or wait for their lane."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.domain.turn import Turn, TurnEnding
 
-__all__ = ["Accepted", "Answer", "ChatParams", "send"]
+__all__ = ["Accepted", "AddressParams", "Answer", "ChatParams", "Name", "send"]
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -76,8 +76,8 @@ class ToolResultParam(OperationModel):
     """Whether it failed."""
 
 
-class ChatParams(OperationModel):
-    """A message to an agent."""
+class AddressParams(OperationModel):
+    """On whose behalf something is asked."""
 
     channel: Name = "cli"
     """Where it comes from; the principal must be allowed to claim channel, account and peer."""
@@ -89,6 +89,15 @@ class ChatParams(OperationModel):
     """The guild or server, for bindings."""
     team: Name | None = None
     """The team, for bindings."""
+
+    def to_address(self) -> Address:
+        """Return the address that is claimed."""
+        return Address(self.channel, self.account, self.peer, self.guild, self.team)
+
+
+class ChatParams(AddressParams):
+    """A message to an agent."""
+
     content: str = ""
     """The text. Empty only where images or tool results come."""
     options: dict[str, Any] = Field(default_factory=dict)
@@ -113,13 +122,7 @@ class ChatParams(OperationModel):
         """Return what the runtime is asked."""
         return TurnRequest(
             content=self.content,
-            address=Address(
-                channel=self.channel,
-                account=self.account,
-                peer=self.peer,
-                guild=self.guild,
-                team=self.team,
-            ),
+            address=self.to_address(),
             images=tuple(Image(media_type=item.media_type, data=item.data) for item in self.images),
             options=self.options,
             client_tools=tuple(

@@ -41,6 +41,7 @@ from hookgate.core.gateway.schemas import (
     UnsubscribeParams,
 )
 from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.tool_call import ToolCalled, ToolCallParams, call_tool
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def core_operations(host: Host) -> list[Operation[Any, Any]]:
              ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
         make("chat.cancel", "Cancel a turn that runs or waits.", core.cancel, CancelParams,
              Cancelled, "chat", quick=True),
+        make("tool.call", "Call a tool without asking a model.", call_tool, ToolCallParams,
+             ToolCalled, "chat", streams=True, rest=("POST", "/v1/tools/call")),
         make("plugin.list", "List the plugins.", core.plugins, Empty, PluginRows, "read",
              quick=True, rest=("GET", "/v1/plugins")),
         make("session.list", "List the latest sessions.", core.sessions, SessionsParams,

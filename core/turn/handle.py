@@ -152,8 +152,9 @@ class TurnHandle:
         if not self.task.cancelled() and (failure := self.task.exception()) is not None:
             raise failure
         if self.turn.ending is None:
-            why = self._reason or "cancelled"
-            raise TurnCancelledError(f"the turn was cancelled while it waited for its lane: {why}")
+            raise TurnCancelledError(
+                f"cancelled before it had begun: {self._reason or 'nobody has said why'}"
+            )
         return self.turn
 
     async def _settled(self) -> None:

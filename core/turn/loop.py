@@ -66,14 +66,24 @@ class Loop:
             HookError: A required hook failed.
             TurnError: Discovery failed and the plan says ``fail_closed``.
         """
+        await self.admit(turn)
+        hooks = self._host.hooks
+        turn.plan = self._held(turn, await hooks.fold(hookspecs.plan_turn, turn, turn.plan))
+        await choose_tools(self._host, turn)
+
+    async def admit(self, turn: Turn) -> None:
+        """Let the turn be refused and tagged.
+
+        Raises:
+            RefusedError: A plugin refused the turn.
+            HookError: A required hook failed.
+        """
         hooks = self._host.hooks
         for answer in await hooks.each_by_plugin(hookspecs.before_turn, turn):
             if answer.value is not None:
                 raise RefusedError(replace(answer.value, plugin=answer.plugin))
         for tags in await hooks.each(hookspecs.tag_turn, turn):
             turn.tags |= frozenset(tags)
-        turn.plan = self._held(turn, await hooks.fold(hookspecs.plan_turn, turn, turn.plan))
-        await choose_tools(self._host, turn)
 
     def _held(self, turn: Turn, plan: TurnPlan) -> TurnPlan:
         """Apply what no planner may loosen: a ``fail_closed`` of the request or the settings."""

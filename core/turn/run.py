@@ -8,8 +8,11 @@ exactly once for every turn whose message was committed, in the order of the ses
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from hookgate.core.domain.errors import (
     LaneHeldError,
@@ -18,9 +21,10 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Provenance, Text, new_id
+from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse, new_id
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
+from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
 from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cancelled
 from hookgate.core.sessions.order import InSessionOrder
@@ -31,6 +35,8 @@ from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.history import load_turns
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.tools.client import admitted
+from hookgate.core.turn.tools.direct import call_directly
+from hookgate.core.turn.tools.offering import usable_tools
 from hookgate.core.turn.tools.round import (
     client_finished,
     client_results,
@@ -39,11 +45,11 @@ from hookgate.core.turn.tools.round import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 
     from hookgate.core.domain.models import ModelEvent, ModelRequest
-    from hookgate.core.domain.tools import ToolCall, ToolResult
-    from hookgate.core.domain.turn import Agent, Principal
+    from hookgate.core.domain.tools import Tool, ToolCall, ToolResult
+    from hookgate.core.domain.turn import Agent, FinishedCall, Principal
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import Snapshot
     from hookgate.core.sessions.routing import Router
@@ -159,6 +165,40 @@ class Turns:
             return await self._launch(turn, self._hold(turn, request), TurnEvents()).wait()
         finally:
             parent.extra_taint |= turn.taint
+
+    async def call_tool(
+        self,
+        principal: Principal,
+        origin: Origin,
+        address: Address,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        sink: Callable[[Event], None] = lambda _: None,
+    ) -> FinishedCall:
+        """Call a tool without a model; see `Host.call_tool`."""
+        request = TurnRequest(content="", address=address, agent=agent)
+        turn = self._make(principal, origin, request, *self._claimed(principal, request), sink)
+        use = ToolUse(id=new_id("call"), name=name, input=_json_ready(arguments))
+        handle = self._launch(turn, self._call(turn, use), TurnEvents())
+        try:
+            await handle.wait()
+        except TurnCancelledError:
+            if not turn.calls:
+                raise
+        return turn.calls[-1]
+
+    async def offered(
+        self, principal: Principal, address: Address, agent: str | None, origin: Origin
+    ) -> Sequence[Tool]:
+        """Return what may be called without a model; see `Host.offered`."""
+        request = TurnRequest(content="", address=address, agent=agent)
+        who, session = self._claimed(principal, request)
+        turn = self._make(principal, origin, request, who, session, lambda _: None)
+        faces = turn.snapshot.faces
+        usable = await usable_tools(self._host, turn)
+        return sorted((faces.get(tool.name, tool) for tool in usable), key=lambda tool: tool.name)
 
     async def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask a model on behalf of `turn`; see `Host.call_model`."""
@@ -318,6 +358,23 @@ class Turns:
             # Whole, even if another cancellation comes: the turn was begun, so it ends.
             await finish(self._end(turn, committed))
 
+    async def _call(self, turn: Turn, use: ToolUse) -> None:
+        """Hold the lane for one tool call without a model."""
+        lanes = self._host[LANES]
+        self._queued(turn, lanes.ahead(turn.session))
+        async with lanes.hold(turn.session, turn) as lease:
+            turn.fence = lease.fence
+            try:
+                async with _deadline(self._host.settings.turn.deadline_seconds):
+                    await call_directly(self._host, self._loop, turn, use)
+                    raise_if_cancelled()
+            except Exception as error:
+                _, told = ending_of(turn, error, "")
+                if told.code == "internal":
+                    self._log(turn, told, error)
+                raise told from error
+            turn.ending = "done"
+
     @staticmethod
     def _queued(turn: Turn, ahead: int) -> None:
         if ahead:
@@ -357,20 +414,11 @@ class Turns:
 
     async def _inside(self, turn: Turn) -> None:
         loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(self._host.settings.turn.deadline_seconds) as clock:
-                await self._loop.prepare(turn)
-                clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
-                waits = await self._loop.converse(turn)
-                raise_if_cancelled()
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            raise TurnCancelledError(
-                "the turn reached its deadline",
-                code="deadline",
-                action="raise `turn.deadline_seconds`, or ask for less at once",
-            ) from None
+        async with _deadline(self._host.settings.turn.deadline_seconds) as clock:
+            await self._loop.prepare(turn)
+            clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
+            waits = await self._loop.converse(turn)
+            raise_if_cancelled()
         turn.ending = "awaiting_client" if waits else "done"
 
     # -- the end ---------------------------------------------------------------
@@ -424,6 +472,34 @@ class Turns:
 
 def _named(turn: Turn) -> dict[str, Any]:
     return {"turn": turn.id, "session": str(turn.session)}
+
+
+@asynccontextmanager
+async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    try:
+        async with asyncio.timeout(seconds) as clock:
+            yield clock
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise TurnCancelledError(
+            "the turn reached its deadline",
+            code="deadline",
+            action="raise `turn.deadline_seconds`, or ask for less at once",
+        ) from None
+
+
+def _json_ready(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a copy of the arguments of a call, as a model would have written them."""
+    try:
+        copy: Mapping[str, Any] = orjson.loads(canonical(dict(arguments)))
+    except (TypeError, ValueError) as error:
+        raise TurnError(
+            f"found arguments that are no JSON object: {error}",
+            code="invalid_params",
+            action="pass texts, numbers, lists and mappings of them, by name",
+        ) from None
+    return copy
 
 
 async def _over(handles: Collection[TurnHandle], seconds: float) -> None:

@@ -162,6 +162,24 @@ async def by_a_plugins_method(way: Way) -> None:
         await socket.result("mail.take", content="forbidden")
 
 
+async def by_socket_without_a_model(way: Way) -> None:
+    async with way.served.socket() as socket:
+        called = await socket.result("tool.call", name="forbidden", arguments=ARGUMENTS)
+    assert (called["status"], called["decision"]["effect"]) == ("denied", "deny")
+
+
+async def by_post_without_a_model(way: Way) -> None:
+    body = {"name": "forbidden", "arguments": ARGUMENTS}
+    status, called = await way.served.post("/v1/tools/call", body)
+    assert (status, called["status"], called["decision"]["effect"]) == (200, "denied", "deny")
+
+
+async def by_a_plugins_call(way: Way) -> None:
+    origin = Origin(provenance=Provenance.SCHEDULED, path="schedule")
+    made = await way.gate.host.call_tool(OWNER, origin, Address(), "forbidden", ARGUMENTS)
+    assert made.result.status == "denied"
+
+
 async def embedded(way: Way) -> None:
     await way.gate.chat("forbidden")
 
@@ -190,6 +208,9 @@ PATHS: dict[str, Callable[[Way], Awaitable[None]]] = {
     "HTTP, operation by name": by_named_operation,
     "HTTP, a plugin's own route": by_a_plugins_operation,
     "WebSocket, a plugin's own method": by_a_plugins_method,
+    "WebSocket, a tool without a model": by_socket_without_a_model,
+    "HTTP, a tool without a model": by_post_without_a_model,
+    "a plugin's call without a model": by_a_plugins_call,
     "embedded": embedded,
     "nested": nested,
     "nested twice": nested_twice,
@@ -221,4 +242,21 @@ async def test_without_the_prohibition_the_same_call_runs(tmp_path: Path) -> Non
     plugins = [Scripted(Script(step)), plugin]
     async with Gateway(config, builtin=("storage", "audit", "policy"), plugins=plugins) as gate:
         await gate.chat("forbidden")
+    assert plugin.ran == [ARGUMENTS]
+
+
+async def test_without_the_prohibition_the_same_call_runs_without_a_model(tmp_path: Path) -> None:
+    plugin = Forbidden()
+    body = {"name": "forbidden", "arguments": ARGUMENTS}
+    config = settings(tmp_path, gateway={"port": 0}, plugin={"policy": {"profile": "open"}})
+    plugins = [Scripted(Script(step)), plugin]
+    names = ("storage", "audit", "policy")
+    async with (
+        Gateway(config, builtin=names, plugins=plugins) as gate,
+        listen(gate) as listener,
+        aiohttp.ClientSession() as http,
+    ):
+        status, called = await Served(gate, listener, http).post("/v1/tools/call", body)
+    assert (status, called["status"], called["content"]) == (200, "done", "done")
+    assert called["decision"]["effect"] == "allow"
     assert plugin.ran == [ARGUMENTS]

@@ -26,7 +26,7 @@ from hookgate.core.turn.tools.results import cut, masked
 from hookgate.core.turn.tools.soundness import bytes_of, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import ToolUse
     from hookgate.core.domain.tools import Verdict
@@ -280,10 +280,21 @@ class ToolCalls:
 
     # -- running -----------------------------------------------------------
 
-    async def run(self, turn: Turn, judged: Judged) -> ToolResult:
+    async def run(
+        self,
+        turn: Turn,
+        judged: Judged,
+        *,
+        keep: Callable[[ToolResult], Awaitable[ToolResult]] | None = None,
+    ) -> ToolResult:
         """Run a call that was decided on, or say why it does not run.
 
         `tool_finished` has run when this returns or is cancelled.
+
+        Args:
+            turn: The turn.
+            judged: The call.
+            keep: Called with what the tool came to before anybody is told; returns what is told.
         """
         if judged.call is None:
             result = masked(self._host, cut(self._host, ToolResult.error(judged.problem)))
@@ -300,6 +311,8 @@ class ToolCalls:
         began = self._host.clock.monotonic()
         try:
             result = await self._execute(turn, call, judged.arguments)
+            if keep is not None:
+                result = await keep(result)
         except asyncio.CancelledError:
             result = ToolResult.error("the call was cancelled", status="cancelled")
             await self.finished(turn, call, decision, result, began=began)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
 
-__all__ = ["choose_tools", "is_chosen", "schema_tokens"]
+__all__ = ["choose_tools", "is_chosen", "schema_tokens", "usable_tools"]
 
 
 def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
@@ -40,17 +40,26 @@ async def choose_tools(host: Host, turn: Turn) -> None:
         HookError: What should be withheld could not be found out.
         TurnError: A selector failed and the plan says ``fail_closed``.
     """
+    usable = await usable_tools(host, turn)
+    failed = await _select(host, turn)
+    if is_chosen(host, turn.plan, usable):
+        usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
+    usable.sort(key=lambda tool: tool.name)
+    turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
+
+
+async def usable_tools(host: Host, turn: Turn) -> list[Tool]:
+    """Withhold what is to be withheld from `turn`; return the gateway's tools that are left to it.
+
+    Raises:
+        HookError: What should be withheld could not be found out.
+    """
     index = turn.snapshot.capabilities
     withheld: set[str] = set()
     for ids in await host.hooks.each(hookspecs.withhold_capabilities, turn, index):
         withheld.update(ids)
     turn.withheld = frozenset(withheld)
-    failed = await _select(host, turn)
-    usable = [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
-    if is_chosen(host, turn.plan, usable):
-        usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
-    usable.sort(key=lambda tool: tool.name)
-    turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
+    return [tool for tool in turn.snapshot.tools.values() if may_use(turn, tool)]
 
 
 def is_chosen(host: Host, plan: TurnPlan, usable: Sequence[Tool]) -> bool:

@@ -87,7 +87,7 @@ async def test_the_list_shows_what_the_client_may_call() -> None:
     async with serving(wire=section) as served, served.socket(**bearer(made["chatter"])) as socket:
         rows = (await socket.result("operation.list"))["operations"]
         assert {row["name"] for row in rows} == {
-            *("ping", "operation.list", "chat.send", "chat.cancel")
+            *("ping", "operation.list", "chat.send", "chat.cancel", "tool.call")
         }
 
 

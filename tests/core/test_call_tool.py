@@ -1,0 +1,338 @@
+"""`Host.call_tool`: a tool call without a model, as a plugin of a third party makes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from tests.support.script import (
+    Allow,
+    Events,
+    Recorder,
+    Script,
+    Scripted,
+    Tools,
+    call,
+    echo_tool,
+    gateway,
+    say,
+    until,
+)
+
+from hookgate import (
+    CONVERSATIONS,
+    Address,
+    Ask,
+    Decision,
+    FinishedCall,
+    Flags,
+    Host,
+    NotAllowedError,
+    Origin,
+    Principal,
+    Provenance,
+    Refusal,
+    SessionKey,
+    StoreError,
+    ToolCall,
+    Turn,
+    TurnCancelledError,
+    TurnError,
+    TurnRequest,
+    Verdict,
+    hookimpl,
+)
+from hookgate.core.domain.turn import Claim
+from hookgate.core.sessions.conversations import InProcessConversations
+
+SCHEDULE = Origin(provenance=Provenance.SCHEDULED, path="schedule")
+BOB = Principal(id="bob", scopes=frozenset(["chat"]), bindings=(Claim(channel="mail"),))
+HOME = Address("mail", "acme", "bob")
+SESSION = SessionKey("main", "mail", "acme", "bob")
+FETCHES = Flags(reads_external_data=True, sends_externally=False)
+SENDS = Flags(reads_external_data=False, sends_externally=True)
+
+
+class Careful:
+    """Allows what does not send, and what sends where nothing foreign was read."""
+
+    name = "careful"
+
+    def __init__(self) -> None:
+        self.judged: list[tuple[str, frozenset[str]]] = []
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+        self.judged.append((call.name, turn.taint))
+        if turn.taint and call.flags.sends_externally is not False:
+            return Verdict.deny("nothing is sent after foreign text", rule="tainted")
+        return Verdict.allow()
+
+
+def made(host: Host, name: str = "echo", **more: Any) -> Any:
+    arguments: Mapping[str, Any] = more.pop("arguments", {"text": "hey"})
+    principal, address = more.pop("principal", BOB), more.pop("address", HOME)
+    return host.call_tool(principal, SCHEDULE, address, name, arguments, **more)
+
+
+async def test_a_call_is_judged_run_recorded_and_returned_with_its_decision() -> None:
+    recorder, events = Recorder(), Events()
+    async with gateway(Allow(), Tools(echo_tool()), recorder) as gate:
+        recorder.decided.clear()
+        finished: FinishedCall = await made(gate.host, sink=events)
+        assert gate.host.running() == ()
+
+    assert (finished.result.content, finished.result.status) == ("hey", "done")
+    assert finished.decision.allowed
+    assert (finished.call.name, finished.call.arguments) == ("echo", {"text": "hey"})
+    assert recorder.decided == [(finished.call.id, "ALLOW")]
+    assert recorder.finished == [(finished.call.id, "done")]
+    assert (recorder.before, recorder.turns) == ([], [])  # no model, and no turn
+    assert events.of("tool_result")[0]["content"] == "hey"
+
+
+async def test_without_any_policy_a_call_is_denied() -> None:
+    async with gateway(Tools(echo_tool())) as gate:
+        finished = await made(gate.host)
+
+    assert (finished.result.status, finished.decision.allowed) == ("denied", False)
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"principal": Principal(id="x", scopes=frozenset(["read"]))}, "expected `chat`"),
+        ({"address": Address("irc", "acme", "bob")}, "may not speak as channel 'irc'"),
+        ({"principal": BOB, "agent": "secret"}, "may not speak to agent 'secret'"),
+    ],
+)
+async def test_the_claim_is_checked_as_for_a_turn(more: dict[str, Any], told: str) -> None:
+    agents = {"main": {"model": "script/one"}, "secret": {"model": "script/one"}}
+    if "agent" in more:
+        more["principal"] = Principal(
+            id="bob",
+            scopes=frozenset(["chat"]),
+            bindings=(Claim(channel="mail"),),
+            agents=frozenset(["main"]),
+        )
+    async with gateway(Allow(), Tools(echo_tool()), agents=agents) as gate:
+        with pytest.raises(NotAllowedError, match=told):
+            await made(gate.host, **more)
+        with pytest.raises(NotAllowedError, match=told):
+            more.pop("origin", None)
+            await gate.host.offered(more.pop("principal", BOB), more.pop("address", HOME), **more)
+
+
+async def test_a_plugin_refuses_a_call_as_it_refuses_a_turn() -> None:
+    class Closed:
+        @hookimpl
+        def before_turn(self, turn: Turn) -> Refusal:
+            return Refusal(code="maintenance", message="Back at 18:00 UTC.")
+
+    recorder = Recorder()
+    async with gateway(Closed(), Allow(), Tools(echo_tool()), recorder) as gate:
+        with pytest.raises(TurnError, match="Back at 18:00") as refused:
+            await made(gate.host)
+    assert refused.value.code == "maintenance"
+    assert recorder.finished == []
+
+
+async def test_what_is_withheld_or_not_the_agents_can_neither_be_seen_nor_called() -> None:
+    class Withholds:
+        @hookimpl
+        def withhold_capabilities(self, turn: Turn) -> Sequence[str]:
+            return ["tool:hidden"]
+
+    tools = [echo_tool(name) for name in ("echo", "hidden", "other")]
+    agents = {"main": {"model": "script/one", "tools": ["echo", "hidden"]}}
+    ran: list[str] = []
+    async with gateway(Withholds(), Allow(), Tools(*tools), agents=agents) as gate:
+        offered = [tool.name for tool in await gate.host.offered(BOB, HOME)]
+        for name in ("hidden", "other", "nothing"):
+            finished = await made(gate.host, name)
+            ran.append(finished.result.content)
+            assert (finished.result.status, finished.decision.allowed) == ("failed", False)
+    assert offered == ["echo"]
+    assert [text.partition(":")[0] for text in ran] == [
+        *("unknown tool 'hidden'", "unknown tool 'other'", "unknown tool 'nothing'")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [({"text": 1}, "arguments of 'echo' are wrong"), ({}, "arguments of 'echo' are wrong")],
+)
+async def test_arguments_that_do_not_fit_are_an_error_result(
+    arguments: dict[str, Any], told: str
+) -> None:
+    async with gateway(Allow(), Tools(echo_tool())) as gate:
+        finished = await made(gate.host, arguments=arguments)
+    assert finished.result.is_error
+    assert told in finished.result.content
+
+
+async def test_arguments_that_are_no_json_are_refused() -> None:
+    async with gateway(Allow(), Tools(echo_tool())) as gate:
+        with pytest.raises(TurnError, match="no JSON object"):
+            await made(gate.host, arguments={"text": object()})
+
+
+# -- taint -----------------------------------------------------------------------------
+
+
+def both() -> Tools:
+    return Tools(echo_tool("fetch", flags=FETCHES), echo_tool("send", flags=SENDS))
+
+
+async def test_what_one_call_has_fetched_the_next_one_does_not_send() -> None:
+    careful = Careful()
+    async with gateway(careful, both()) as gate:
+        careful.judged.clear()
+        before = await made(gate.host, "send")
+        fetched = await made(gate.host, "fetch")
+        after = await made(gate.host, "send")
+        elsewhere = await made(gate.host, "send", address=Address("mail", "acme", "eve"))
+        kept = await gate.host[CONVERSATIONS].taint(SESSION, turns=0)
+
+    assert fetched.result.taint == {"tool:fetch"} == kept
+    statuses = [one.result.status for one in (before, after, elsewhere)]
+    assert statuses == ["done", "denied", "done"]
+    assert careful.judged[2] == ("send", frozenset({"tool:fetch"}))
+
+
+async def test_what_a_turn_has_read_a_call_in_its_session_does_not_send_and_the_other_way() -> None:
+    careful = Careful()
+    reads = [call_of("fetch"), say("read")]
+    sends = [call_of("send"), say("sent")]
+    script = Script(*reads, *sends)
+    async with gateway(careful, both(), Scripted(script)) as gate:
+        turn = TurnRequest(content="go", address=HOME)
+        await gate.host.start_turn(BOB, SCHEDULE, turn).wait()
+        assert (await made(gate.host, "send")).result.status == "denied"
+        there = Address("mail", "acme", "eve")
+        assert (await made(gate.host, "fetch", address=there)).result.status == "done"
+        turn = TurnRequest(content="go", address=there)
+        ended = await gate.host.start_turn(BOB, SCHEDULE, turn).wait()
+    assert [one.result.status for one in ended.calls] == ["denied"]
+
+
+def call_of(name: str) -> Any:
+    return call((f"c_{name}", name, {"text": "x"}))
+
+
+async def test_what_a_nested_turn_has_read_within_a_call_taints_the_session() -> None:
+    holder: list[Any] = []
+
+    async def nest(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        child = await holder[0].nested_turn(turn, "read it")
+        return f"{child.ending}"
+
+    tools = Tools(echo_tool("nest", run=nest), echo_tool("fetch", flags=FETCHES))
+    script = Script(call_of("fetch"), say("read"))
+    async with gateway(Allow(), tools, Scripted(script)) as gate:
+        holder.append(gate.host)
+        assert (await made(gate.host, "nest")).result.content == "done"
+        assert await gate.host[CONVERSATIONS].taint(SESSION, turns=0) == {"tool:fetch"}
+
+
+async def test_a_result_whose_taint_cannot_be_kept_is_shown_to_nobody() -> None:
+    class Forgetful(InProcessConversations):
+        async def add_taint(self, session: SessionKey, taint: Any, *, fence: int) -> None:
+            raise StoreError("the disk is full")
+
+    events, recorder = Events(), Recorder()
+    async with gateway(Allow(), both(), recorder) as gate:
+        gate.host.provide(CONVERSATIONS, Forgetful())
+        finished = await made(gate.host, "fetch", arguments={"text": "the page"}, sink=events)
+
+    assert (finished.result.status, finished.result.is_error) == ("failed", True)
+    assert "the disk is full" in finished.result.content
+    assert "the page" not in str((finished.result, events))
+    assert recorder.finished == [(finished.call.id, "failed")]
+
+
+# -- the lane, questions, and ending it early ------------------------------------------
+
+
+class Slow:
+    """A tool that stands still until it is let go."""
+
+    def __init__(self) -> None:
+        self.reached, self.go = asyncio.Event(), asyncio.Event()
+        self.tool = echo_tool("slow", run=self.run)
+
+    async def run(self, turn: Turn, arguments: Mapping[str, Any]) -> str:
+        self.reached.set()
+        await self.go.wait()
+        return "at last"
+
+
+async def test_a_call_has_the_lane_of_its_session_and_a_turn_waits_for_it() -> None:
+    slow, events = Slow(), Events()
+    async with gateway(Allow(), Tools(slow.tool), Scripted(Script(say("ok")))) as gate:
+        calling = asyncio.create_task(made(gate.host, "slow"))
+        await slow.reached.wait()
+        request = TurnRequest(content="hi", address=HOME)
+        turn = gate.host.start_turn(BOB, SCHEDULE, request, sink=events)
+        await until(lambda: bool(events))
+        assert events.types() == ["queued"]
+        assert len(gate.host.running()) == 2
+        slow.go.set()
+        assert (await calling).result.content == "at last"
+        assert (await turn.wait()).answer == "ok"
+
+
+async def test_a_question_is_asked_and_its_answer_counts() -> None:
+    class Asks:
+        name = "asks"
+
+        @hookimpl
+        def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+            return Verdict.ask(Ask(title="May it?"))
+
+        @hookimpl
+        def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
+            return Decision.allow("a person said yes", by="ann")
+
+    async with gateway(Asks(), Tools(echo_tool())) as gate:
+        finished = await made(gate.host)
+    assert (finished.result.status, finished.decision.by) == ("done", "ann")
+
+
+async def test_a_cancelled_call_is_finished_and_says_so() -> None:
+    slow, recorder = Slow(), Recorder()
+    async with gateway(Allow(), Tools(slow.tool), recorder) as gate:
+        calling = asyncio.create_task(made(gate.host, "slow"))
+        await slow.reached.wait()
+        assert gate.host.cancel(gate.host.running()[0].id, "enough")
+        finished = await calling
+    assert finished.result.status == "cancelled"
+    assert recorder.finished == [(finished.call.id, "cancelled")]
+
+
+async def test_a_call_that_is_cancelled_before_it_is_judged_has_no_result() -> None:
+    slow = Slow()
+    async with gateway(Allow(), Tools(slow.tool)) as gate:
+        first = asyncio.create_task(made(gate.host, "slow"))
+        await slow.reached.wait()
+        second = asyncio.create_task(made(gate.host, "slow"))
+        await until(lambda: len(gate.host.running()) == 2)
+        gate.host.cancel(gate.host.running()[1].id, "enough")
+        with pytest.raises(TurnCancelledError, match="enough"):
+            await second
+        slow.go.set()
+        assert (await first).result.status == "done"
+
+
+async def test_a_call_whose_caller_goes_away_is_cancelled_and_the_lane_is_free() -> None:
+    slow, recorder = Slow(), Recorder()
+    async with gateway(Allow(), Tools(slow.tool, echo_tool()), recorder) as gate:
+        calling = asyncio.create_task(made(gate.host, "slow"))
+        await slow.reached.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        assert [status for _, status in recorder.finished] == ["cancelled"]
+        assert (await made(gate.host)).result.status == "done"
