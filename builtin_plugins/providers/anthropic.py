@@ -6,6 +6,7 @@ https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from hookgate.core.domain.models import (
     UsageEvent,
 )
 from hookgate.core.domain.parts import MEDIA, Document, Image, left_out, plain_text
+from hookgate.core.turn.model.pictures import patches, picture_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +84,9 @@ IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 DOCUMENT_TYPES = ("application/pdf",)
 """What the API takes, as base64."""
 
+PICTURE_TOKENS = 4784
+"""Most tokens of one picture, which is made smaller until it has no more; 3.75 megapixels."""
+
 CONTINUED = "(The conversation goes on.)"
 
 
@@ -126,6 +131,17 @@ class AnthropicWire:
         if request.stop:
             body["stop_sequences"] = list(request.stop)
         return merge_options(self._provider, body, request.options, RESERVED)
+
+    def picture(self, image: Image, model: str) -> int:
+        """Return the most tokens of a picture, by the larger of both documented formulas.
+
+        They are a token for each 28 by 28 pixels, and width * height / 750.
+        """
+        del model  # Older ones make a picture smaller still.
+        size = picture_size(image)
+        if size is None:
+            return PICTURE_TOKENS
+        return min(max(patches(*size, 28), math.ceil(size[0] * size[1] / 750)), PICTURE_TOKENS)
 
     def reader(self, complain: Callable[[str], None]) -> AnthropicReader:
         """Return a reader for one answer."""

@@ -51,6 +51,7 @@ from hookgate.core.domain.parts import (
     parts_of,
     plain_text,
 )
+from hookgate.core.turn.model.pictures import picture_size, picture_tokens, tiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,6 +91,8 @@ FAILED = "Error: "
 
 SHOWN = "What came with the result of the tool call"
 """What stands before pictures and the like of a result, in the message behind it."""
+COSTLY, MOST_TILES = "4o-mini", 8
+"""The model whose pictures take 2,833 tokens and 5,667 for each tile, and most tiles of one."""
 AUDIO_FORMATS = {
     "audio/wav": "wav",
     "audio/x-wav": "wav",
@@ -157,6 +160,14 @@ class OpenAIWire:
         if request.stop:
             body["stop"] = list(request.stop)
         return merge_options(self._provider, body, request.options, RESERVED)
+
+    def picture(self, image: Image, model: str) -> int:
+        """Return the most tokens of a picture; one model is billed far more than all others."""
+        most = picture_tokens(image)
+        if COSTLY not in model:
+            return most
+        size = picture_size(image)
+        return max(most, 2833 + 5667 * (tiles(*size) if size else MOST_TILES))
 
     def reader(self, complain: Callable[[str], None]) -> OpenAIReader:
         """Return a reader for one answer."""

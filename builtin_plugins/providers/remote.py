@@ -21,6 +21,7 @@ from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.tags import TagReader, read_tags
 from hookgate.core.domain.errors import EgressError, ProviderError
 from hookgate.core.domain.models import ModelInfo, TextDelta
+from hookgate.core.turn.model.bounds import upper_bound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
@@ -111,6 +112,16 @@ class RemoteProvider:
     def models(self) -> Sequence[ModelInfo]:
         """Return the models that the settings name, and ``*`` for any other."""
         return self._models
+
+    def bound(self, request: ModelRequest) -> int:
+        """Return the most tokens of input that `request` can be billed for."""
+        name = request.model.model
+        known = {info.name: info for info in self._models}
+        return upper_bound(
+            request,
+            known.get(name) or known.get("*"),
+            picture=lambda image: self._wire.picture(image, name),
+        )
 
     async def close(self) -> None:
         """Close the connections."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.providers.template import TextTemplate
     from hookgate.core.domain.models import ModelEvent, ModelRequest
+    from hookgate.core.domain.parts import Image
 
 __all__ = [
     "Reader",
@@ -77,6 +78,9 @@ class Wire(Protocol):
 
     def body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request in the protocol's shape, JSON-ready."""
+
+    def picture(self, image: Image, model: str) -> int:
+        """Return the most tokens that `image` can be billed for, by the provider's formula."""
 
     def reader(self, complain: Callable[[str], None]) -> Reader:
         """Return a reader for one answer.

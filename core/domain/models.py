@@ -388,6 +388,9 @@ class Provider(Protocol):
 
     One `stream` is one attempt: no retries after the first event, and none that the
     gateway does not see. Failures are `ProviderError`.
+
+    One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
+    a request can be billed for. Of others, `core.turn.model.bounds.upper_bound` is taken.
     """
 
     @property

@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Section, Settings
     from hookgate.core.turn.context import Block, ContextBuilder
     from hookgate.core.turn.handle import TurnHandle
+    from hookgate.core.turn.model.bounds import input_bound, upper_bound
     from hookgate.gateway import Gateway
     from hookgate.hookspecs import blocking, hookimpl
     from hookgate.kit.tooling import tool
@@ -238,8 +239,10 @@ __all__ = [
     "__version__",
     "blocking",
     "hookimpl",
+    "input_bound",
     "source_of",
     "tool",
+    "upper_bound",
 ]
 
 __version__ = "0.1.0"
@@ -280,6 +283,7 @@ _NAMES = {
     "hookgate.core.registry.snapshots": "CapabilityIndex",
     "hookgate.core.settings.schema": "Section Settings",
     "hookgate.core.turn.context": "Block ContextBuilder",
+    "hookgate.core.turn.model.bounds": "input_bound upper_bound",
     "hookgate.core.turn.handle": "TurnHandle",
     "hookgate.gateway": "Gateway",
     "hookgate.hookspecs": "blocking hookimpl",

@@ -23,6 +23,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
 from hookgate.core.turn.context import message_tokens
+from hookgate.core.turn.model.bounds import input_bound
 from hookgate.core.turn.model.reading import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
 from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage, sound_usage
@@ -252,7 +253,19 @@ class ModelCall:
                 reported=False,
             )
             tally.usage = at_least(counted, told)
+        elif told is not None and told.total_input > request.input_tokens:
+            self._check_bound(told.total_input)
         tally.said.clear()
+
+    def _check_bound(self, billed: int) -> None:
+        """Say so where a provider has billed more than budgets were told that it could."""
+        bound = input_bound(self._host, self.request)
+        if billed > bound:
+            self._host.announce(
+                f"bound of provider {self.request.model.provider}",
+                f"it billed {billed:,} tokens of input for a request of {self.request.model} that "
+                f"{bound:,} were the most of: budgets may be overrun; its `bound` is too low",
+            )
 
     def _ended(self, status: str, error: str) -> Ending:
         return Ending(
