@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.operations import Access
-from hookgate.core.gateway.front import Front
+from hookgate.core.gateway.front import FRONT, Front
 from hookgate.core.gateway.middleware import decide, set_headers
 from hookgate.core.gateway.rest import serve_named, serve_operation
 from hookgate.core.gateway.routes import Route, Routes
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from hookgate.core.runtime import Gateway
 
 __all__ = ["FRONT", "ROUTES", "build_app"]
-
-FRONT: web.AppKey[Front] = web.AppKey("hookgate front", Front)
-"""What all requests of the gateway share."""
 
 ROUTES: web.AppKey[dict[AbstractRoute, Route]] = web.AppKey("hookgate routes", dict)
 """What every route that is served has declared."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from hookgate import __version__
 from hookgate.core.gateway.auth import Gate
 from hookgate.core.gateway.clients import Clients, Expiry
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.host import Host
 
-__all__ = ["PROTOCOL", "Front"]
+__all__ = ["FRONT", "PROTOCOL", "Front"]
 
 TOKEN_REVOKED = "the token was revoked"
 
@@ -172,3 +174,7 @@ class Front:
     def body(self, result: BaseModel) -> bytes:
         """Return an operation's result as it may leave: JSON, with known secrets masked."""
         return masked_json(self.host.secrets, result.__pydantic_serializer__.to_json(result))
+
+
+FRONT: web.AppKey[Front] = web.AppKey("hookgate front", Front)
+"""What all requests of the gateway share."""

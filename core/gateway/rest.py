@@ -13,12 +13,11 @@ from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.routes import CALLER
-from hookgate.core.gateway.stream import EventOutbox
+from hookgate.core.gateway.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from aiohttp.abc import AbstractStreamWriter
     from pydantic import BaseModel
 
     from hookgate.core.domain.events import Event
@@ -30,23 +29,6 @@ __all__ = ["read_body", "serve_named", "serve_operation"]
 
 BODY_SECONDS = 30.0
 """Seconds that a request's body may take to arrive."""
-
-KEEP_ALIVE = 15.0
-"""Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""
-
-COMMENT = b": keep-alive\n\n"
-
-FLUSH_SECONDS = 30.0
-"""Seconds that a slow reader has for the rest of a stream that is over."""
-
-GOING_AWAY = 1001
-"""The WebSocket close code of a server that stops."""
-
-GRACE = 0.5
-"""Seconds that a request has to end by itself when the gateway stops. Its turn is over by then."""
-
-LOOK = 0.5
-"""Seconds between two looks at whether the client is still there."""
 
 
 async def serve_named(front: Front, request: web.Request) -> web.StreamResponse:
@@ -157,9 +139,8 @@ class Call:
         self._request = request
         self._method = method
         self._arguments = arguments
-        self._held: list[bytes] = []
-        self._outbox: EventOutbox | None = None
-        self._sent = False
+        self._held: list[tuple[str, bytes]] = []
+        self._events: EventStream | None = None
         self._responded = False
         self._wake = asyncio.Event()
         self._gone = False
@@ -189,41 +170,21 @@ class Call:
             await self._until(lambda: task.done() or bool(self._held), KEEP_ALIVE)
             if task.done() and not self._held:
                 self._result(task)
-            response = web.StreamResponse(
-                headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
-            )
-            writer = await response.prepare(self._request)
-            assert writer is not None, "a response that was not sent yet has a writer"
-            outbox = self._open(writer)
-            await self._break_silences(task, outbox)
-            if self._gone:
-                return response
-            self._finish(task)
-            await self._until(lambda: not outbox.waiting, FLUSH_SECONDS)
-            if outbox.waiting:
-                self._overflow()
-            await response.write_eof()
-        return response
+            async with EventStream(self._request, client=self) as events:
+                self._open(events)
+                await asyncio.wait([task])
+                if not self._gone:
+                    self._finish(task)
+        return events.response
 
-    def _open(self, writer: AbstractStreamWriter) -> EventOutbox:
+    def _open(self, events: EventStream) -> None:
         """Send what was held back until the response's head went out, and all that follows."""
-        outbox = self._outbox = EventOutbox(
-            self._request.protocol,
-            writer,
-            frames=self._front.settings.limits.queue_frames,
-            overflow=self._overflow,
-        )
-        for frame in self._held or [COMMENT]:
-            outbox.put(frame)
+        self._events = events
+        for kind, data in self._held:
+            events.put(data, event=kind)
+        if not self._held:
+            events.comment("keep-alive")
         self._held.clear()
-        return outbox
-
-    async def _break_silences(self, task: asyncio.Task[BaseModel], outbox: EventOutbox) -> None:
-        while not (task.done() or self._gone):
-            self._sent = False
-            await self._until(task.done, KEEP_ALIVE)
-            if not (self._sent or task.done()):
-                outbox.put(COMMENT)
 
     def _finish(self, task: asyncio.Task[BaseModel]) -> None:
         """Send the result, if the operation has not, or what went wrong."""
@@ -232,7 +193,7 @@ class Call:
         except Exception as error:  # noqa: BLE001 - the head is out: it can only be told
             problem = describe(self._front.host, error)
             data = {**problem.data, "message": problem.message}
-            self._put(_sse("error", strict_json.dumps(data)))
+            self._put("error", strict_json.dumps(data))
 
     async def _until(self, ready: Callable[[], bool], seconds: float) -> None:
         """Wait until `ready`, at most `seconds`; see to the client meanwhile."""
@@ -285,26 +246,20 @@ class Call:
                     task.cancel()
 
     def _emit(self, event: Event) -> None:
-        self._put(_sse(event.type, self._front.data(event)))
+        self._put(event.type, self._front.data(event))
 
     def _respond(self, result: BaseModel) -> None:
         if self._responded:
             return
         self._responded = True
-        self._put(_sse("result", self._front.body(result)))
+        self._put("result", self._front.body(result))
 
-    def _put(self, frame: bytes) -> None:
-        self._sent = True
-        if self._outbox is not None:
-            self._outbox.put(frame)
+    def _put(self, kind: str, data: bytes) -> None:
+        if self._events is not None:
+            self._events.put(data, event=kind)
         elif not self._gone:
-            self._held.append(frame)
+            self._held.append((kind, data))
             self._wake.set()
-
-    def _overflow(self) -> None:
-        # HTTP knows no 1013: the connection is cut, so that the client sees that it missed
-        # something.
-        self.end(1013, "this client reads too slowly")
 
     # -- being a client ------------------------------------------------------------
 
@@ -328,9 +283,3 @@ class Call:
         if (transport := self._request.transport) is not None:
             transport.abort()
         self._task.cancel()
-
-
-def _sse(kind: str, data: bytes) -> bytes:
-    """Write one server-sent event. JSON has no line breaks outside of escapes."""
-    name = kind.replace("\r", " ").replace("\n", " ").encode()
-    return b"event: %b\ndata: %b\n\n" % (name, data)

@@ -139,6 +139,9 @@ class Outbox:
         try:
             while self._backlog and not self._closed:
                 await self._writer.drain()
+                if self._protocol.transport is None:
+                    # A connection that was cut is drained at once, and stays paused.
+                    self._closed = True
                 while self._backlog and not self._protocol.writing_paused and not self._closed:
                     self._write(self._backlog.pop())
         except ConnectionError:

@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     )
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.routes import Routes
+    from hookgate.core.gateway.sse import EventStream
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import CapabilityIndex
@@ -169,6 +170,7 @@ __all__ = [
     "Empty",
     "Ending",
     "Event",
+    "EventStream",
     "Finding",
     "FinishedCall",
     "Flags",
@@ -278,6 +280,7 @@ _NAMES = {
     ),
     "hookgate.core.gateway.codes": "Problem",
     "hookgate.core.gateway.routes": "Routes",
+    "hookgate.core.gateway.sse": "EventStream",
     "hookgate.core.hooks.caller": "HookFailure",
     "hookgate.core.host": "Host",
     "hookgate.core.registry.snapshots": "CapabilityIndex",

@@ -25,7 +25,7 @@ from tests.support.wire import Served, serving
 
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.gateway import rest
+from hookgate.core.gateway import rest, sse
 from hookgate.hookspecs import hookimpl
 
 SSE = {"Accept": "text/event-stream"}
@@ -124,7 +124,7 @@ async def test_a_message_gets_its_events_as_they_come() -> None:
 
 
 async def test_silence_is_broken_by_comments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rest, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     gate = Gate()
     async with (
         serving(Scripted(Script(gate.stops()))) as served,
