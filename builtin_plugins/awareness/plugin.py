@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
 
 from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
 from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
@@ -26,7 +28,7 @@ from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS
-from hookgate.core.domain.descriptors import CapabilityKind, Card, Flags, Rejected
+from hookgate.core.domain.descriptors import KIND_PATTERN, Card, Flags, Rejected
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import join_taints
@@ -242,14 +244,14 @@ class Plugin:
         self,
         turn: Turn,
         detail: Literal["summary", "full"] = "summary",
-        kind: CapabilityKind | None = None,
+        kind: Annotated[str, Field(pattern=f"^{KIND_PATTERN}$")] | None = None,
     ) -> ToolResult:
-        """List the tools, skills, extensions, channels and cards that there are, on and off.
+        """List the tools, skills, extensions, channels, cards and the like, on and off.
 
         Args:
             turn: The turn; not part of the arguments.
             detail: summary gives names; full says what each one does and where it is from.
-            kind: one kind only.
+            kind: one kind only, such as skill.
         """
         host = self._awareness.host
         plugins = host.plugins(every=True) if detail == "full" else ()

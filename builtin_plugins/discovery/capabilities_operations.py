@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.host import redact_json
@@ -32,8 +33,9 @@ __all__ = [
 class ListParams(OperationModel):
     """Which capabilities to list."""
 
-    kind: Literal["tool", "skill", "extension", "channel", "card"] | None = None
-    """One kind only."""
+    kind: str | None = Field(default=None, pattern=f"^{KIND_PATTERN}$")
+    """One kind only: `tool`, `skill`, `extension`, `channel`, `connector`, `resource`, `prompt`,
+    `card`, or a plugin's own."""
     category: str = Field(default="", max_length=80)
     """One category only."""
     available: bool | None = None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from hookgate.builtin_plugins.discovery.discovering import Filter
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
+from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.core.domain.turn import TurnPlan
 from hookgate.core.turn.tools.call import matches
@@ -74,8 +75,9 @@ class DiscoverParams(OperationModel):
 
     query: str = Field(min_length=1, max_length=20_000)
     """A message, or what a capability should be able to do."""
-    kind: Literal["tool", "skill", "extension", "channel"] | None = None
-    """One kind only."""
+    kind: str | None = Field(default=None, pattern=f"^{KIND_PATTERN}$")
+    """One kind only: `tool`, `skill`, `extension`, `channel`, `connector`, `resource`, `prompt`,
+    or a plugin's own."""
     category: str = Field(default="", max_length=80)
     """One category only."""
     available: bool = True

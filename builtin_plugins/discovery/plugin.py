@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from hookgate.builtin_plugins.discovery.show.assembler import render
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.sources.collecting import Sources
-from hookgate.core.domain.descriptors import Flags, Selection
+from hookgate.core.domain.descriptors import KIND_PATTERN, Flags, Selection
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import EMBEDDER
@@ -60,7 +60,7 @@ SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {
         "query": {"type": "string", "minLength": 1, "maxLength": 500},
-        "kind": {"enum": ["tool", "skill", "extension", "channel"]},
+        "kind": {"type": "string", "description": "tool, skill, ..."},
         "category": {"type": "string"},
     },
     "required": ["query"],
@@ -309,7 +309,7 @@ class Plugin:
         self,
         turn: Turn,
         query: Annotated[str, Field(min_length=1, max_length=500)],
-        kind: Literal["tool", "skill", "extension", "channel"] | None = None,
+        kind: Annotated[str, Field(pattern=f"^{KIND_PATTERN}$")] | None = None,
         category: Annotated[str, Field(max_length=80)] = "",
     ) -> ToolResult:
         """Find tools, skills and channels by what they do; found tools can be called.

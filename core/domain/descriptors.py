@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FLAG_NAMES",
+    "KINDS",
+    "KIND_PATTERN",
     "Capabilities",
     "Capability",
     "CapabilityDetail",
@@ -34,15 +36,33 @@ __all__ = [
     "Standing",
     "Triggers",
     "Whose",
+    "kind_label",
+    "kind_order",
     "least_own",
     "parameters_of",
 ]
 
-CapabilityKind: TypeAlias = Literal["tool", "skill", "extension", "channel", "card"]
+CapabilityKind: TypeAlias = str
+"""What a capability is, in one word: `KINDS` has the known ones, and a plugin may bring others."""
 Standing: TypeAlias = Literal["proven", "declared", "unknown"]
 Severity: TypeAlias = Literal["low", "medium", "high"]
 Whose: TypeAlias = Literal["own", "plugin", "foreign"]
 CardOrigin: TypeAlias = Literal["repo", "configured", "workspace", "user", "plugin"]
+
+KINDS: Mapping[CapabilityKind, str] = {
+    "tool": "Tools",
+    "skill": "Skills",
+    "extension": "Extensions",
+    "channel": "Channels",
+    "connector": "Connectors",
+    "resource": "Resources",
+    "prompt": "Prompts",
+    "card": "Cards",
+}
+"""The known kinds, in the order in which they are listed, and what many of one are called."""
+
+KIND_PATTERN = r"[a-z][a-z0-9_-]{0,31}"
+"""The name of a kind."""
 
 FLAG_NAMES = (
     "reads_external_data",
@@ -151,7 +171,8 @@ class Capability:
 
     Attributes:
         id: ``{kind}:{name}`` unless its source says otherwise; unique.
-        kind: tool, skill, extension, channel or card.
+        kind: tool, skill, extension, channel, connector, resource, prompt, card, or a word of the
+            plugin's own: 1 to 32 lower-case letters, digits, ``_`` and ``-``, a letter first.
         name: The name within its kind.
         display_name: The name for people.
         description: What it does, in a sentence or two.
@@ -193,6 +214,17 @@ class Capability:
     def taint(self) -> Taint:
         """What taints whoever reads its words; nothing where they are not foreign."""
         return frozenset({self.id}) if self.whose == "foreign" else CLEAN
+
+
+def kind_order(kind: CapabilityKind) -> tuple[int, str]:
+    """Return the place of a kind in a list: the known ones first, then the others by name."""
+    known = list(KINDS)
+    return (known.index(kind) if kind in KINDS else len(known), kind)
+
+
+def kind_label(kind: CapabilityKind) -> str:
+    """Return what many capabilities of a kind are called, such as ``Skills``."""
+    return KINDS.get(kind) or f"{kind.replace('_', ' ').replace('-', ' ').capitalize()}s"
 
 
 def least_own(*whose: Whose) -> Whose:

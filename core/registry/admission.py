@@ -6,11 +6,12 @@ it included: pins, grants and judgements hold for what was admitted.
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.descriptors import FLAG_NAMES, KIND_PATTERN, KINDS, Flags
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.frozen import frozen_json, settled
 from hookgate.core.domain.tools import Tool
@@ -34,6 +35,7 @@ _PARTS = attrgetter(
     *("tags", "parameters", "parameter_texts", "required_secrets", "required_tools"),
     *("flags", "flags.proven"),
 )
+_KIND = re.compile(KIND_PATTERN)
 _SOUND = {tuple, Flags, frozenset}
 
 
@@ -89,8 +91,13 @@ def admit_capability(source: str, row: Capability) -> Capability:
     """Return the capability as it is kept.
 
     Raises:
-        HookgateError: It says of itself what a sandbox alone can prove.
+        HookgateError: It says of itself what a sandbox alone can prove, or its kind is no name.
     """
+    if row.kind not in KINDS and not _KIND.fullmatch(str(row.kind)):
+        raise HookgateError(
+            f"capability {row.id!r}: found the kind {row.kind!r}, expected one of "
+            f"{', '.join(KINDS)}, or a word of your own: lower-case letters, digits, _ and -"
+        )
     # There may be very many, and nearly all of them are as they should be.
     sound = set(map(type, _PARTS(row))) == _SOUND
     if sound and not row.flags.proven:

@@ -25,9 +25,18 @@ S = TypeVar("S", bound=Section)
 _TOML_TYPES = (str, bool, int, float, datetime, date, time)
 
 
-def nearest(name: str, known: Iterable[str], prefix: str = "") -> str | None:
-    """Return the known name that looks most like `name`, with `prefix`."""
-    near = get_close_matches(name, list(known), n=1)
+def nearest(
+    name: str, known: Iterable[str], prefix: str = "", *, cutoff: float = 0.6
+) -> str | None:
+    """Return the known name that looks most like `name`, with `prefix`.
+
+    Args:
+        name: What was found.
+        known: What there is.
+        prefix: Stands before the result.
+        cutoff: How alike they must be, 0 to 1; 0.85 is one letter more or less in short names.
+    """
+    near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"{prefix}{near[0]}" if near else None
 
 

@@ -8,9 +8,11 @@ a cap. What does not fit is left out, and said.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.domain.messages import (
     CLEAN,
     Message,
@@ -23,6 +25,7 @@ from hookgate.core.domain.messages import (
 from hookgate.core.domain.models import SystemText, source_of
 from hookgate.core.domain.parts import Image, Link, Text, parts_of, plain_text
 from hookgate.core.domain.strict_json import canonical, well_formed
+from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
 
-BlockKind: TypeAlias = Literal["soul", "history", "recall", "cards", "tiers", "other"]
+BlockKind: TypeAlias = str
+"""What a block is: `PRIORITIES` has the known kinds, and a plugin may bring others."""
 
 PRIORITIES: Mapping[str, int] = {
     "soul": 100,
@@ -43,7 +47,9 @@ PRIORITIES: Mapping[str, int] = {
     "tiers": 20,
     "other": 0,
 }
-"""Which kind goes first once every kind has had its floor; higher is first."""
+"""Which kind goes first once every kind has had its floor; higher is first. A kind of a plugin's
+own goes with `other`."""
+_KIND = re.compile(KIND_PATTERN)
 
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat format spends on each message beside its text; the figure that
@@ -64,7 +70,8 @@ class Block:
     """One piece of the context that a plugin adds.
 
     Attributes:
-        kind: What it is; decides its floor, its cap and its priority.
+        kind: What it is; decides its floor, its cap and its priority: soul, recall, cards, tiers,
+            other, or a word of the plugin's own (lower-case letters, digits, ``_`` and ``-``).
         text: The text.
         plugin: Who added it; stamped by the builder.
         tokens: How many tokens it takes; counted by the builder where it is 0.
@@ -198,12 +205,10 @@ class ContextBuilder:
             ``request.sources`` has it.
 
         Raises:
-            ValueError: Its kind is not known, or its taint is no set.
+            ValueError: Its kind is no name, or a misspelt one; or its taint is no set.
         """
         if block.kind not in PRIORITIES:
-            raise ValueError(
-                f"found a block of kind {block.kind!r}: expected {', '.join(PRIORITIES)}"
-            )
+            _check_kind(block.kind)
         if not isinstance(block.taint, frozenset | set):
             raise ValueError(f"found a block's taint {block.taint!r}: expected a frozenset")
         plugin = block.plugin or self.plugin
@@ -251,7 +256,7 @@ class ContextBuilder:
         taken, by_kind = self._choose(items, self.budget - used)
         left = [item for item in items if item not in taken]
         blocks = [item.block for item in taken if item.block is not None]
-        blocks.sort(key=lambda block: (not block.stable, -PRIORITIES[block.kind]))
+        blocks.sort(key=lambda block: (not block.stable, -_priority(block.kind)))
         turns = [item for item in taken if item.turn is not None]
         turns.sort(key=lambda item: -item.order)
         return Context(
@@ -265,7 +270,7 @@ class ContextBuilder:
         )
 
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
-        items = sorted(items, key=lambda item: (-PRIORITIES[item.kind], -item.priority, item.order))
+        items = sorted(items, key=lambda item: (-_priority(item.kind), -item.priority, item.order))
         spent: dict[str, int] = {}
         taken: list[_Item] = []
         gap = False
@@ -285,6 +290,24 @@ class ContextBuilder:
                     gap = True
             gap = False
         return taken, spent
+
+
+def _priority(kind: BlockKind) -> int:
+    return PRIORITIES.get(kind, PRIORITIES["other"])
+
+
+def _check_kind(kind: object) -> None:
+    """Raise `ValueError` for a kind that is no name, or nearly that of a known one."""
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        raise ValueError(
+            f"found a block of kind {kind!r}: expected {', '.join(PRIORITIES)}, or a word of your "
+            "own: lower-case letters, digits, _ and -"
+        )
+    if near := nearest(kind, PRIORITIES, cutoff=0.85):
+        raise ValueError(
+            f"found a block of kind {kind!r}: did you mean {near!r}? If not, call yours by a word "
+            "that cannot be taken for it"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

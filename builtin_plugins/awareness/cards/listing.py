@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate.builtin_plugins.awareness.selection.injector import STATE
-from hookgate.core.domain.descriptors import CapabilityKind
+from hookgate.core.domain.descriptors import kind_order
 from hookgate.core.turn.tools.call import may_use
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hookgate.core.domain.descriptors import Capability
+    from hookgate.core.domain.descriptors import Capability, CapabilityKind
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import PluginInfo
 
@@ -39,8 +39,7 @@ def visible(turn: Turn) -> dict[CapabilityKind, list[Capability]]:
             found.setdefault(row.kind, []).append(row)
     return {
         kind: sorted(found[kind], key=lambda row: row.name)
-        for kind in get_args(CapabilityKind)
-        if kind in found
+        for kind in sorted(found, key=kind_order)
     }
 
 

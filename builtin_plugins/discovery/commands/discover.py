@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,8 +23,8 @@ def discover(
     ctx: typer.Context,
     query: Annotated[str, typer.Argument(help="A message, or what is looked for.")],
     kind: Annotated[
-        Literal["tool", "skill", "extension", "channel"] | None,
-        typer.Option(help="One kind only."),
+        str | None,
+        typer.Option(help="One kind only, such as skill."),
     ] = None,
     category: Annotated[str | None, typer.Option(help="One category only.")] = None,
     available: Annotated[

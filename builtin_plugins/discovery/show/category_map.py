@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.discovery.show.cutting import clip, largest, one_line
 from hookgate.builtin_plugins.discovery.show.results import Tier
-from hookgate.core.domain.descriptors import least_own
+from hookgate.core.domain.descriptors import kind_label, least_own
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -19,9 +19,6 @@ __all__ = ["category_map"]
 
 HEAD = "Available capability categories:"
 FOOT = "Use discover_capabilities tool to get details on any capability."
-
-KINDS = {"tool": "Tools", "skill": "Skills", "extension": "Extensions", "channel": "Channels"}
-"""What stands for the category of capabilities that have none."""
 
 EXAMPLES = 4
 """So many members of a category are named where there is room."""
@@ -83,7 +80,7 @@ def _collected(rows: Iterable[Capability], withheld: Collection[str]) -> list[_C
             continue
         raw = row.category
         if not raw or raw.isspace():
-            raw = KINDS.get(row.kind, row.kind)
+            raw = kind_label(row.kind)
         category = by_spelling.get(raw)
         if category is None:
             spelling = one_line(raw)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.descriptors import Capability, CapabilityDetail, parameters_of
+from hookgate.core.domain.descriptors import (
+    KIND_PATTERN,
+    KINDS,
+    Capability,
+    CapabilityDetail,
+    parameters_of,
+)
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.strict_json import StrictJSONError, loads
 from hookgate.core.registry.schemas import compile_schema
+from hookgate.core.settings.sections import nearest
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
     DISPLAY_CHARS,
@@ -35,11 +43,8 @@ from hookgate.kit.content.yaml_reader import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.core.domain.descriptors import CapabilityKind
-
 __all__ = [
     "CONTENT",
-    "KINDS",
     "MANIFEST",
     "SCHEMA",
     "Declared",
@@ -52,7 +57,7 @@ MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"
 SCHEMA = "schema.json"
 
-KINDS = ("tool", "skill", "extension", "channel")
+DECLARED_KINDS = tuple(kind for kind in KINDS if kind != "card")
 
 KEYS = (
     "id",
@@ -143,7 +148,7 @@ class _Manifest:
         detail = self._detail(name)
         row = Capability(
             id=row_id,
-            kind=cast("CapabilityKind", kind),
+            kind=kind,
             name=name,
             display_name=fields.prose("display_name", DISPLAY_CHARS) or display_name(name),
             description=fields.prose("description", DESCRIPTION_CHARS),
@@ -166,15 +171,22 @@ class _Manifest:
 
     def _kind(self) -> str:
         kind = self.fields.value("kind")
-        if kind is None or kind in KINDS:
+        if kind is None or kind in DECLARED_KINDS:
             return str(kind or "")
-        self.fields.problem("kind", shortened(kind), f"one of {', '.join(KINDS)}")
+        expected = f"one of {', '.join(DECLARED_KINDS)}"
+        if not isinstance(kind, str) or not re.fullmatch(KIND_PATTERN, kind) or kind == "card":
+            expected += ", or a word of your own: lower-case letters, digits, _ and -"
+        elif near := nearest(kind, KINDS, cutoff=0.85):
+            expected += f"; did you mean {near!r}?"
+        else:
+            return kind
+        self.fields.problem("kind", shortened(kind), expected)
         return ""
 
     def _id(self, kind: str, name: str) -> str:
         row_id = self.fields.text("id", ID) or f"{kind}:{name}"
         head, colon, _ = row_id.partition(":")
-        if colon and row_id != f"{kind}:{name}" and head in (*KINDS, "card"):
+        if colon and row_id != f"{kind}:{name}" and head in KINDS:
             self.fields.problem(
                 "id",
                 shortened(row_id),
