@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.core.domain.errors import StaleFenceError, StoreError
 from hookgate.core.domain.messages import CLEAN, Message, join_taints
-from hookgate.core.domain.ports import Loaded
+from hookgate.core.domain.ports import Loaded, Page, Said
+from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -23,9 +25,9 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.turn import Fence, SessionKey
+    from hookgate.core.domain.turn import Fence
 
-__all__ = ["HISTORY", "SqlConversations"]
+__all__ = ["EXPORT", "HISTORY", "SINCE", "SqlConversations"]
 
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")
@@ -87,6 +89,37 @@ HISTORY = (
 costs the same in a long conversation as in a short one."""
 _ROW = select(SESSIONS.c.fence, SESSIONS.c.messages, SESSIONS.c.turns, SESSIONS.c.taint).where(
     _IS_SESSION
+)
+EXPORT = (
+    select(MESSAGES.c.turn_number, MESSAGES.c.seq, MESSAGES.c.body)
+    .where(
+        MESSAGES.c.session == bindparam("key"),
+        tuple_(MESSAGES.c.turn_number, MESSAGES.c.seq)
+        > tuple_(bindparam("turn"), bindparam("behind")),
+        # Forgetting moves turns up, and with them messages that were given already.
+        MESSAGES.c.seq > bindparam("behind"),
+    )
+    .order_by(MESSAGES.c.turn_number, MESSAGES.c.seq)
+    .limit(bindparam("most"))
+)
+"""A page of one conversation. The primary key leads to its first row."""
+SINCE = (
+    select(MESSAGES.c.position, MESSAGES.c.session, MESSAGES.c.body)
+    .where(MESSAGES.c.position > bindparam("last"))
+    .order_by(MESSAGES.c.position)
+    .limit(bindparam("most"))
+)
+"""A page of all conversations."""
+_NUMBERS = (
+    select(MESSAGES.c.turn_number)
+    .where(MESSAGES.c.session == bindparam("key"))
+    .distinct()
+    .order_by(MESSAGES.c.turn_number.desc())
+)
+_RENUMBER = (
+    update(MESSAGES)
+    .where(MESSAGES.c.session == bindparam("key"), MESSAGES.c.turn_number == bindparam("old"))
+    .values(turn_number=bindparam("new"))
 )
 _CARRIED = select(MESSAGES.c.taint).where(
     MESSAGES.c.session == bindparam("key"), MESSAGES.c.turn_number > bindparam("before")
@@ -238,16 +271,53 @@ class SqlConversations:
             for row in rows
         ]
 
-    async def delete(self, session: SessionKey) -> int:
-        """Forget all that was said in a session; return how many messages that were."""
+    async def export(self, session: SessionKey, *, after: str = "", limit: int = 500) -> Page:
+        """Return all that was said in a session, page by page; see `Conversations.export`.
 
-        def work(connection: Connection) -> int:
-            key = str(session)
-            gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session == key)).rowcount
-            connection.execute(delete(SESSIONS).where(SESSIONS.c.session == key))
-            return gone
+        Raises:
+            ValueError: `after` is no cursor of an export.
+            StoreError: A stored message cannot be read.
+            StoreUnavailableError: The database cannot be read.
+        """
+        turn, seq = _numbers(after, 2) if after else (0, -1)
+        wanted = {"key": str(session), "turn": turn, "behind": seq, "most": limit + 1}
+        rows = await self._store.read(lambda connection: connection.execute(EXPORT, wanted).all())
+        shown = rows[:limit]
+        return Page(
+            said=tuple(Said(session, _message(row.body, session)) for row in shown),
+            cursor=f"{shown[-1].turn_number}.{shown[-1].seq}" if shown else after,
+            more=len(rows) > limit,
+        )
 
-        return await self._store.write(work)
+    async def since(self, cursor: str = "", *, limit: int = 500) -> Page:
+        """Return what was said in all sessions, page by page; see `Conversations.since`.
+
+        Raises:
+            ValueError: `cursor` is no cursor of this.
+            StoreError: A stored message cannot be read.
+            StoreUnavailableError: The database cannot be read.
+        """
+        (last,) = _numbers(cursor, 1) if cursor else (0,)
+        wanted = {"last": last, "most": limit + 1}
+        rows = await self._store.read(lambda connection: connection.execute(SINCE, wanted).all())
+        shown = [(row.position, SessionKey.parse(row.session), row.body) for row in rows[:limit]]
+        return Page(
+            said=tuple(Said(key, _message(body, key)) for _, key, body in shown),
+            cursor=str(shown[-1][0]) if shown else cursor,
+            more=len(rows) > limit,
+        )
+
+    async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
+        """Forget what was said in a session; see `Conversations.forget`.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was forgotten.
+        """
+        key = str(session)
+        if turns is None:
+            return await self._store.write(lambda connection: _forget(connection, key))
+        gone = sorted(set(turns))
+        return await self._store.write(lambda connection: _forget_turns(connection, key, gone))
 
 
 def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Exception | None]:
@@ -313,6 +383,40 @@ def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exc
         session.taint = json.dumps(sorted(_labels(session.taint) | item.taint))
     session.updated = item.now
     return None
+
+
+def _forget(connection: Connection, key: str) -> int:
+    gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session == key)).rowcount
+    connection.execute(delete(SESSIONS).where(SESSIONS.c.session == key))
+    return gone
+
+
+def _forget_turns(connection: Connection, key: str, turns: Sequence[str]) -> int:
+    """Delete turns, and move those before them up, so that the last ones stay a range."""
+    found = _load(connection, [key])  # held until the commit, so that nobody appends meanwhile
+    if key not in found:
+        return 0
+    fits = (MESSAGES.c.session == key, MESSAGES.c.turn.in_(turns))
+    gone = connection.execute(delete(MESSAGES).where(*fits)).rowcount
+    if not gone:
+        return 0
+    left = connection.execute(_NUMBERS, {"key": key}).scalars().all()
+    places = zip(left, range(found[key].turns, 0, -1), strict=False)
+    moved = [{"key": key, "old": old, "new": new} for old, new in places if old != new]
+    if moved:
+        connection.execute(_RENUMBER, moved)
+    values: dict[str, Any] = {"forgotten": SESSIONS.c.forgotten + gone}
+    if found[key].last_turn in turns:
+        values["last_turn"] = ""  # the turn that has its number now is another one
+    connection.execute(update(SESSIONS).where(SESSIONS.c.session == key).values(values))
+    return gone
+
+
+def _numbers(cursor: str, count: int) -> tuple[int, ...]:
+    parts = cursor.split(".")
+    if len(parts) != count or not all(re.fullmatch(r"[0-9]{1,18}", part) for part in parts):
+        raise ValueError(f"found the cursor {cursor[:80]!r}, expected one that a page gave")
+    return tuple(map(int, parts))
 
 
 def _row(session: str, turn_number: int, seq: int, message: Message) -> dict[str, Any]:

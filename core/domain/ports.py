@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -46,6 +46,8 @@ __all__ = [
     "Lanes",
     "Lease",
     "Loaded",
+    "Page",
+    "Said",
     "Secrets",
     "Signals",
     "Store",
@@ -210,6 +212,30 @@ class Lanes(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A message, and where it was said."""
+
+    session: SessionKey
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Messages, and where those after them are.
+
+    Attributes:
+        said: The messages.
+        cursor: Where the next page begins. It holds for the store that gave it, also after a
+            restart; of conversations that end with the process, as long as that lives.
+        more: Whether there was more when this was read.
+    """
+
+    said: Sequence[Said]
+    cursor: str
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """What a holder of a session's lane goes on with.
 
@@ -283,8 +309,44 @@ class Conversations(Protocol):
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
 
-    async def delete(self, session: SessionKey) -> int:
-        """Forget all that was said in a session; return how many messages that were."""
+    async def export(self, session: SessionKey, *, after: str = "", limit: int = 500) -> Page:
+        """Return all that was said in a session, page by page, oldest first.
+
+        A page costs the same wherever it lies. What is said meanwhile comes at the end.
+
+        Args:
+            session: The session.
+            after: The `Page.cursor` of the page before; "" for the first one.
+            limit: How many messages at most.
+
+        Raises:
+            ValueError: `after` is no cursor of these conversations.
+        """
+
+    async def since(self, cursor: str = "", *, limit: int = 500) -> Page:
+        """Return what was said in all sessions, page by page, in the order of the commits.
+
+        No message is ever passed over, also where several gateways write at once: a cursor
+        lies behind all that will be committed later. So whoever learns from what is said keeps
+        the cursor with what it has learned, in one transaction of the same store, and goes on
+        from there after a kill. What was forgotten is left out.
+
+        Args:
+            cursor: The `Page.cursor` of the page before; "" for the first message there is.
+            limit: How many messages at most.
+
+        Raises:
+            ValueError: `cursor` is no cursor of these conversations.
+        """
+
+    async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
+        """Forget what was said in a session; return how many messages that were.
+
+        Args:
+            session: The session.
+            turns: The ids of the turns; the others stay as they are, and `history` counts them
+                alone. What `add_taint` added stays, too. None forgets the whole session.
+        """
 
 
 class Store(Protocol):

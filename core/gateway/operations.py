@@ -97,7 +97,7 @@ def core_operations(host: Host) -> list[Operation[Any, Any]]:
              History, "read", rest=("GET", "/v1/sessions/history")),
         make("session.export", "Give all messages of a session, page by page.", core.export,
              ExportParams, ExportedMessages, "read", rest=("GET", "/v1/sessions/export")),
-        make("session.delete", "Delete what was said in a session.", core.delete, DeleteParams,
+        make("session.delete", "Delete a session, or turns of it.", core.delete, DeleteParams,
              Deleted, "operate", rest=("POST", "/v1/sessions/delete")),
         make("operation.list", "List what this client may call, with schemas.", core.operations,
              OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
@@ -113,9 +113,6 @@ def core_operations(host: Host) -> list[Operation[Any, Any]]:
              RevokeParams, Revoked, "operate", command="token revoke"),
     ]  # fmt: skip
 
-
-ALL_TURNS = 2**31 - 1
-"""More turns than a session has."""
 
 _PONG = Pong()
 _CANCELLED = Cancelled()
@@ -178,16 +175,26 @@ class Core:
 
     async def export(self, invocation: Invocation, params: ExportParams) -> ExportedMessages:
         """Give messages of a session that the caller may speak in; an operator gets any."""
-        key, messages = await self._messages(invocation, params.session, ALL_TURNS)
-        end = params.after + params.limit
+        key = self._session(invocation, params.session)
+        if key is None:
+            raise _no_session(params.session)
+        conversations = self._host[CONVERSATIONS]
+        try:
+            page = await conversations.export(key, after=params.after, limit=params.limit)
+        except ValueError as error:
+            raise wire_error(
+                "invalid_params", str(error), action="give the `next` of a former answer"
+            ) from None
+        if not page.said and not params.after:
+            raise _no_session(params.session)
         return ExportedMessages(
             session=str(key),
-            messages=tuple(item.to_json() for item in messages[params.after : end]),
-            next=end if end < len(messages) else 0,
+            messages=tuple(each.message.to_json() for each in page.said),
+            next=page.cursor if page.more else "",
         )
 
     async def delete(self, invocation: Invocation, params: DeleteParams) -> Deleted:
-        """Delete what was said in a session in which nothing runs, and record who did."""
+        """Delete a session in which nothing runs, or turns of it, and record who did."""
         host, key = self._host, self._session(invocation, params.session)
         if key is not None and host[LANES].ahead(key):
             raise wire_error(
@@ -195,11 +202,16 @@ class Core:
                 f"a turn of session {str(key)[:200]!r} runs or waits",
                 action="cancel it, or wait until it is over",
             )
-        gone = 0 if key is None else await host[CONVERSATIONS].delete(key)
+        gone = 0
+        if key is not None:
+            async with host[LANES].hold(key):
+                gone = await host[CONVERSATIONS].forget(key, turns=params.turns)
         if key is None or not gone:
             raise _no_session(params.session)
         if (audit := host.get(AUDIT)) is not None:
             record = {"session": str(key), "messages": gone, "by": invocation.principal.id}
+            if params.turns is not None:
+                record["turns"] = sorted(set(params.turns))
             await audit.append("session_deleted", record)
         return Deleted(session=str(key), messages=gone)
 

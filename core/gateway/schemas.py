@@ -184,8 +184,8 @@ class ExportParams(OperationModel):
 
     session: str = Field(max_length=2048)
     """The session's key."""
-    after: int = Field(default=0, ge=0)
-    """So many messages are passed over: the `next` of a former answer."""
+    after: str = Field(default="", max_length=100)
+    """The `next` of a former answer; empty for the first messages."""
     limit: int = Field(default=500, ge=1, le=1000)
     """How many messages at most."""
 
@@ -197,15 +197,17 @@ class ExportedMessages(OperationModel):
     """Its key."""
     messages: tuple[dict[str, Any], ...]
     """Oldest first, each as it is stored, secrets masked."""
-    next: int
-    """What to give as `after` for those behind these; 0 where there are none."""
+    next: str
+    """What to give as `after` for those behind these; empty where there are none."""
 
 
 class DeleteParams(OperationModel):
-    """Which session to delete."""
+    """Which session to delete, or what of it."""
 
     session: str = Field(max_length=2048)
     """The session's key."""
+    turns: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=1000)
+    """Ids of turns, as the messages have them; only these are deleted. Left out: everything."""
 
 
 class Deleted(OperationModel):

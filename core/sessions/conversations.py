@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import CLEAN, join_taints
-from hookgate.core.domain.ports import Loaded
+from hookgate.core.domain.ports import Loaded, Page, Said
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -27,13 +29,13 @@ class _Kept:
     """One conversation.
 
     Attributes:
-        messages: What was said, oldest first.
+        messages: What was said, oldest first, each with its place among all messages.
         fence: The number of the fence that wrote last.
         written: How many messages were ever written to it.
         taint: What was added to it beside its messages.
     """
 
-    messages: deque[Message]
+    messages: deque[tuple[int, Message]]
     fence: int = 0
     written: int = 0
     taint: Taint = CLEAN
@@ -61,6 +63,7 @@ class InProcessConversations:
         self._keep = keep
         self._total = total
         self._size = 0
+        self._last = 0
         # The one that was written to longest ago comes first.
         self._sessions: OrderedDict[SessionKey, _Kept] = OrderedDict()
 
@@ -87,7 +90,7 @@ class InProcessConversations:
         """Return the messages of the last `turns` turns, oldest first, turns whole."""
         chosen: list[Message] = []
         seen: list[str] = []
-        for message in reversed(self._sessions.get(session, _NOTHING).messages):
+        for _, message in reversed(self._sessions.get(session, _NOTHING).messages):
             if not seen or seen[-1] != message.turn:
                 if len(seen) >= turns:
                     break
@@ -112,7 +115,7 @@ class InProcessConversations:
             {
                 "session": str(key),
                 "messages": len(kept.messages),
-                "updated": kept.messages[-1].created.isoformat(),
+                "updated": kept.messages[-1][1].created.isoformat(),
             }
             for key, kept in self._sessions.items()
             if kept.messages
@@ -120,13 +123,32 @@ class InProcessConversations:
         rows.sort(key=lambda row: str(row["updated"]), reverse=True)
         return rows[:limit]
 
-    async def delete(self, session: SessionKey) -> int:
-        """Forget all that was said in a session; return how many messages that were."""
-        kept = self._sessions.pop(session, None)
-        if kept is None:
-            return 0
-        self._size -= kept.size
-        return len(kept.messages)
+    async def export(self, session: SessionKey, *, after: str = "", limit: int = 500) -> Page:
+        """Return all that was said in a session, page by page. See `Conversations.export`."""
+        kept = self._sessions.get(session, _NOTHING)
+        return _page(((place, session, said) for place, said in kept.messages), after, limit)
+
+    async def since(self, cursor: str = "", *, limit: int = 500) -> Page:
+        """Return what was said in all sessions, page by page. See `Conversations.since`."""
+        sessions = [
+            ((place, key, said) for place, said in kept.messages)
+            for key, kept in self._sessions.items()
+        ]
+        return _page(merge(*sessions, key=lambda each: each[0]), cursor, limit)
+
+    async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
+        """Forget what was said in a session. See `Conversations.forget`."""
+        kept = self._sessions.get(session, _NOTHING)
+        size, before = kept.size, len(kept.messages)
+        if turns is None:
+            if self._sessions.pop(session, None) is not None:
+                self._size -= size
+            return before
+        left = [each for each in kept.messages if each[1].turn not in turns]
+        if len(left) < before:
+            kept.messages = deque(left, maxlen=self._keep)
+            self._size += kept.size - size
+        return before - len(left)
 
     def _write(
         self, session: SessionKey, messages: Sequence[Message], taint: Taint, fence: Fence
@@ -141,10 +163,24 @@ class InProcessConversations:
         before = kept.size
         if messages:
             kept.fence, fence.taken = fence.number, True
-        kept.messages.extend(messages)
+        kept.messages.extend(enumerate(messages, self._last + 1))
+        self._last += len(messages)
         kept.written += len(messages)
         kept.taint |= taint
         self._size += kept.size - before
         while self._size > self._total and len(self._sessions) > 1:
             _, gone = self._sessions.popitem(last=False)
             self._size -= gone.size
+
+
+def _page(every: Iterable[tuple[int, SessionKey, Message]], after: str, limit: int) -> Page:
+    if after and not after.isdecimal():
+        raise ValueError(f"found the cursor {after[:80]!r}, expected one that a page gave")
+    behind = int(after or 0)
+    found = list(islice((each for each in every if each[0] > behind), limit + 1))
+    shown = found[:limit]
+    return Page(
+        said=tuple(Said(key, message) for _, key, message in shown),
+        cursor=str(shown[-1][0]) if shown else after,
+        more=len(found) > limit,
+    )

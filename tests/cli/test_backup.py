@@ -250,6 +250,12 @@ def test_a_session_is_exported_and_deleted(
     printed = hookgate("sessions", "export", key).out.splitlines()
     assert [json.loads(line) for line in printed] == lines
 
+    assert hookgate("turn", "/say four", "--peer", "ada").code == 0
+    part = hookgate("sessions", "delete", key, "--turn", lines[0]["turn"])
+    assert (part.code, part.out) == (0, f"deleted 2 messages of {key}\n")
+    printed = hookgate("sessions", "export", key).out.splitlines()
+    assert [json.loads(line)["role"] for line in printed] == ["user", "assistant"]
+
     gone = hookgate("sessions", "delete", key)
     assert (gone.code, gone.out) == (0, f"deleted 2 messages of {key}\n")
     left = [row["session"] for row in hookgate("sessions", "list", "--json").json["sessions"]]
@@ -257,5 +263,5 @@ def test_a_session_is_exported_and_deleted(
     for words in (("delete", key), ("export", key), ("show", key)):
         assert hookgate("sessions", *words).code == 1
     rows = hookgate("audit", "list", "--json").json["entries"]
-    assert [row["data"]["messages"] for row in rows if row["kind"] == "session_deleted"] == [2]
+    assert [row["data"]["messages"] for row in rows if row["kind"] == "session_deleted"] == [2, 2]
     assert hookgate("turn", "/say again", "--peer", "ada").code == 0

@@ -140,7 +140,7 @@ async def test_a_session_that_was_deleted_is_not_brought_back_by_whoever_wrote_t
     one, other = two
     fence = await holder(one)
     await one.append(HERE, [said("question")], fence=fence)
-    await other.delete(HERE)
+    await other.forget(HERE)
     with pytest.raises(StaleFenceError):
         await one.append(HERE, [said("answer")], fence=fence)
     assert await texts(one) == []

@@ -86,7 +86,7 @@ async def test_adding_takes_the_lane_from_nobody(kept: Kept) -> None:
 async def test_a_session_that_is_deleted_begins_clean(kept: Kept) -> None:
     await kept.append(HERE, [said("t1", WEB)], fence=Fence())
     await kept.add_taint(HERE, MAIL, fence=Fence())
-    assert await kept.delete(HERE) == 1
+    assert await kept.forget(HERE) == 1
     assert await kept.taint(HERE, turns=5) == CLEAN
 
 

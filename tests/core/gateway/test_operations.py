@@ -157,7 +157,7 @@ async def test_a_session_is_exported_to_whom_it_belongs_and_deleted_by_an_operat
         for text in ("one", "two"):
             await ann.send("chat.send", content=text, peer="ann")
             session = (await ann.until("done"))["session"]
-        pages, after = [], 0
+        pages, after = [], ""
         while True:
             page = await ann.result("session.export", session=session, after=after, limit=3)
             pages.append([message["role"] for message in page["messages"]])
@@ -165,12 +165,22 @@ async def test_a_session_is_exported_to_whom_it_belongs_and_deleted_by_an_operat
             if not after:
                 break
         assert pages == [["user", "assistant", "user"], ["assistant"]]
+        wrong = await ann.call("session.export", session=session, after="here")
+        assert wrong["error"]["code"] == -32602
         assert (await bob.call("session.export", session=session))["error"]["code"] == -32006
         for socket in (ann, bob):
             refused = await socket.call("session.delete", session=session)
             assert refused["error"]["code"] == -32002
+        turn = page["messages"][-1]["turn"]
+        gone = await ops.result("session.delete", session=session, turns=[turn])
+        assert gone == {"session": session, "messages": 2}
+        left = (await ann.result("session.export", session=session))["messages"]
+        assert [(message["role"], message["turn"] == turn) for message in left] == [
+            ("user", False),
+            ("assistant", False),
+        ]
         gone = await ops.result("session.delete", session=session)
-        assert gone == {"session": session, "messages": 4}
+        assert gone == {"session": session, "messages": 2}
         assert (await ann.result("session.list"))["sessions"] == []
         for method in ("session.export", "session.delete", "session.history"):
             answer = await ops.call(method, session=session)

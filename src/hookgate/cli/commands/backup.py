@@ -124,16 +124,21 @@ def _kept(state: State, *, keys: bool) -> Kept:
 def delete_session(
     ctx: typer.Context,
     session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
+    turn: Annotated[
+        list[str] | None,
+        typer.Option(help="A turn's id, as an export shows it; only these are deleted."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete what was said in a session. The audit and the notes of `memory` are kept.
+    """Delete a session, or turns of it. The audit and the notes of `memory` are kept.
 
     Example:
         hookgate sessions delete main:web:shop:ada
+        hookgate sessions delete main:web:shop:ada --turn turn_1f0c9d
     """
     del as_json  # Read by the state.
     state = state_of(ctx)
-    data = state.ask("session.delete", {"session": session})
+    data = state.ask("session.delete", {"session": session, "turns": turn or None})
     state.show(
         data,
         lambda console: console.print(
@@ -173,7 +178,7 @@ def export_session(
 
 
 def _messages(state: State, session: str) -> Iterator[str]:
-    after = 0
+    after = ""
     while True:
         page = state.ask("session.export", {"session": session, "after": after})
         for message in page["messages"]:
