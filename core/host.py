@@ -14,7 +14,7 @@ import structlog
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus
-from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.metrics import Instrument, MetricRecord
 from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, SWITCHES, TOKENS, Key
 from hookgate.core.domain.turn import Origin
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.domain.descriptors import Card, Rejected
+    from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
@@ -279,6 +280,7 @@ class Host:
         arguments: Mapping[str, Any],
         *,
         agent: str | None = None,
+        taint: Taint = CLEAN,
         sink: Callable[[Event], None] = lambda _: None,
     ) -> FinishedCall:
         """Call a tool without asking a model, and return the call, its decision and its result.
@@ -294,6 +296,8 @@ class Host:
             name: The tool.
             arguments: What it is called with.
             agent: An agent by name, instead of the one that the bindings choose.
+            taint: Where untrusted text in the arguments came from. Whoever calls on behalf of a
+                turn passes that turn's.
             sink: Takes the call's events, questions to the caller among them; must not wait.
 
         Raises:
@@ -307,7 +311,7 @@ class Host:
             StartError: The gateway has not started.
         """
         return await self._runner.call_tool(
-            principal, origin, address, name, arguments, agent=agent, sink=sink
+            principal, origin, address, name, arguments, agent=agent, taint=taint, sink=sink
         )
 
     async def offered(

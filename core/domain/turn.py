@@ -270,6 +270,8 @@ class TurnRequest:
         model: The model to ask, ``provider/model``, instead of the agent's.
         parameters: How it is asked; what is set comes before the agent's own.
         system: Instructions of the caller, which follow the agent's own.
+        taint: Where untrusted text in the message came from: what a channel passes on of
+            strangers, for example.
         ephemeral: Whether nothing of the turn is to be kept. Refused so far.
         verbatim: Whether the model is to read the request as it is: without history, blocks of
             plugins and tools of the gateway. Refused so far.
@@ -286,6 +288,7 @@ class TurnRequest:
     model: str | None = None
     parameters: ModelParameters = field(default_factory=lambda: ModelParameters())
     system: str = ""
+    taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
 

@@ -21,7 +21,7 @@ from hookgate.core.domain.errors import (
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse, new_id
+from hookgate.core.domain.messages import CLEAN, Message, Provenance, Text, ToolUse, new_id
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.strict_json import canonical
@@ -47,6 +47,7 @@ from hookgate.core.turn.tools.round import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 
+    from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.tools import Tool, ToolCall, ToolResult
     from hookgate.core.domain.turn import Agent, FinishedCall, Principal
@@ -175,11 +176,13 @@ class Turns:
         arguments: Mapping[str, Any],
         *,
         agent: str | None = None,
+        taint: Taint = CLEAN,
         sink: Callable[[Event], None] = lambda _: None,
     ) -> FinishedCall:
         """Call a tool without a model; see `Host.call_tool`."""
         request = TurnRequest(content="", address=address, agent=agent)
         turn = self._make(principal, origin, request, *self._claimed(principal, request), sink)
+        turn.extra_taint = taint
         use = ToolUse(id=new_id("call"), name=name, input=_json_ready(arguments))
         handle = self._launch(turn, self._call(turn, use), TurnEvents())
         try:
@@ -267,6 +270,7 @@ class Turns:
             message=Message(
                 role="user",
                 parts=(Text(request.content), *request.images),
+                taint=request.taint,
                 provenance=origin.provenance,
             ),
             snapshot=snapshot,

@@ -222,6 +222,19 @@ def call_of(name: str) -> Any:
     return call((f"c_{name}", name, {"text": "x"}))
 
 
+async def test_what_arguments_and_messages_carry_counts_for_the_call_and_what_follows() -> None:
+    careful, mail = Careful(), frozenset({"mail:stranger"})
+    script = Script(call_of("send"), say("sent"))
+    there = Address("mail", "acme", "eve")
+    async with gateway(careful, both(), Scripted(script)) as gate:
+        assert (await made(gate.host, "send", taint=mail)).result.status == "denied"
+        assert (await made(gate.host, "send")).result.status == "done"
+        request = TurnRequest(content="go", address=there, taint=mail)
+        turn = await gate.host.start_turn(BOB, SCHEDULE, request).wait()
+        assert (await made(gate.host, "send", address=there)).result.status == "denied"
+    assert [one.result.status for one in turn.calls] == ["denied"]
+
+
 async def test_what_a_nested_turn_has_read_within_a_call_taints_the_session() -> None:
     holder: list[Any] = []
 

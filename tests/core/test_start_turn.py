@@ -94,16 +94,20 @@ async def test_usage_and_the_end_of_a_model_call_come_as_objects_too() -> None:
 
 
 async def test_who_listens_on_the_bus_sees_the_number_and_no_object() -> None:
-    mail = Mail()
+    mail, sent = Mail(), Events()
     async with gateway(Scripted(Script(say("ok"))), mail) as gate:
         with gate.host.events.subscribe(scopes=frozenset(["chat"])) as heard:
-            await mail.start().wait()
+            await mail.start(sink=sent).wait()
             heard.close()
             told = [event async for event in heard]
 
     assert [event.type for event in told] == ["context", "text", "usage", "done"]
     assert [event.seq for event in told] == [2, 3, 4, 6]
     assert {event.value for event in told} == {None}
+    # Where no secret has to be masked, an event is not copied once more for the bus.
+    assert [event for event in told if any(event is one for one in sent)] == [
+        event for event in told if event.type != "usage"
+    ]
 
 
 async def test_a_turn_is_one_task() -> None:

@@ -42,7 +42,10 @@ class Socket:
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Call a method and return its whole response."""
-        number = await self.send(method, **params)
+        return await self.answer(await self.send(method, **params))
+
+    async def answer(self, number: int) -> dict[str, Any]:
+        """Return the whole response to a request."""
         while True:
             frame = await self._frame()
             if frame.get("id") == number:
@@ -93,3 +96,20 @@ async def test_a_question_is_answered_on_another_socket_while_the_lane_is_held(
     # Nothing answers at port 80 here: what is allowed is tried and fails, what is denied is not.
     assert ("denied" in results[-1]["content"]) == (decision == "deny")
     assert done["ending"] == "done"
+
+
+@pytest.mark.parametrize("decision", ["allow-once", "deny"])
+async def test_what_a_client_has_read_by_one_call_it_sends_by_the_next_with_a_persons_word_alone(
+    decision: str, tmp_path: Path
+) -> None:
+    sends = {"name": "http_get", "arguments": {"url": "http://127.0.0.1/x"}}
+    async with asyncio.timeout(30), two_sockets(tmp_path) as (asking, answering, _):
+        read = await asking.call("tool.call", name="read_file", arguments={"path": "page.txt"})
+        number = await asking.send("tool.call", **sends)
+        question = await asking.until("approval")
+        await answering.call("approval.resolve", id=question["id"], decision=decision)
+        made = (await asking.answer(number))["result"]
+    assert read["result"]["content"] == "somebody else's words"
+    assert read["result"]["taint"] == ["tool:read_file"]
+    assert made["decision"]["effect"] == ("allow" if decision == "allow-once" else "deny")
+    assert made["status"] == ("failed" if decision == "allow-once" else "denied")

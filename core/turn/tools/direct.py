@@ -41,7 +41,7 @@ async def call_directly(host: Host, loop: Loop, turn: Turn, use: ToolUse) -> Non
     turn.offered = {tool.name: tool for tool in await usable_tools(host, turn)}
 
     async def keep(result: ToolResult) -> ToolResult:
-        # A turn that was nested in the call has left its taint here.
+        # What came with the arguments, and what a turn nested in the call has read.
         fresh = result.taint | (turn.extra_taint - known)
         if not fresh:
             return result
