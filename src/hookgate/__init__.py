@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         TurnRequest,
     )
     from hookgate.core.gateway.codes import Problem
-    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.gateway.routes import Routes, principal_of
     from hookgate.core.gateway.sse import EventStream
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
@@ -242,6 +242,7 @@ __all__ = [
     "blocking",
     "hookimpl",
     "input_bound",
+    "principal_of",
     "source_of",
     "tool",
     "upper_bound",
@@ -279,7 +280,7 @@ _NAMES = {
         "TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "Problem",
-    "hookgate.core.gateway.routes": "Routes",
+    "hookgate.core.gateway.routes": "Routes principal_of",
     "hookgate.core.gateway.sse": "EventStream",
     "hookgate.core.hooks.caller": "HookFailure",
     "hookgate.core.host": "Host",
