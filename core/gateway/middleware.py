@@ -63,11 +63,11 @@ def decide(front: Front, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                 return await _unserved(front, routes, request)
             request[ROUTE] = route
             front.gate.check_wire(request, route.origins)
-            request = _limited(request, route)
             with front.live():
                 caller = await front.gate.admit(request, route.access, route.credentials)
                 if caller is not None:
                     request[CALLER] = caller
+                request = _limited(request, route)
                 return await handler(request)
         except web.HTTPRequestEntityTooLarge:
             return _answer(front, request, _too_large(request.client_max_size))

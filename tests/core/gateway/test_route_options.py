@@ -326,3 +326,16 @@ async def test_the_shape_of_errors_holds_in_a_gateway_that_is_mounted(tmp_path: 
                 assert (answer.status, answer.headers["x-shape"]) == (405, "1")
         finally:
             await runner.cleanup()
+
+
+async def test_the_log_says_who_sent_a_body_that_was_held_to_a_limit(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async with serving(
+        model(), Keys(k_alice=ALICE), Compat(max_body=10), log={"requests": True}
+    ) as served:
+        assert (await ask(served, body=b"x" * 10, **with_key("k_alice")))[0] == 200
+        assert (await ask(served, body=b"x" * 11, **with_key("k_alice")))[0] == 413
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines() if line[0] == "{"]
+    told = [(line["principal"], line["status"]) for line in lines if line["event"] == "request"]
+    assert told == [("key:alice", 200), ("key:alice", 413)]
