@@ -82,6 +82,7 @@ OPERATIONS: dict[str, Called] = {
     "session.history": Called({"session": "{session}"}, shows=True),
     "session.list": EVERYBODYS,
     "status": EVERYBODYS,
+    "tool.call": Called({"name": "recall", "arguments": {"query": "my word is"}, "peer": "{me}"}),
     "tool.list": EVERYBODYS,
     "tools.changes": EVERYBODYS,
 }

@@ -93,13 +93,13 @@ async def test_a_start_without_the_store_revives_no_token_and_turns_nothing_on(
     sound = database.read_bytes()
     database.write_bytes(b"damaged" * 1000)
     async with Gateway(settings, builtin=("storage",)) as gate:
-        assert not gate.status()["durable"]
+        assert not gate.host.status()["durable"]
         assert refused(gate) == {"ann": True, "bob": False}
         assert (await gate.host[SWITCHES].get("acme.off")).value is True
         await token_book(gate.host).revoke("bob")
     # What was revoked while the store was away stays so when it is back.
     database.write_bytes(sound)
     async with Gateway(settings, builtin=("storage",)) as gate:
-        assert gate.status()["durable"]
+        assert gate.host.status()["durable"]
         assert refused(gate) == {"ann": True, "bob": True}
     assert bearer(made["ann"])
