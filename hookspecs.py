@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import pluggy
 
@@ -63,8 +63,46 @@ PROJECT = "hookgate"
 
 F = TypeVar("F", bound=Callable[..., object])
 
-hookimpl = pluggy.HookimplMarker(PROJECT)
+_implements = pluggy.HookimplMarker(PROJECT)
 _mark = pluggy.HookspecMarker(PROJECT)
+
+
+@overload
+def hookimpl(function: F) -> F: ...
+
+
+@overload
+def hookimpl(
+    *,
+    tryfirst: bool = ...,
+    trylast: bool = ...,
+    specname: str | None = ...,
+    of: str = ...,
+    wrapper: bool = ...,
+    hookwrapper: bool = ...,
+    optionalhook: bool = ...,
+) -> Callable[[F], F]: ...
+
+
+def hookimpl(function: Any = None, *, of: str = "", **options: Any) -> Any:
+    """Mark a method as the implementation of a hook of its name.
+
+    Args:
+        function: The method.
+        of: The name of the plugin that publishes the hook, where that is no hook of the core's.
+            While that plugin does not run, or is not installed, the implementation is idle.
+        **options: ``tryfirst`` and ``trylast`` move it among the others; ``specname`` is the
+            hook's name, where the method has another one. Further options of pluggy's are
+            refused when the plugin is loaded.
+    """
+
+    def mark(function: F) -> F:
+        if of:
+            function.__hookgate_of__ = of  # type: ignore[attr-defined]
+        marked: F = _implements(**options)(function)
+        return marked
+
+    return mark if function is None else mark(function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -504,6 +504,8 @@ class PluginInfo:
         origin: ``builtin``, ``program``, or the distribution and version that brought it.
         version: The version of what brought it: hookgate's own for a builtin; "" where it has none.
         hooks: The hooks that it implements.
+        publishes: The hooks that it publishes for others.
+        idle: Hooks that it implements and nobody publishes now, each with why.
         requires: The names of the keys that it needs.
         provides: The names of the keys that it offers.
         state: ``running``, ``disabled``, ``replaced`` or ``broken``.
@@ -514,6 +516,8 @@ class PluginInfo:
     origin: str = "builtin"
     version: str = ""
     hooks: tuple[str, ...] = ()
+    publishes: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     state: Literal["running", "disabled", "replaced", "broken"] = "running"

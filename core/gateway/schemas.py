@@ -128,6 +128,10 @@ class PluginRow(OperationModel):
     """The version of what brought it: hookgate's own for a builtin; empty where it has none."""
     hooks: tuple[str, ...]
     """The hooks that it implements."""
+    publishes: tuple[str, ...]
+    """The hooks that it publishes for other plugins."""
+    idle: tuple[str, ...]
+    """Hooks that it implements and nobody publishes now, each with why."""
     requires: tuple[str, ...]
     """The keys that it needs."""
     provides: tuple[str, ...]

@@ -74,7 +74,7 @@ class Chains(dict[Callable[..., Any], Chain]):
     def __missing__(self, spec: Callable[..., Any]) -> Chain:
         raise LookupError(
             f"{getattr(spec, '__name__', spec)!r} is no hook of this gateway: expected a "
-            "function of hookgate.hookspecs"
+            "function of hookgate.hookspecs, or one that a running plugin publishes"
         )
 
     def named(self, name: str) -> Chain | None:

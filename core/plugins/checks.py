@@ -10,13 +10,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 from hookgate.core.settings.sections import nearest
 
-__all__ = ["Manager", "problems_with"]
+if TYPE_CHECKING:
+    from hookgate.core.plugins.published import Published
+
+__all__ = ["Manager", "idle_hooks", "problems_with"]
 
 _OF_EVERY_OBJECT = frozenset(dir(object))
 
@@ -66,7 +69,10 @@ def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str
 
 
 def problems_with(
-    manager: pluggy.PluginManager, plugin: object, specs: Mapping[str, tuple[str, ...]]
+    manager: pluggy.PluginManager,
+    plugin: object,
+    specs: Mapping[str, tuple[str, ...]],
+    published: Published,
 ) -> list[str]:
     """Return what is wrong with the implementations of `plugin`, one line each.
 
@@ -74,9 +80,14 @@ def problems_with(
         manager: Knows how an implementation is marked.
         plugin: An instance, or a module.
         specs: The argument names of every hook.
+        published: Whose hooks are there, and whose are not.
     """
     marked = implemented_hooks(manager, plugin)
-    if not marked and not any(_is_unmarked_hook(plugin, name) for name in specs):
+    if (
+        not marked
+        and not getattr(plugin, "publishes", ())
+        and not any(_is_unmarked_hook(plugin, name) for name in specs)
+    ):
         return [
             "it implements no hook, so it would never be called: put @hookimpl of "
             "hookgate.hookspecs above a method that has a hook's name"
@@ -87,7 +98,10 @@ def problems_with(
         for name in sorted(specs.keys() - marked.keys())
         if _is_unmarked_hook(plugin, name)
     ]
+    idle = idle_hooks(manager, plugin, published)
     for name, hook in marked.items():
+        if hook in idle:
+            continue
         options: Mapping[str, Any] = manager.parse_hookimpl_opts(plugin, name) or {}
         function = getattr(plugin, name)
         static = inspect.getattr_static(plugin, name)
@@ -98,7 +112,29 @@ def problems_with(
                 continue
         where = f"hook {hook}: `{_signature(name, function)}`"
         problems += [f"{where} {what}" for what in _wrong(hook, function, options, specs)]
+        of, publisher = owner_of(function), published.publisher(hook)
+        if of and hook in specs and of != publisher:
+            whose = f"of {publisher}" if publisher else "one of the core's own"
+            problems.append(f"{where} says that the hook is of {of}, and it is {whose}")
     return problems
+
+
+def owner_of(function: object) -> str:
+    """Return whose hook an implementation says that it implements; "" where it says nothing."""
+    of: str = getattr(function, "__hookgate_of__", "")
+    return of
+
+
+def idle_hooks(
+    manager: pluggy.PluginManager, plugin: object, published: Published
+) -> dict[str, str]:
+    """Return the hooks that `plugin` implements and whose publisher is not there: hook -> why."""
+    idle = {}
+    for name, hook in implemented_hooks(manager, plugin).items():
+        caller = getattr(manager.hook, hook, None)
+        if caller is None or not caller.has_spec():
+            idle[hook] = published.why_idle(hook, owner_of(getattr(plugin, name)))
+    return {hook: why for hook, why in idle.items() if why}
 
 
 def _is_unmarked_hook(plugin: object, name: str) -> bool:
@@ -140,7 +176,9 @@ def _wrong(
     specs: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     if hook not in specs:
-        yield f"implements a hook that does not exist{_hint(hook, specs)}"
+        hint = _hint(hook, specs)
+        more = "" if hint else '; is it one of a plugin that may be absent: @hookimpl(of="NAME")'
+        yield f"implements a hook that does not exist{hint}{more}"
         return
     if options.get("wrapper") or options.get("hookwrapper"):
         yield (

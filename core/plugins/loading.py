@@ -16,15 +16,16 @@ from hookgate.core.domain.errors import ConfigError, ConfigProblem, PluginError
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.contracts import contracts_of, tightened
 from hookgate.core.host import PluginInfo
-from hookgate.core.plugins.checks import problems_with
+from hookgate.core.plugins.checks import idle_hooks, problems_with
 from hookgate.core.plugins.choice import SLOTS, name_problems
+from hookgate.core.plugins.published import Published, prefix_of
 from hookgate.core.settings.sections import problem, section_of
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.plugins.sources import Candidate
-    from hookgate.core.settings.schema import Section, Settings
+    from hookgate.core.settings.schema import HookSettings, Section, Settings
 
 __all__ = ["Loader"]
 
@@ -51,6 +52,8 @@ class Loader:
         infos: What is known of every plugin, in load order.
         idle: The plugins that do not run.
         wrong: What would stop the start, where the loader is lenient.
+        published: The hooks that plugins publish.
+        overrides: The settings' own contracts, those for hooks of plugins that do not run left out.
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class Loader:
         self.idle: list[Candidate] = []
         self.wrong: list[str] = []
         self._lenient = lenient
+        self.published = Published(manager)
+        self.overrides: dict[str, HookSettings] = {}
 
     def load(self, disabled: Sequence[str], problems: Iterable[ConfigProblem] = ()) -> None:
         """Register all plugins that are to run.
@@ -96,7 +101,6 @@ class Loader:
         found = [
             *problems,
             *name_problems(settings, self._candidates, disabled),
-            *tightened(contracts_of(self._manager), settings.hooks)[1],
         ]
         configured: list[tuple[_Chosen, Section | None]] = []
         for one in self._choose({*settings.plugins.disable, *disabled}):
@@ -106,18 +110,50 @@ class Loader:
                 found += self._misconfigured(one, error)
             except PluginError as error:
                 self._broken(one, error)
+        made: list[tuple[_Chosen, object]] = []
         for one, section in configured if self._lenient or not found else ():
             try:
-                self._register(one, self._made(one, section))
+                made.append((one, self._made(one, section)))
             except ConfigError as error:
                 found += self._misconfigured(one, error)
             except PluginError as error:
                 self._broken(one, error)
+        # Hooks that plugins publish are known now, so that what is left has no publisher.
+        known = {*contracts_of(self._manager)}
+        self.overrides = {
+            name: override
+            for name, override in settings.hooks.items()
+            if name in known or not self._may_be_of_a_plugin(name, all_made=not found)
+        }
+        found += tightened(contracts_of(self._manager), self.overrides)[1]
         if found and not self._lenient:
             raise ConfigError(found)
+        for one, plugin in self._checked(made):
+            self._register(one, plugin)
         self.wrong += map(str, found)
         ranks = {name: rank for rank, name in enumerate(self._candidates)}
         self.infos.sort(key=lambda info: ranks.get(info.name, len(ranks)))
+
+    def _may_be_of_a_plugin(self, hook: str, *, all_made: bool) -> bool:
+        """Whether a hook that is not there may be one of a plugin that does not run."""
+        if all_made:
+            return self.published.is_of_absent(hook)
+        return any(hook.startswith(prefix_of(name)) for name in self._candidates)
+
+    def _checked(self, made: list[tuple[_Chosen, object]]) -> list[tuple[_Chosen, object]]:
+        """Return the plugins with whose implementations nothing is wrong, in load order."""
+        # Who publishes hooks comes first: where that one is broken, its hooks are not there.
+        for one, plugin in sorted(made, key=lambda pair: not getattr(pair[1], "publishes", ())):
+            specs = {
+                name: (*caller.spec.argnames, *caller.spec.kwargnames)
+                for name, caller in vars(self._manager.hook).items()
+                if caller.spec is not None
+            }
+            problems = problems_with(self._manager, plugin, specs, self.published)
+            if problems:
+                made = [pair for pair in made if pair[0] is not one]
+                self._broken(one, PluginError(one.name, "\n  ".join(problems)))
+        return made
 
     # -- choosing ----------------------------------------------------------
 
@@ -160,6 +196,7 @@ class Loader:
         reason: str,
     ) -> None:
         self.idle.append(candidate)
+        self.published.withdraw(candidate.name, f"does not run: it is {state}")
         self.infos.append(
             PluginInfo(
                 name=candidate.name,
@@ -214,28 +251,25 @@ class Loader:
                     one.name,
                     f"`{attribute}` is {keys!r}: expected a tuple of `Key`",
                 )
-        specs = {
-            name: (*caller.spec.argnames, *caller.spec.kwargnames)
-            for name, caller in vars(self._manager.hook).items()
-            if caller.spec is not None
-        }
-        problems = problems_with(self._manager, plugin, specs)
-        if problems:
-            raise PluginError(one.name, "\n  ".join(problems))
+        self.published.add(one.candidate.name, plugin)
         return plugin
 
     def _register(self, one: _Chosen, plugin: object) -> None:
         try:
             self._manager.register(plugin, one.name)
         except (pluggy.PluginValidationError, ValueError) as error:
-            raise PluginError(one.name, str(error)) from error
+            self._broken(one, PluginError(one.name, str(error)))
+            return
         callers = self._manager.get_hookcallers(plugin) or ()
+        idle = idle_hooks(self._manager, plugin, self.published)
         self.infos.append(
             PluginInfo(
                 name=one.name,
                 origin=one.candidate.origin,
                 version=one.candidate.version,
-                hooks=tuple(sorted(caller.name for caller in callers)),
+                hooks=tuple(sorted(caller.name for caller in callers if caller.has_spec())),
+                publishes=self.published.by_plugin.get(one.candidate.name, ()),
+                idle=tuple(f"{hook}: {why}" for hook, why in sorted(idle.items())),
                 requires=tuple(key.name for key in getattr(plugin, "requires", ())),
                 provides=tuple(key.name for key in getattr(plugin, "provides", ())),
             )

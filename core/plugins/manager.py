@@ -4,6 +4,7 @@ A plugin is a class (or a stateless module)::
 
     class Plugin:
         Settings = PolicySettings               # omitted: it has no settings
+        publishes = ()                          # specifications of hooks of its own
         requires = (STORE,)                     # keys that must be there before it opens
         provides = ()                           # keys that it offers to others
 
@@ -128,7 +129,7 @@ class Plugins:
         self.order = tuple(
             opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
         )
-        self.hooks = Hooks(self.manager, settings.hooks, log=self._log)
+        self.hooks = Hooks(self.manager, loader.overrides, log=self._log)
         return self
 
     @classmethod
@@ -312,5 +313,8 @@ def _candidates(
 def _told(info: PluginInfo) -> str:
     if info.state == "running":
         hooks = ", ".join(info.hooks) or "no hooks"
-        return f"{info.name!r} ({info.origin}) runs; it implements {hooks}"
+        told = f"{info.name!r} ({info.origin}) runs; it implements {hooks}"
+        if info.publishes:
+            told += f"; it publishes {', '.join(info.publishes)}"
+        return told + "".join(f"; idle: {why}" for why in info.idle)
     return f"{info.name!r} ({info.origin}) does not run: {info.state}, {info.reason}"

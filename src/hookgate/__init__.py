@@ -126,7 +126,7 @@ if TYPE_CHECKING:
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.model.bounds import input_bound, upper_bound
     from hookgate.gateway import Gateway
-    from hookgate.hookspecs import blocking, hookimpl
+    from hookgate.hookspecs import blocking, hookimpl, hookspec
     from hookgate.kit.tooling import tool
 
 __all__ = [
@@ -241,6 +241,7 @@ __all__ = [
     "__version__",
     "blocking",
     "hookimpl",
+    "hookspec",
     "input_bound",
     "principal_of",
     "source_of",
@@ -290,7 +291,7 @@ _NAMES = {
     "hookgate.core.turn.model.bounds": "input_bound upper_bound",
     "hookgate.core.turn.handle": "TurnHandle",
     "hookgate.gateway": "Gateway",
-    "hookgate.hookspecs": "blocking hookimpl",
+    "hookgate.hookspecs": "blocking hookimpl hookspec",
     "hookgate.kit.tooling": "tool",
 }
 """Where each name is at home. Type checkers read the imports above; a test compares both."""

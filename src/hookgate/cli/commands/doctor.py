@@ -116,7 +116,8 @@ def _of_plugin(info: Any) -> dict[str, Any]:
     match info.state:
         case "running":
             hooks = f"{len(info.hooks)} hook{'s' * (len(info.hooks) != 1)}"
-            return _finding("ok", about, f"{info.origin}, {hooks}")
+            told = f"{info.origin}, {hooks}" + "".join(f"; idle: {why}" for why in info.idle)
+            return _finding("note" if info.idle else "ok", about, told)
         case "broken":
             return _finding("problem", about, f"{info.origin}: {info.reason}")
         case _:
