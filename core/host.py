@@ -357,7 +357,7 @@ class Host:
 
     def agents(self) -> Sequence[str]:
         """Return the names of the agents."""
-        return sorted(self._runner.router.agents)
+        return sorted(self._runner.maker.router.agents)
 
     def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask a model on behalf of `turn`, through every hook that guards and meters.
@@ -466,7 +466,7 @@ class Host:
             "agents": self.agents(),
             "providers": sorted(self.providers),
             "tools": len(self.tools),
-            "capabilities": len(self._runner.snapshot().capabilities),
+            "capabilities": len(self._runner.maker.snapshot().capabilities),
             "plugins": [info.name for info in self.plugins()],
         }
 

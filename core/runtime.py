@@ -44,6 +44,7 @@ from hookgate.core.sessions.signals import InProcessSignals
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
 from hookgate.core.turn.loop import Loop
+from hookgate.core.turn.making import TurnMaker
 from hookgate.core.turn.run import Turns
 from hookgate.core.turn.selftest import check_that_policy_is_asked
 from hookgate.core.turn.tools.call import ToolCalls
@@ -171,7 +172,8 @@ class Gateway:
         host.provide(ERROR_CODES, self.routes.codes)
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
-        self._turns = Turns(host, Loop(host, calls), router, self._catalogue.snapshot)
+        maker = TurnMaker(host, router, self._catalogue.snapshot)
+        self._turns = Turns(host, Loop(host, calls), maker)
         host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
@@ -205,7 +207,7 @@ class Gateway:
     @property
     def router(self) -> Router:
         """Chooses the agents."""
-        return self.turns.router
+        return self.turns.maker.router
 
     async def chat(
         self,
@@ -277,7 +279,7 @@ class Gateway:
             differing.update(take())
         counts = await self._catalogue.fill()
         tell_models(self.host, settings)
-        self.turns.router = router
+        self.turns.maker.router = router
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},
             "restart": sorted(differing - RESTART_FREE),

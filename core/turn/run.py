@@ -16,25 +16,21 @@ import orjson
 
 from hookgate.core.domain.errors import (
     LaneHeldError,
-    NotAllowedError,
     TurnCancelledError,
     TurnError,
 )
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import CLEAN, Message, Provenance, Text, ToolUse, new_id
-from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.messages import CLEAN, Provenance, ToolUse, new_id
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
+from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnRequest
 from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cancelled
 from hookgate.core.sessions.order import InSessionOrder
-from hookgate.core.sessions.routing import check_agent
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.history import load_turns
 from hookgate.core.turn.model.call import ModelCall
-from hookgate.core.turn.tools.client import admitted
 from hookgate.core.turn.tools.direct import call_directly
 from hookgate.core.turn.tools.offering import usable_tools
 from hookgate.core.turn.tools.round import (
@@ -50,11 +46,10 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.tools import Tool, ToolCall, ToolResult
-    from hookgate.core.domain.turn import Agent, FinishedCall, Principal
+    from hookgate.core.domain.turn import FinishedCall, Principal
     from hookgate.core.host import Host
-    from hookgate.core.registry.snapshots import Snapshot
-    from hookgate.core.sessions.routing import Router
     from hookgate.core.turn.loop import Loop
+    from hookgate.core.turn.making import TurnMaker
 
 __all__ = ["Turns"]
 
@@ -67,17 +62,13 @@ class Turns:
     """Runs turns, and knows those that run.
 
     Attributes:
-        router: Chooses the agents.
-        snapshot: Returns what a turn that starts now draws on.
+        maker: Makes them of requests.
     """
 
-    def __init__(
-        self, host: Host, loop: Loop, router: Router, snapshot: Callable[[], Snapshot]
-    ) -> None:
+    def __init__(self, host: Host, loop: Loop, maker: TurnMaker) -> None:
         self._host = host
         self._loop = loop
-        self.router = router
-        self.snapshot = snapshot
+        self.maker = maker
         self._running: dict[str, TurnHandle] = {}
         self._after = InSessionOrder()
         self._stopping = False
@@ -117,11 +108,10 @@ class Turns:
         sink: Callable[[Event], None] | None = None,
     ) -> TurnHandle:
         """Start a turn; see `Host.start_turn`."""
-        _check_honoured(request)
-        agent, session = self._claimed(principal, request)
+        agent, session = self.maker.claimed(principal, request)
         events = TurnEvents()
         sink = events.put if sink is None else sink
-        turn = self._make(principal, origin, request, agent, session, sink)
+        turn = self.maker.make(principal, origin, request, agent, session, sink)
         return self._launch(turn, self._hold(turn, request), events)
 
     async def nested(
@@ -140,7 +130,7 @@ class Turns:
                 f"turn {parent.id} is nested {parent.depth} deep, and {limit} is the limit",
                 action="raise `turn.max_depth`, or do not nest so deep",
             )
-        route = self.router.resolve(parent.address, agent or parent.agent.name)
+        route = self.maker.router.resolve(parent.address, agent or parent.agent.name)
         if session is None:
             child = new_id("child")
             session = SessionKey(route.agent.name, "nested", parent.session.account, child)
@@ -158,7 +148,7 @@ class Turns:
             if event.type == "approval":
                 parent.client(event)
 
-        turn = self._make(parent.principal, origin, request, route.agent, session, ask)
+        turn = self.maker.make(parent.principal, origin, request, route.agent, session, ask)
         turn.parent, turn.depth = parent, parent.depth + 1
         turn.message = replace(turn.message, taint=parent.taint)
         turn.extra_taint = parent.taint
@@ -181,7 +171,9 @@ class Turns:
     ) -> FinishedCall:
         """Call a tool without a model; see `Host.call_tool`."""
         request = TurnRequest(content="", address=address, agent=agent)
-        turn = self._make(principal, origin, request, *self._claimed(principal, request), sink)
+        turn = self.maker.make(
+            principal, origin, request, *self.maker.claimed(principal, request), sink
+        )
         turn.extra_taint = taint
         use = ToolUse(id=new_id("call"), name=name, input=_json_ready(arguments))
         handle = self._launch(turn, self._call(turn, use), TurnEvents())
@@ -197,8 +189,8 @@ class Turns:
     ) -> Sequence[Tool]:
         """Return what may be called without a model; see `Host.offered`."""
         request = TurnRequest(content="", address=address, agent=agent)
-        who, session = self._claimed(principal, request)
-        turn = self._make(principal, origin, request, who, session, lambda _: None)
+        who, session = self.maker.claimed(principal, request)
+        turn = self.maker.make(principal, origin, request, who, session, lambda _: None)
         faces = turn.snapshot.faces
         usable = await usable_tools(self._host, turn)
         return sorted((faces.get(tool.name, tool) for tool in usable), key=lambda tool: tool.name)
@@ -214,92 +206,6 @@ class Turns:
             await events.aclose()
             if call.usage is not None:
                 turn.usage += call.usage
-
-    def _claimed(self, principal: Principal, request: TurnRequest) -> tuple[Agent, SessionKey]:
-        """Return who answers and in which session, if the principal may chat as this address."""
-        address = request.address
-        if "chat" not in principal.scopes:
-            raise NotAllowedError(
-                f"{principal.id} has the scopes {sorted(principal.scopes)}, expected `chat`",
-                action="use a token with the scope `chat`",
-            )
-        if not principal.may_claim(address):
-            raise NotAllowedError(
-                f"{principal.id} may not speak as channel {address.channel!r}, account "
-                f"{address.account!r}, peer {address.peer!r}",
-                action="claim an address that the token is bound to",
-            )
-        agent = self.router.resolve(address, request.agent).agent
-        return agent, SessionKey(agent.name, address.channel, address.account, address.peer)
-
-    def _make(
-        self,
-        principal: Principal,
-        origin: Origin,
-        request: TurnRequest,
-        agent: Agent,
-        session: SessionKey,
-        sink: Callable[[Event], None],
-    ) -> Turn:
-        check_agent(principal, agent)
-        snapshot = self.snapshot()
-        believed = self._host.settings.gateway.believe_client_flags
-        tools = admitted(request.client_tools, snapshot.tools, principal, believed)
-        events = self._host.events
-        sound = True  # who listens badly ends no turn
-
-        def client(event: Event) -> None:
-            nonlocal sound
-            try:
-                sink(event)
-            except Exception as error:
-                if sound:
-                    self._host.log.warning("a turn's sink fails", type=event.type, exc_info=error)
-                sound = False
-
-        def tell(event: Event) -> None:
-            turn.client(event)
-            events.publish(event)
-
-        turn = Turn(
-            session=session,
-            agent=agent,
-            address=request.address,
-            principal=principal,
-            origin=origin,
-            message=Message(
-                role="user",
-                parts=(Text(request.content), *request.images),
-                taint=request.taint,
-                provenance=origin.provenance,
-            ),
-            snapshot=snapshot,
-            plan=self._plan(agent, request),
-            sink=tell,
-            client=client,
-            options=request.options,
-            system=request.system,
-            client_tools=tools,
-            started=self._host.clock.now(),
-        )
-        turn.message = replace(turn.message, turn=turn.id)
-        return turn
-
-    def _plan(self, agent: Agent, request: TurnRequest) -> TurnPlan:
-        """Return how the turn runs if no planner has anything to say."""
-        settings = self._host.settings
-        return TurnPlan(
-            models=agent.models if request.model is None else (_model(request.model),),
-            parameters=request.parameters,
-            failure_mode=settings.turn.failure_mode,
-            tool_selection=settings.turn.tool_selection,
-            whole_tool_tokens=settings.turn.whole_tool_tokens,
-            history="client" if request.client_history is not None else "server",
-            history_turns=settings.context.history_turns,
-            max_iterations=settings.turn.max_iterations,
-            context_tokens=settings.context.budget_tokens,
-            deadline=settings.turn.deadline_seconds,
-        )
 
     # -- the task --------------------------------------------------------------
 
@@ -510,24 +416,3 @@ async def _over(handles: Collection[TurnHandle], seconds: float) -> None:
     """Wait until what runs now is over, at most `seconds`."""
     if tasks := {handle.task for handle in handles}:
         await asyncio.wait(tasks, timeout=seconds)
-
-
-def _model(text: str) -> ModelRef:
-    try:
-        return ModelRef.parse(text)
-    except ValueError as error:
-        raise TurnError(
-            str(error), code="invalid_params", action="name the model as `provider/model`"
-        ) from None
-
-
-def _check_honoured(request: TurnRequest) -> None:
-    """Refuse what this gateway would otherwise pass over in silence."""
-    for name in ("ephemeral", "verbatim"):
-        if getattr(request, name):
-            raise TurnError(
-                f"found a request with `{name}`, which this gateway cannot do: it keeps every "
-                "turn, and every turn draws on what the gateway knows",
-                code="invalid_params",
-                action=f"leave `{name}` out",
-            )
