@@ -16,11 +16,21 @@ from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus
 from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.metrics import Instrument, MetricRecord
-from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, SECRETS, SWITCHES, TOKENS, Key
+from hookgate.core.domain.ports import (
+    CLOCK,
+    CONVERSATIONS,
+    QUESTIONS,
+    SECRETS,
+    STORE,
+    SWITCHES,
+    TOKENS,
+    Key,
+)
 from hookgate.core.domain.turn import Origin
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
 from hookgate.core.registry.snapshots import Registry
+from hookgate.core.sessions.questions import InProcessQuestions
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.secret_store import redact_json
 
@@ -136,6 +146,7 @@ class Host:
         self.provide(CLOCK, SystemClock())
         self.provide(TOKENS, QuarterTokens())
         self.provide(SWITCHES, FileSwitches(settings.home))
+        self.provide(QUESTIONS, InProcessQuestions(lambda: self.get(STORE)))
 
     # -- services ----------------------------------------------------------
 

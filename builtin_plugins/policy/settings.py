@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
+from hookgate.core.domain.tools import LONGEST_ASK
 from hookgate.core.settings.schema import Section
 from hookgate.kit.durations import Days, Seconds, told
 
@@ -18,10 +19,10 @@ __all__ = [
     "ProfileName",
 ]
 
-LONGEST_QUESTION = 600.0
+LONGEST_QUESTION = LONGEST_ASK
 """Seconds that a question waits at most."""
 
-WHY_NO_LONGER = "a question is kept in memory, and its call and its session wait for it"
+WHY_NO_LONGER = "its call and its session wait for a question, and a turn has no longer deadline"
 
 ProfileName: TypeAlias = Literal["open", "balanced", "strict"]
 
@@ -30,7 +31,8 @@ class ApprovalSettings(Section):
     """``[plugin.policy.approvals]``: how people are asked."""
 
     timeout_seconds: Seconds = Field(default=120.0, gt=0)
-    """After so long nobody's answer means deny: seconds, or a text such as `5m`; at most `10m`."""
+    """After so long nobody's answer means deny: seconds, or a text such as `5m`; at most `7d`. The
+    deadline of the turn counts as well, `[turn] deadline_seconds`."""
     unattended: Literal["deny", "wait"] = "deny"
     """What to do where nobody who may approve is connected: deny at once, or wait all the
     same for somebody who comes and looks."""

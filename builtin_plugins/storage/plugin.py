@@ -1,4 +1,4 @@
-"""The builtin plugin `storage`: provides the store, and conversations and switches in it."""
+"""The builtin plugin `storage`: provides the store, and what the core keeps in it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.ports import CONVERSATIONS, STORE, SWITCHES
+from hookgate.core.domain.ports import CONVERSATIONS, QUESTIONS, STORE, SWITCHES
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
+    from hookgate.builtin_plugins.storage.questions import SqlQuestions
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.builtin_plugins.storage.switches import SqlSwitches
     from hookgate.core.domain.operations import Operation
@@ -25,13 +26,14 @@ __all__ = ["Plugin"]
 
 PART = "storage"
 SWITCHES_PART = "storage switches"
+QUESTIONS_PART = "storage questions"
 
 
 class Plugin:
     """Opens the store for the life of the gateway."""
 
     Settings = StorageSettings
-    provides = (STORE, CONVERSATIONS, SWITCHES)
+    provides = (STORE, CONVERSATIONS, SWITCHES, QUESTIONS)
 
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
@@ -46,15 +48,9 @@ class Plugin:
         from hookgate.builtin_plugins.storage.conversations import SqlConversations
         from hookgate.builtin_plugins.storage.opening import open_store
 
-        def tell(problem: str) -> None:
-            if problem:
-                host.degrade(PART, problem)
-            else:
-                host.recover(PART)
-
         if self._settings.url is not None:
             _hide_password(host, self._settings.url.get_secret_value())
-        store = await open_store(self._settings, host.settings.home, tell=tell)
+        store = await open_store(self._settings, host.settings.home, tell=_telling(host, PART))
         work: list[asyncio.Task[None]] = []
         try:
             if store.problem:
@@ -66,8 +62,12 @@ class Plugin:
                 switches = await _switches(host, store)
                 if store.shared:
                     work.append(host.spawn(switches.follow(), name="storage.switches"))
+            questions = await _questions(host, store)
+            if store.shared:
+                work.append(host.spawn(questions.look_after(), name="storage.questions"))
             self._store = store
             yield
+            await questions.close()
         finally:
             self._store = None
             for task in work:
@@ -88,23 +88,35 @@ class Plugin:
         return self._store
 
 
+def _telling(host: Host, part: str) -> Callable[[str], None]:
+    """Return what says of `part` why it does not work, and with "" that it does again."""
+    return lambda problem: host.degrade(part, problem) if problem else host.recover(part)
+
+
+async def _questions(host: Host, store: SqlStore) -> SqlQuestions:
+    from hookgate.builtin_plugins.storage.questions import SqlQuestions
+
+    questions = SqlQuestions(
+        store, host.clock, spawn=host.spawn, tell=_telling(host, QUESTIONS_PART), log=host.log
+    )
+    await questions.expire()
+    host.provide(QUESTIONS, questions)
+    return questions
+
+
 async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
     from hookgate.builtin_plugins.storage.switches import SqlSwitches
 
-    def tell(problem: str) -> None:
-        if problem:
-            host.degrade(SWITCHES_PART, problem)
-        else:
-            host.recover(SWITCHES_PART)
-
-    switches = SqlSwitches(store, FileSwitches(host.settings.home), tell=tell)
+    switches = SqlSwitches(
+        store, FileSwitches(host.settings.home), tell=_telling(host, SWITCHES_PART)
+    )
     await switches.look()
     host.provide(SWITCHES, switches)
     return switches
 
 
 def _import_store() -> None:
-    for name in ("opening", "conversations", "operations", "switches"):
+    for name in ("opening", "conversations", "operations", "questions", "switches"):
         import_module(f"hookgate.builtin_plugins.storage.{name}")
 
 

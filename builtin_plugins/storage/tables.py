@@ -1,4 +1,4 @@
-"""The tables of the store's own: conversations, switches, and what is known of migrations.
+"""The tables of the store's own: what the core keeps, and what is known of migrations.
 
 They are SQLModel classes over a registry of their own. SQLModel's global metadata would
 show every plugin the tables of all others.
@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Dialect, Table
 
 __all__ = [
+    "ASKERS",
     "MESSAGES",
     "METADATA",
     "POSITIONS",
+    "QUESTION_ROWS",
     "SESSIONS",
     "SWITCH_ROWS",
+    "AskerRow",
     "MessageRow",
     "PositionRow",
+    "QuestionRow",
     "ScriptsRow",
     "SessionRow",
     "SwitchRow",
@@ -146,6 +150,49 @@ class SwitchRow(StorageModel, table=True):
     version: int = Field(sa_type=BigInteger)
 
 
+class QuestionRow(StorageModel, table=True):
+    """One question; see `hookgate.core.domain.ports.Question`.
+
+    Attributes:
+        id: Its id.
+        state: ``waiting``, ``answered``, ``expired`` or ``withdrawn``.
+        owner: The gateway that asked, an `AskerRow` where gateways share the database.
+        subject: What it is about.
+        body: All else that it says: JSON.
+        asked: When it was asked, in UTC.
+        answer: The answer: JSON; "" where there is none.
+        answered_by: The id of the principal who answered, or "".
+        why: Why it ended without an answer, or "".
+    """
+
+    __tablename__ = "storage_questions"
+    __table_args__ = (Index("storage_questions_by_state", "state", "asked"),)
+
+    id: str = Field(primary_key=True, sa_type=Text)
+    state: str = Field(sa_type=Text)
+    owner: str = Field(sa_type=Text)
+    subject: str = Field(sa_type=Text)
+    body: str = Field(sa_type=Text)
+    asked: datetime = Field(sa_type=UtcTime)
+    answer: str = Field(sa_type=Text)
+    answered_by: str = Field(sa_type=Text)
+    why: str = Field(sa_type=Text)
+
+
+class AskerRow(StorageModel, table=True):
+    """A gateway whose questions wait, among several on one database.
+
+    Attributes:
+        owner: One run of a gateway.
+        until: It has stopped where it has not said otherwise by then, by the database's clock.
+    """
+
+    __tablename__ = "storage_askers"
+
+    owner: str = Field(primary_key=True, sa_type=Text)
+    until: datetime = Field(sa_type=UtcTime)
+
+
 class ScriptsRow(StorageModel, table=True):
     """The migration scripts that a plugin's tables were brought up to date with.
 
@@ -172,3 +219,5 @@ SESSIONS = _table(SessionRow)
 MESSAGES = _table(MessageRow)
 POSITIONS = _table(PositionRow)
 SWITCH_ROWS = _table(SwitchRow)
+QUESTION_ROWS = _table(QuestionRow)
+ASKERS = _table(AskerRow)

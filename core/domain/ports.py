@@ -7,11 +7,15 @@ the keys of its own services in its own package.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+from hookgate.core.domain.errors import TurnError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    import asyncio
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
     from contextlib import AbstractAsyncContextManager
     from datetime import datetime
     from pathlib import Path
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData, Table
 
     from hookgate.core.domain.messages import Message, Taint
-    from hookgate.core.domain.turn import Fence, SessionKey, Turn
+    from hookgate.core.domain.turn import Address, Fence, Principal, SessionKey, Turn
 
 __all__ = [
     "AUDIT",
@@ -31,8 +35,10 @@ __all__ = [
     "EGRESS",
     "EMBEDDER",
     "LANES",
+    "QUESTIONS",
     "SECRETS",
     "SIGNALS",
+    "STOPPED",
     "STORE",
     "SWITCHES",
     "TOKENS",
@@ -47,8 +53,12 @@ __all__ = [
     "Lease",
     "Loaded",
     "Page",
+    "Question",
+    "QuestionState",
+    "Questions",
     "Said",
     "Secrets",
+    "Settled",
     "Signals",
     "Store",
     "Switch",
@@ -392,6 +402,155 @@ class Store(Protocol):
         """Insert `rows`; return once they are committed. The fast way for logs and ledgers."""
 
 
+QuestionState: TypeAlias = Literal["answered", "expired", "withdrawn"]
+"""How a question ends: by an answer, by its time or its asker's end, or since it was void."""
+
+STOPPED = "the gateway that asked has stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question that waits for a person, at whichever gateway that person is.
+
+    Attributes:
+        id: Unique and not to be guessed.
+        subject: What it is about: ``tool_call``, ``model_call``, ``form``, or another kind.
+        text: All that a person must see before answering, as JSON with secrets masked.
+        schema: JSON Schema (2020-12) of an answer.
+        binding: A digest of all that an answer is bound to. Whoever asked makes it again before
+            acting on an answer, which is void where it is another one.
+        address: Whose question it is; nobody who may not claim it sees or answers it.
+        senders: The ids of those whose message led to it.
+        approvers: Lists of who may answer, as whoever takes the answer knows them.
+        basis: What it takes to act on an answer, as JSON; shown to nobody.
+        asked: When it was asked, in UTC.
+        expires: When it is too late, in UTC.
+        owner: The gateway that asked and acts on the answer; stamped by who keeps questions.
+    """
+
+    id: str
+    subject: str
+    text: Mapping[str, Any]
+    schema: Mapping[str, Any]
+    binding: str
+    address: Address
+    senders: tuple[str, ...] = ()
+    approvers: tuple[tuple[str, ...], ...] = ()
+    basis: Mapping[str, Any] = field(default_factory=dict)
+    asked: datetime
+    expires: datetime
+    owner: str = ""
+
+    def check(self, value: Any) -> None:
+        """Hold an answer against the schema.
+
+        Raises:
+            TurnError: It does not fit.
+        """
+        # Whoever asks nobody needs no validator.
+        import jsonschema_rs
+
+        try:
+            jsonschema_rs.Draft202012Validator(dict(self.schema)).validate(value)
+        except jsonschema_rs.ValidationError as error:
+            raise TurnError(
+                f"the answer to {self.id!r} is none that was asked for: {error.message[:240]}",
+                code="invalid_params",
+                action="answer as the question's schema says",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of a question.
+
+    Attributes:
+        state: How it ended.
+        value: The answer, where there is one.
+        by: The id of the principal who answered.
+        why: Why it ended without an answer.
+    """
+
+    state: QuestionState
+    value: Any = None
+    by: str = ""
+    why: str = ""
+
+
+class Questions(Protocol):
+    """Questions that wait for people: asked at one gateway, answered at any on the same store.
+
+    The plugin `storage` keeps them in the database. Without it they are kept in the process.
+    """
+
+    async def ask(self, question: Question) -> asyncio.Future[Settled]:
+        """Let `question` wait; return once others can see it.
+
+        The future is resolved when somebody has answered, or the question ended otherwise. It
+        is the asker's to `end` a question in time, whatever happens to the asker.
+
+        Raises:
+            StoreError: It cannot be kept; nobody was asked.
+        """
+
+    async def find(self, question_id: str) -> Question | None:
+        """Return a question that waits; None where none of this id does.
+
+        Raises:
+            StoreError: The questions cannot be read.
+        """
+
+    async def waiting(self, principal: Principal) -> Sequence[Question]:
+        """Return the questions at addresses that `principal` may claim, the oldest first.
+
+        Who of them may answer is for whoever takes the answers to say.
+
+        Raises:
+            StoreError: The questions cannot be read.
+        """
+
+    async def answer(
+        self,
+        question_id: str,
+        value: Any,
+        *,
+        by: str,
+        also: Callable[[Connection | None], None] | None = None,
+    ) -> bool:
+        """Answer a question. The first answer counts; there is no second one.
+
+        Args:
+            question_id: The question's id.
+            value: The answer, JSON that fits the question's schema.
+            by: The id of the principal who answers; that it may is for the caller to check.
+            also: Writes what belongs to the answer, in the same transaction, off the event loop:
+                both are kept, or neither. It gets None where there is no store.
+
+        Returns:
+            Whether it counts; False where the question does not wait any more.
+
+        Raises:
+            TurnError: The answer does not fit the schema; the question waits on.
+            StoreError: It cannot be kept; the question waits on. So it does where `also` raises.
+        """
+
+    async def end(
+        self, question_id: str, state: Literal["expired", "withdrawn"], why: str
+    ) -> Settled:
+        """End a question, if nobody has answered it first; return what became of it.
+
+        Raises:
+            StoreError: That cannot be kept.
+        """
+
+    async def expire(self) -> Sequence[Question]:
+        """End the questions whose asker has stopped, so that nobody can act on an answer.
+
+        Raises:
+            StoreError: That cannot be kept.
+        """
+
+
 class Embedder(Protocol):
     """Turns texts into vectors of length 1. Caches the vectors of queries."""
 
@@ -471,6 +630,7 @@ TOKENS: Key[TokenCounter] = Key("tokens")
 SECRETS: Key[Secrets] = Key("secrets")
 SIGNALS: Key[Signals] = Key("signals")
 LANES: Key[Lanes] = Key("lanes")
+QUESTIONS: Key[Questions] = Key("questions")
 CONVERSATIONS: Key[Conversations] = Key("conversations")
 STORE: Key[Store] = Key("store")
 SWITCHES: Key[Switches] = Key("switches")

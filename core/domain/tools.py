@@ -38,6 +38,10 @@ Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"
 Answer: TypeAlias = Literal["", "allowed", "denied", "expired", "withdrawn"]
 
 
+LONGEST_ASK = 604_800.0
+"""Seconds that somebody may be given to answer: a week, as long as a turn may take."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What a tool call came to.
@@ -204,7 +208,8 @@ class Ask:
         title: At most 80 characters.
         description: The whole story; every byte is shown.
         severity: info, warning or critical.
-        timeout: Seconds until nobody's answer means deny; at most 600.
+        timeout: Seconds until nobody's answer means deny; at most 604,800, which is a week. The
+            question ends with its turn as well, whose deadline it does not move.
         choices: The decisions that are offered; ``deny`` is one of them, named or not.
         approvers: Lists of who may answer, as whoever resolves it knows them; somebody on all
             of them may. Without any, that one decides.
@@ -220,8 +225,10 @@ class Ask:
     def __post_init__(self) -> None:
         if not 0 < len(self.title) <= 80:
             raise ValueError(f"Ask.title has {len(self.title)} characters: expected 1 to 80")
-        if not 0 < self.timeout <= 600:
-            raise ValueError(f"Ask.timeout is {self.timeout} s: expected more than 0, at most 600")
+        if not 0 < self.timeout <= LONGEST_ASK:
+            raise ValueError(
+                f"Ask.timeout is {self.timeout} s: expected more than 0, at most {LONGEST_ASK:g}"
+            )
         if "deny" not in self.choices:
             # Whoever is asked must be able to say no.
             object.__setattr__(self, "choices", (*self.choices, "deny"))

@@ -237,8 +237,8 @@ class TurnSettings(Section):
 
     max_iterations: int = Field(default=10, ge=1, le=100)
     """Rounds of tool calls at most."""
-    deadline_seconds: float = Field(default=600.0, gt=0, le=86_400)
-    """The whole turn's limit."""
+    deadline_seconds: float = Field(default=600.0, gt=0, le=604_800)
+    """The whole turn's limit; what it waits for people counts."""
     lane_queue: int = Field(default=16, ge=0, le=10_000)
     """Messages that may wait for one session."""
     max_depth: int = Field(default=3, ge=0, le=16)

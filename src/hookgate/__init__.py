@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         EGRESS,
         EMBEDDER,
         LANES,
+        QUESTIONS,
         SECRETS,
         SIGNALS,
         STORE,
@@ -90,6 +91,8 @@ if TYPE_CHECKING:
         Clock,
         Embedder,
         Key,
+        Question,
+        Settled,
         Switch,
     )
     from hookgate.core.domain.tools import (
@@ -137,6 +140,7 @@ __all__ = [
     "EGRESS",
     "EMBEDDER",
     "LANES",
+    "QUESTIONS",
     "SECRETS",
     "SIGNALS",
     "STORE",
@@ -203,6 +207,7 @@ __all__ = [
     "Provenance",
     "Provider",
     "ProviderError",
+    "Question",
     "ReasoningDelta",
     "RecordSource",
     "Refusal",
@@ -212,6 +217,7 @@ __all__ = [
     "Selection",
     "SessionKey",
     "Settings",
+    "Settled",
     "StartError",
     "StopEvent",
     "StoreError",
@@ -272,8 +278,8 @@ _NAMES = {
     "hookgate.core.domain.operations": "Access Cors Empty Invocation Operation OperationModel",
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
-        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES SECRETS SIGNALS STORE SWITCHES TOKENS "
-        "Channel Clock Embedder Key Switch"
+        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
+        "SWITCHES TOKENS Channel Clock Embedder Key Question Settled Switch"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from tests.support.script import Script, Scripted, say, settings
+import sqlalchemy as sa
+from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings
 from tests.support.wire import Served, bearer, tokens
 
+from hookgate.builtin_plugins.storage import questions as asking_module
+from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.models import ModelRequest
+from hookgate.core.domain.ports import STOPPED, STORE
+from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.serve import listen
 from hookgate.core.runtime import Gateway
 
@@ -44,12 +54,20 @@ async def served(
         yield Served(gate, listener, http)
 
 
-async def soon(condition: Any) -> None:
+async def soon(condition: Any, *, seconds: float = WITHIN) -> None:
     """Wait until `condition` returns something true, as long as others may take to hear of it."""
     loop = asyncio.get_running_loop()
-    over = loop.time() + WITHIN
+    over = loop.time() + seconds
     while not await condition():
-        assert loop.time() < over, f"nothing was heard of it within {WITHIN:g} s"
+        assert loop.time() < over, f"nothing was heard of it within {seconds:g} s"
+
+
+def step(request: ModelRequest) -> Any:
+    """Send what the message says; say what came of it."""
+    last = request.messages[-1]
+    if last.tool_results:
+        return say(last.tool_results[0].content.partition(":")[0])
+    return call((f"call_{len(request.messages)}", "send", {"text": last.text}))
 
 
 async def test_a_token_revoked_on_one_is_refused_on_both_within_a_second(
@@ -93,3 +111,166 @@ async def test_cards_turned_off_on_one_are_off_on_both_within_a_second(
             return "awareness" in body["degraded"]
 
         await soon(off)
+
+
+# -- questions ----------------------------------------------------------------------------
+
+SENDS = replace(Flags.none(), sends_externally=True)
+
+
+class Office:
+    """What the gateways of one office have: a tool that people are asked about."""
+
+    def __init__(self, url: str, home: Path) -> None:
+        self.url = url
+        self.home = home
+        self.ran: list[str] = []
+
+    @asynccontextmanager
+    async def gateway(self, name: str, **approvals: Any) -> AsyncIterator[Served]:
+        async def send(turn: Turn, arguments: Mapping[str, Any]) -> str:
+            self.ran.append(f"{name}: {arguments['text']}")
+            return "sent"
+
+        policy = {"profile": "strict", "approvals": {"unattended": "wait", **approvals}}
+        plugins = (Scripted(Script(step)), Tools(echo_tool("send", run=send, flags=SENDS)))
+        home, plugin = self.home / name, {"policy": policy}
+        async with served(self.url, home, {}, *plugins, plugin=plugin) as gate:
+            yield gate
+
+
+async def question(gate: Served) -> dict[str, Any]:
+    """Return the only question that waits, as one gateway shows it."""
+    rows: list[dict[str, Any]] = []
+    async with asyncio.timeout(20):
+        while not rows:
+            rows = (await gate.get("/v1/approvals"))[1]["approvals"]
+    return rows[0]
+
+
+def asking(gate: Served, text: str = "hello") -> asyncio.Task[tuple[int, Any]]:
+    return asyncio.create_task(gate.post("/v1/turns", {"content": text}))
+
+
+async def test_a_question_asked_on_one_is_answered_on_the_other_and_the_call_runs_once(
+    url: str, tmp_path: Path
+) -> None:
+    office = Office(url, tmp_path)
+    async with office.gateway("a") as a, office.gateway("b") as b:
+        turn = asking(a)
+        shown = await question(b)
+        assert shown == await question(a)
+        answer = {"id": shown["id"], "digest": shown["digest"], "decision": "allow-once"}
+        status, _ = await b.post("/v1/approvals/resolve", answer)
+        assert status == 200
+        answered = asyncio.get_running_loop().time()
+        assert (await turn)[1]["text"] == "sent"
+        assert asyncio.get_running_loop().time() - answered < 5
+        assert (await a.post("/v1/approvals/resolve", answer))[0] == 404
+        assert (await b.get("/v1/approvals"))[1]["approvals"] == []
+    assert office.ran == ["a: hello"]
+
+
+async def test_of_answers_that_race_on_both_one_wins_and_the_call_runs_once(
+    url: str, tmp_path: Path
+) -> None:
+    office = Office(url, tmp_path)
+    async with office.gateway("a") as a, office.gateway("b") as b:
+        turn = asking(a)
+        shown = await question(b)
+
+        async def answered(number: int) -> bool:
+            choice = ("allow-always", "allow-once")[number // 2 % 2]
+            body = {"id": shown["id"], "decision": choice}
+            return (await (a, b)[number % 2].post("/v1/approvals/resolve", body))[0] == 200
+
+        won = await asyncio.gather(*map(answered, range(20)))
+        assert won.count(True) == 1
+        assert (await turn)[1]["text"] == "sent"
+        always = won.index(True) // 2 % 2 == 0
+        for gate in (a, b):
+            _, body = await gate.get("/v1/approvals/grants")
+            assert [row["state"] for row in body["grants"]] == ["valid"] * always
+    assert office.ran == ["a: hello"]
+
+
+async def test_what_is_allowed_always_on_one_holds_on_the_other(url: str, tmp_path: Path) -> None:
+    office = Office(url, tmp_path)
+    async with office.gateway("a") as a, office.gateway("b") as b:
+        turn = asking(a)
+        body = {"id": (await question(b))["id"], "decision": "allow-always"}
+        assert (await b.post("/v1/approvals/resolve", body))[0] == 200
+        assert (await turn)[1]["text"] == "sent"
+        assert (await asking(b))[1]["text"] == "sent"
+    assert office.ran == ["a: hello", "b: hello"]
+
+
+async def test_an_answer_to_what_has_changed_where_it_was_asked_runs_nothing_and_leaves_no_grant(
+    url: str, tmp_path: Path
+) -> None:
+    office = Office(url, tmp_path)
+    async with office.gateway("a") as a, office.gateway("b") as b:
+        turn = asking(a)
+        shown = await question(b)
+        plugin = a.gate.plugins.get("policy")
+        plugin._version = (plugin._judge.engine.version, "another")
+        body = {"id": shown["id"], "decision": "allow-always"}
+        await b.post("/v1/approvals/resolve", body)
+        assert "sent" not in (await turn)[1]["text"]
+        _, rows = await a.get("/v1/approvals/grants")
+        assert rows["grants"] == []
+    assert office.ran == []
+
+
+async def test_who_may_not_answer_at_one_may_not_at_the_other(url: str, tmp_path: Path) -> None:
+    office = Office(url, tmp_path)
+    async with office.gateway("a") as a, office.gateway("b", approvers=["token:boss"]) as b:
+        turn = asking(a)
+        shown = await question(a)
+        assert (await b.get("/v1/approvals"))[1]["approvals"] == []
+        body = {"id": shown["id"], "decision": "allow-once"}
+        assert (await b.post("/v1/approvals/resolve", body))[0] == 403
+        assert (await a.post("/v1/approvals/resolve", {**body, "decision": "deny"}))[0] == 200
+        await turn
+    assert office.ran == []
+
+
+async def test_a_restart_of_the_asker_expires_its_question_by_name_and_no_others(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_module, "LEASE_SECONDS", 1.5)
+    office = Office(url, tmp_path)
+    async with office.gateway("b") as b:
+        async with office.gateway("a") as a:
+            mine, others = asking(a, "of a"), asking(b, "of b")
+            async with asyncio.timeout(20):
+                while len(shown := (await b.get("/v1/approvals"))[1]["approvals"]) < 2:
+                    assert not mine.done()
+            ids = {row["arguments"]["text"]: row["id"] for row in shown}
+            # As if it were killed: it says nothing any more, of its questions or of itself.
+            store = a.gate.host[STORE]
+            monkeypatch.setattr(store._writer, "work", killed)
+        await asyncio.gather(mine, return_exceptions=True)
+        async with office.gateway("a") as a:
+            await soon(partial(expired, a, ids["of a"]), seconds=10)
+            left = (await a.get("/v1/approvals"))[1]["approvals"]
+            assert [row["id"] for row in left] == [ids["of b"]]
+            body = {"id": ids["of a"], "decision": "allow-once"}
+            assert (await b.post("/v1/approvals/resolve", body))[0] == 404
+            body = {"id": ids["of b"], "decision": "allow-once"}
+            assert (await a.post("/v1/approvals/resolve", body))[0] == 200
+            assert (await others)[1]["text"] == "sent"
+    assert office.ran == ["b: of b"]
+
+
+async def killed(work: Any) -> Any:
+    raise StoreUnavailableError("this gateway was killed")
+
+
+async def expired(gate: Served, question_id: str) -> bool:
+    """Whether the store says of a question that its asker has stopped."""
+    query = sa.select(QUESTION_ROWS.c.state, QUESTION_ROWS.c.why).where(
+        QUESTION_ROWS.c.id == question_id
+    )
+    row = await gate.gate.host[STORE].read(lambda connection: connection.execute(query).one())
+    return tuple(row) == ("expired", STOPPED)

@@ -3,7 +3,8 @@
 A question is bound to the tool, its arguments, the session, the turn, the call and the
 policy. It lives as long as the call waits for it and somebody can answer it: a timeout, a
 cancelled turn, a restart, a change of what it is bound to and the last approver's leaving all
-end it, and what ends without an answer is denied.
+end it, and what ends without an answer is denied. It waits where `Questions` are kept, so any
+gateway on the same store shows it and takes the answer; the one whose call waits acts on it.
 """
 
 from __future__ import annotations
@@ -11,28 +12,37 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate.core.domain.errors import TurnError
+from hookgate.builtin_plugins.policy.desk.approvers import senders
+from hookgate.core.domain.errors import StoreError, TurnError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.ports import Question
 from hookgate.core.domain.tools import Decision, Effect
+from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from datetime import datetime
+
+    from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.policy.desk.approvers import Approvers
     from hookgate.builtin_plugins.policy.desk.grants import GrantScope
-    from hookgate.core.domain.ports import Clock
+    from hookgate.core.domain.ports import Clock, Questions, Settled
     from hookgate.core.domain.tools import Answer, Ask, ToolCall
     from hookgate.core.domain.turn import Principal, Turn
 
-__all__ = ["Choice", "Inbox", "Question", "binding"]
+__all__ = ["Asked", "Choice", "Inbox", "binding"]
 
 Choice: TypeAlias = Literal["allow-once", "allow-always", "deny"]
+
+SUBJECT = "tool_call"
+"""What the questions of this inbox are about."""
 
 CHANGED = "the call, its tool or the policy changed while it was asked about"
 
@@ -48,100 +58,101 @@ def binding(turn: Turn, call: ToolCall, force: str = "") -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Question:
-    """A question that waits.
+@dataclass(slots=True, kw_only=True, eq=False)
+class Asked:
+    """A question of this gateway's own, and what it takes to act on its answer.
 
     Attributes:
-        id: Unique and not to be guessed.
-        digest: What the answer is bound to; see `binding`.
+        question: The question, as every gateway on the store sees it.
         turn: The turn whose call waits.
         call: The call.
         ask: What is asked.
-        choices: The answers that are taken.
-        scopes: How far ``allow-always`` may reach, the narrowest first.
-        policy: The version of the policy that was in force when it was asked.
-        asked: When it was asked, in UTC.
-        expires: When it is too late, in UTC.
+        ending: Why it ends without an answer, once that is known.
+        decided: Set when what the answer leads to has been decided.
+        answering: How many are answering it here right now.
     """
 
-    id: str
-    digest: str
+    question: Question
     turn: Turn
     call: ToolCall
     ask: Ask
-    choices: tuple[Choice, ...]
-    scopes: tuple[GrantScope, ...]
-    policy: str
-    asked: datetime
-    expires: datetime
-    answer: asyncio.Future[Decision] = field(repr=False)
+    ending: asyncio.Future[str]
+    decided: asyncio.Event = field(default_factory=asyncio.Event)
+    answering: int = 0
 
-    def to_json(self) -> dict[str, Any]:
-        """Return all that a person must see before answering, every byte of it.
 
-        ``arguments_text`` is the arguments in JSON with everything beyond ASCII escaped, so
-        that no invisible or reversed character hides in them.
-        """
-        arguments = json.loads(self.call.canonical)
-        return {
-            "id": self.id,
-            "digest": self.digest,
-            "session": str(self.turn.session),
-            "turn": self.turn.id,
-            "tool_use_id": self.call.id,
-            "tool": self.call.name,
-            "plugin": self.call.tool.plugin,
-            "tool_description": self.call.tool.description,
-            "arguments": arguments,
-            "arguments_text": json.dumps(arguments, indent=2, sort_keys=True),
-            "flags": self.call.flags.to_json(),
-            "title": self.ask.title,
-            "description": self.ask.description,
-            "severity": self.ask.severity,
-            "approvers": [list(names) for names in self.ask.approvers],
-            "choices": list(self.choices),
-            "scopes": list(self.scopes),
-            "asked": self.asked.isoformat(),
-            "expires": self.expires.isoformat(),
-        }
+def shown(turn: Turn, call: ToolCall, ask: Ask) -> dict[str, Any]:
+    """Return all of a call that a person must see before answering, every byte of it.
+
+    ``arguments_text`` is the arguments in JSON with everything beyond ASCII escaped, so
+    that no invisible or reversed character hides in them.
+    """
+    arguments = json.loads(call.canonical)
+    return {
+        "session": str(turn.session),
+        "turn": turn.id,
+        "tool_use_id": call.id,
+        "tool": call.name,
+        "plugin": call.tool.plugin,
+        "tool_description": call.tool.description,
+        "arguments": arguments,
+        "arguments_text": json.dumps(arguments, indent=2, sort_keys=True),
+        "flags": call.flags.to_json(),
+        "title": ask.title,
+        "description": ask.description,
+        "severity": ask.severity,
+        "approvers": [list(names) for names in ask.approvers],
+    }
 
 
 class Inbox:
-    """The questions that wait in this process."""
+    """The questions about tool calls: those of this gateway, and those that wait for people."""
 
     def __init__(
         self,
         clock: Clock,
         approvers: Approvers,
+        questions: Questions,
         *,
         nobody: Callable[[Turn, Ask, Event], str] = lambda turn, ask, event: "",
         policy: Callable[[], str] = lambda: "",
         registered: Callable[[ToolCall], str] = lambda call: "",
         scopes: tuple[GrantScope, ...] = (),
+        redact: Callable[[Any], Any] = lambda data: data,
+        basis: Callable[[Turn, ToolCall, str], Mapping[str, Any]] = lambda turn, call, policy: {},
+        void: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
         """Open an inbox.
 
         Args:
             clock: Says when questions end.
             approvers: Say who may answer.
+            questions: Where questions wait.
             nobody: Takes what is asked and the event that tells of it; returns why nobody can
                 answer, or "".
             policy: Returns the version of the policy that is in force.
             registered: Returns what the tool of a call is as it is registered now.
             scopes: How far ``allow-always`` may reach; empty where it is not offered.
+            redact: Masks secrets in what is shown.
+            basis: Returns what a grant is made from, by turn, call and policy.
+            void: Takes back the grant with this id, whose answer has come too late.
         """
         self._clock = clock
         self._approvers = approvers
+        self._questions = questions
         self._nobody = nobody
         self._policy = policy
         self._registered = registered
         self._scopes = scopes
-        self._asked: dict[str, Question] = {}
-        self._waiting: dict[str, Question] = {}
+        self._redact = redact
+        self._basis = basis
+        self._void = void
+        self._asked: dict[str, Asked] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._asked)
+
+    # -- asking ------------------------------------------------------------
 
     async def ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
         """Ask, and wait for the answer at most ``ask.timeout`` seconds.
@@ -151,112 +162,164 @@ class Inbox:
         """
         if closed := self._approvers.closed:
             return Decision.deny(f"{ask.title} {closed}", by="policy", asked=ask)
-        question = self._question(turn, call, ask)
-        event = self._event(question, {"state": "pending", **question.to_json()})
+        asked = self._asking(turn, call, ask)
+        question = asked.question
+        event = self._event(asked, {"state": "pending", **question.text})
         if nobody := self._nobody(turn, ask, event):
             return Decision.deny(f"{ask.title} {nobody}", by="policy", asked=ask)
-        self._asked[question.id] = self._waiting[question.id] = question
-        decision = _ended(question, "withdrawn", "its turn was cancelled")
+        decision: Decision | None = None
         try:
+            answer = await self._questions.ask(question)
+            self._asked[question.id] = asked
             turn.emit(event)
-            await asyncio.wait({question.answer}, timeout=ask.timeout)
-            decision = self._outcome(question)
-            return decision
+            # What has changed while it was put down is seen now.
+            self._look_at(asked)
+            wanted: set[asyncio.Future[Any]] = {answer, asked.ending}
+            await asyncio.wait(wanted, timeout=ask.timeout, return_when=asyncio.FIRST_COMPLETED)
+            decision = await finish(self._outcome(asked, answer))
+        except StoreError as error:
+            decision = _ended(asked, "withdrawn", f"The store fails: {error}")
         finally:
-            del self._asked[question.id]
-            self._waiting.pop(question.id, None)
-            question.answer.cancel()
+            if decision is None:
+                decision = await finish(self._cancelled(asked))
+            self._asked.pop(question.id, None)
             data = {"state": decision.answer, "id": question.id, "by": decision.by}
-            turn.emit(self._event(question, {**data, "tool": call.name, "why": decision.reason}))
-
-    def _outcome(self, question: Question) -> Decision:
-        if not question.answer.done():
-            why = f"Nobody answered within {question.ask.timeout:g} s"
-            return _ended(question, "expired", why)
-        decision = question.answer.result()
-        if decision.allowed and self._is_void(question):
-            return _ended(question, "withdrawn", CHANGED)
+            turn.emit(self._event(asked, {**data, "tool": call.name, "why": decision.reason}))
+            asked.decided.set()
         return decision
+
+    async def _outcome(self, asked: Asked, answer: asyncio.Future[Settled]) -> Decision:
+        """Decide by the answer, or end the question where there is none."""
+        if answer.done():
+            settled = answer.result()
+        elif asked.ending.done():
+            settled = await self._questions.end(
+                asked.question.id, "withdrawn", asked.ending.result()
+            )
+        else:
+            why = f"Nobody answered within {asked.ask.timeout:g} s"
+            settled = await self._questions.end(asked.question.id, "expired", why)
+        if settled.state != "answered":
+            return _ended(asked, settled.state, settled.why)
+        return await self._acted_on(asked, settled)
+
+    async def _acted_on(self, asked: Asked, settled: Settled) -> Decision:
+        """Return what an answer comes to, given here or at another gateway."""
+        choice, grant = settled.value["decision"], settled.value.get("grant", "")
+        if choice == "deny":
+            denied = Decision.deny(f"{settled.by} denied it", by=settled.by, asked=asked.ask)
+            return replace(denied, answer="denied")
+        why = CHANGED if self._is_void(asked) else ""
+        # Another gateway may have other approvers; this one is where the call runs.
+        why = why or self._approvers.why_not(settled.by, asked.turn, asked.ask)
+        if why:
+            if grant and self._void is not None:
+                await self._void(grant)
+            return _ended(asked, "withdrawn", why)
+        reason = f"{settled.by} allowed it once"
+        if grant:
+            reason = f"{settled.by} allowed it always, until {settled.value['until'][:10]}"
+        allowed = Decision.allow(reason, by=settled.by, asked=asked.ask)
+        return replace(allowed, rule=f"grant:{grant}" if grant else "", answer="allowed")
+
+    async def _cancelled(self, asked: Asked) -> Decision:
+        why = "its turn was cancelled"
+        try:
+            await self._questions.end(asked.question.id, "withdrawn", why)
+        except StoreError as error:
+            # Nobody acts on an answer to it any more, whatever the store says of it.
+            why = f"{why}, and the store fails: {error}"
+        return _ended(asked, "withdrawn", why)
 
     def look_again(self) -> None:
         """End the questions that nobody can answer any more, or whose answer would be void."""
-        for question in tuple(self._asked.values()):
-            if question.answer.done():
-                continue
-            why = CHANGED if self._is_void(question) else ""
-            if not why and question.id in self._waiting:
-                # Of one that somebody is answering, who else is there does not matter.
-                event = self._event(question, {"state": "pending"})
-                why = self._nobody(question.turn, question.ask, event)
-            if why:
-                self._waiting.pop(question.id, None)
-                question.answer.set_result(_ended(question, "withdrawn", why))
+        for asked in tuple(self._asked.values()):
+            self._look_at(asked)
 
-    def _event(self, question: Question, data: dict[str, Any]) -> Event:
+    def _look_at(self, asked: Asked) -> None:
+        if asked.ending.done():
+            return
+        why = CHANGED if self._is_void(asked) else ""
+        if not why and not asked.answering:
+            # Of one that somebody is answering, who else is there does not matter.
+            event = self._event(asked, {"state": "pending"})
+            why = self._nobody(asked.turn, asked.ask, event)
+        if why:
+            asked.ending.set_result(why)
+
+    def _event(self, asked: Asked, data: dict[str, Any]) -> Event:
         def may_answer(principal: Principal) -> bool:
-            return self._approvers.may_answer(principal, question.turn, question.ask)
+            return self._approvers.may_answer(principal, asked.turn, asked.ask)
 
         return Event("approval", data, scope="approve", audience=may_answer)
 
-    def _question(self, turn: Turn, call: ToolCall, ask: Ask) -> Question:
-        now = self._clock.now()
+    def _asking(self, turn: Turn, call: ToolCall, ask: Ask) -> Asked:
+        now, policy = self._clock.now(), self._policy()
+        expires = now + timedelta(seconds=min(ask.timeout, *_left(turn, now)))
         always = self._scopes if "allow-always" in ask.choices else ()
-        return Question(
-            id=new_id("ask"),
-            digest=self._binding(turn, call),
-            policy=self._policy(),
-            turn=turn,
-            call=call,
-            ask=ask,
-            choices=tuple(one for one in ask.choices if always or one != "allow-always"),
-            scopes=always,
+        choices = [one for one in ask.choices if always or one != "allow-always"]
+        question_id, digest = new_id("ask"), self._binding(turn, call)
+        text = {
+            "id": question_id,
+            "digest": digest,
+            **self._redact(shown(turn, call, ask)),
+            "choices": choices,
+            "scopes": list(always),
+            "asked": now.isoformat(),
+            "expires": expires.isoformat(),
+        }
+        question = Question(
+            id=question_id,
+            subject=SUBJECT,
+            text=text,
+            schema=_schema(choices),
+            binding=digest,
+            address=turn.root.address,
+            senders=tuple(senders(turn)),
+            approvers=ask.approvers,
+            basis=self._basis(turn, call, policy),
             asked=now,
-            expires=now + timedelta(seconds=ask.timeout),
-            answer=asyncio.get_running_loop().create_future(),
+            expires=expires,
         )
+        ending = asyncio.get_running_loop().create_future()
+        return Asked(question=question, turn=turn, call=call, ask=ask, ending=ending)
 
     def _binding(self, turn: Turn, call: ToolCall) -> str:
         return binding(turn, call, f"{self._policy()}\n{self._registered(call)}")
 
-    def _is_void(self, question: Question) -> bool:
+    def _is_void(self, asked: Asked) -> bool:
         # What was shown is not what would run, or not by these rules.
-        return self._binding(question.turn, question.call) != question.digest
+        return self._binding(asked.turn, asked.call) != asked.question.binding
 
-    def still_stands(self, question: Question) -> bool:
-        """Whether a question that was claimed can still be answered to any effect."""
-        return not question.answer.done() and not self._is_void(question)
+    # -- answering ---------------------------------------------------------
 
-    def waiting(self, principal: Principal) -> Sequence[Question]:
+    async def waiting(self, principal: Principal) -> Sequence[Question]:
         """Return the questions that `principal` may answer, the oldest first."""
         return [
             question
-            for question in self._waiting.values()
-            if self._approvers.may_answer(principal, question.turn, question.ask)
+            for question in await self._questions.waiting(principal)
+            if question.subject == SUBJECT and not self._why_not(principal, question)
         ]
 
-    def resolve(
+    def _why_not(self, principal: Principal, question: Question) -> str:
+        return self._approvers.refusal(principal.id, question.senders, question.approvers)
+
+    async def resolve(
         self, principal: Principal, question_id: str, choice: Choice, *, digest: str = ""
     ) -> Question:
         """Answer a question. The first answer counts; there is no second one.
 
         Raises:
-            TurnError: See `claim`.
+            TurnError: See `answerable` and `answer`.
         """
-        question = self.claim(principal, question_id, choice, digest=digest)
-        if choice == "deny":
-            reason = f"{principal.id} denied it"
-            decision = Decision.deny(reason, by=principal.id, asked=question.ask)
-        else:
-            reason = f"{principal.id} allowed it once"
-            decision = Decision.allow(reason, by=principal.id, asked=question.ask)
-        answer: Answer = "denied" if choice == "deny" else "allowed"
-        question.answer.set_result(replace(decision, answer=answer))
+        question = await self.answerable(principal, question_id, choice, digest=digest)
+        await self.answer(principal, question, {"decision": choice})
         return question
 
-    def claim(
+    async def answerable(
         self, principal: Principal, question_id: str, choice: Choice, *, digest: str = ""
     ) -> Question:
-        """Take a question in order to answer it; nobody else can any more.
+        """Return a question that waits, at whichever gateway, and may be answered so.
 
         Args:
             principal: Who answers; that it has the scope ``approve`` has been checked.
@@ -267,51 +330,106 @@ class Inbox:
         Raises:
             TurnError: There is no such question for this principal (any more), it may not
                 answer, the digest is another one, or the answer is none that is offered: the
-                question waits on. Or what it was about has changed: that ends it.
+                question waits on.
         """
-        question = self._waiting.get(question_id)
-        if question is None or not principal.may_claim(question.turn.root.address):
-            raise TurnError(
-                f"no question {question_id!r} waits: it was answered, ran out, or never was",
-                code="not_found",
-                action="list the questions that wait with `approval.list`",
-            )
-        if why := self._approvers.why_not(principal.id, question.turn, question.ask):
+        question = await self._questions.find(question_id)
+        if (
+            question is None
+            or question.subject != SUBJECT
+            or not principal.may_claim(question.address)
+        ):
+            raise _gone(question_id)
+        if why := self._why_not(principal, question):
             raise TurnError(why, code="forbidden", action="have somebody else answer")
-        if digest and digest != question.digest:
+        if digest and digest != question.binding:
             raise TurnError(
                 "the question is about another call than the one that was shown",
                 code="invalid_params",
                 action="show the question again and decide on what it says now",
             )
-        if choice not in question.choices:
+        if choice not in (offered := question.text["choices"]):
             raise TurnError(
-                f"found the decision {choice!r}, expected one of {', '.join(question.choices)}",
+                f"found the decision {choice!r}, expected one of {', '.join(offered)}",
                 code="invalid_params",
             )
-        del self._waiting[question_id]
-        if choice != "deny" and self._is_void(question):
-            raise self.withdrawn(question)
         return question
 
-    def put_back(self, question: Question) -> None:
-        """Let a claimed question wait on for another answer, if its time is not over."""
-        if not question.answer.done():
-            self._waiting[question.id] = question
+    @contextmanager
+    def answering(self, question: Question) -> Iterator[None]:
+        """Let a question wait on while its answer is made, even if nobody else could give one."""
+        asked = self._asked.get(question.id)
+        if asked is None:
+            yield
+            return
+        asked.answering += 1
+        try:
+            yield
+        finally:
+            asked.answering -= 1
+            if question.id in self._asked:
+                self._look_at(asked)
 
-    def withdrawn(self, question: Question) -> TurnError:
-        """End a claimed question whose answer would be void; return what its answerer is told."""
-        if not question.answer.done():
-            question.answer.set_result(_ended(question, "withdrawn", CHANGED))
-        return TurnError(
-            f"the question {question.id!r} ran out, or {CHANGED}: the call is denied",
-            code="not_found",
-            action="list the questions that wait with `approval.list`",
-        )
+    async def answer(
+        self,
+        principal: Principal,
+        question: Question,
+        value: Mapping[str, Any],
+        *,
+        also: Callable[[Connection | None], None] | None = None,
+    ) -> None:
+        """Give the answer to a question that is `answerable`.
+
+        Args:
+            principal: Who answers.
+            question: The question.
+            value: The answer; see the question's schema.
+            also: Writes what belongs to it in the same transaction.
+
+        Raises:
+            TurnError: It does not wait any more, or what it was about has changed, which ends it.
+            StoreError: The answer cannot be kept; the question waits on.
+        """
+        allows = value["decision"] != "deny"
+        asked = self._asked.get(question.id)
+        if asked is not None and allows and self._is_void(asked):
+            if not asked.ending.done():
+                asked.ending.set_result(CHANGED)
+            raise _gone(question.id, changed=True)
+        if not await self._questions.answer(question.id, value, by=principal.id, also=also):
+            raise _gone(question.id, changed=also is not None)
+        if asked is not None and also is not None and self._is_void(asked):
+            # Keeping takes time, in which what was asked about may have changed.
+            await asked.decided.wait()
+            raise _gone(question.id, changed=True)
 
 
-def _ended(question: Question, answer: Answer, why: str) -> Decision:
-    reason = f"{question.ask.title} {why}"
-    return Decision(
-        effect=Effect.DENY, reason=reason, by="policy", asked=question.ask, answer=answer
+def _left(turn: Turn | None, now: datetime) -> Iterator[float]:
+    """Yield the seconds until the deadlines of a turn and of those that wait for it."""
+    while turn is not None:
+        yield turn.plan.deadline - (now - turn.started).total_seconds()
+        turn = turn.parent
+
+
+def _gone(question_id: str, *, changed: bool = False) -> TurnError:
+    what = f"no question {question_id!r} waits: it was answered, ran out, or never was"
+    if changed:
+        what = f"the question {question_id!r} ran out, or {CHANGED}: the call is denied"
+    return TurnError(
+        what, code="not_found", action="list the questions that wait with `approval.list`"
     )
+
+
+def _schema(choices: Sequence[str]) -> dict[str, Any]:
+    """Return the schema of an answer: the decision, and the grant that goes with it."""
+    text = {"type": "string"}
+    return {
+        "type": "object",
+        "properties": {"decision": {"enum": list(choices)}, "grant": text, "until": text},
+        "required": ["decision"],
+        "additionalProperties": False,
+    }
+
+
+def _ended(asked: Asked, answer: Answer, why: str) -> Decision:
+    reason = f"{asked.ask.title} {why}"
+    return Decision(effect=Effect.DENY, reason=reason, by="policy", asked=asked.ask, answer=answer)

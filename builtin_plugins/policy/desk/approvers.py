@@ -9,7 +9,7 @@ from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.tokens import principal_id, token_book
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
     from hookgate.core.domain.events import Event
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address, Turn
     from hookgate.core.host import Host
 
-__all__ = ["Approvers", "Routes"]
+__all__ = ["Approvers", "Routes", "senders"]
 
 
 class Approvers:
@@ -43,17 +43,26 @@ class Approvers:
         return principal.may_claim(turn.root.address) and not self.why_not(principal.id, turn, ask)
 
     def why_not(self, principal: str, turn: Turn, ask: Ask) -> str:
+        """Return why the principal with this id may not answer; "" where it may."""
+        return self.refusal(principal, tuple(senders(turn)), ask.approvers)
+
+    def refusal(
+        self, principal: str, senders: Collection[str], approvers: Sequence[Sequence[str]]
+    ) -> str:
         """Return why the principal with this id may not answer; "" where it may.
 
-        The lists of rules stand in the place of the one of the settings.
+        Args:
+            principal: Its id.
+            senders: The ids of those whose message led to the question.
+            approvers: The lists of rules, which stand in the place of the one of the settings.
         """
-        for names in ask.approvers:
+        for names in approvers:
             if not self.among(principal, names):
                 listed = ", ".join(names)
                 return f"{principal} is not among the approvers of the rule that asks: {listed}"
-        if not ask.approvers and not (self._names is None or self.among(principal, self._names)):
+        if not approvers and not (self._names is None or self.among(principal, self._names)):
             return f"{principal} is not among `[plugin.policy.approvals] approvers`"
-        if not self._self_approval and principal in set(_principals(turn)):
+        if not self._self_approval and principal in senders:
             return (
                 f"{principal} sent the message that led to this call, and "
                 "`[plugin.policy.approvals] self_approval` is false"
@@ -69,8 +78,8 @@ class Approvers:
         )
 
 
-def _principals(turn: Turn | None) -> Iterator[str]:
-    # A nested turn is the call of whoever sent the message at its root.
+def senders(turn: Turn | None) -> Iterator[str]:
+    """Yield the ids of those whose messages led to a turn: a nested one is its root's sender's."""
     while turn is not None:
         yield turn.principal.id
         turn = turn.parent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.desk.approvals import Inbox
@@ -9,18 +10,20 @@ from hookgate.builtin_plugins.policy.desk.approvers import Approvers, Routes
 from hookgate.builtin_plugins.policy.desk.grants import Grants
 from hookgate.core.domain.errors import StoreError, TurnError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.ports import AUDIT, QUESTIONS
 from hookgate.core.domain.tools import Decision, Effect
 from hookgate.core.domain.turn import Address, SessionKey
 from hookgate.core.hooks.shielding import finish
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from hookgate.builtin_plugins.policy.desk.approvals import Choice, Question
+    from hookgate.builtin_plugins.policy.desk.approvals import Choice
     from hookgate.builtin_plugins.policy.desk.grants import Grant, GrantScope, GrantStore
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
+    from hookgate.core.domain.ports import Question
     from hookgate.core.domain.tools import Ask, ToolCall
     from hookgate.core.domain.turn import Principal, Turn
     from hookgate.core.host import Host
@@ -64,20 +67,25 @@ class Desk:
         self._scopes = SCOPES[settings.always]
         self._approvers = Approvers(settings)
         self._routes = Routes(host, settings, self._approvers)
-        self.inbox = Inbox(
-            host.clock,
-            self._approvers,
-            nobody=self._routes.nobody,
-            policy=policy,
-            registered=self._registered,
-            scopes=self._scopes,
-        )
+        self._granting: dict[str, Grant] = {}
         self.grants = Grants(
             store,
             host.clock,
             days=settings.always_days,
             policy=policy,
             redact=host.secrets.redact,
+        )
+        self.inbox = Inbox(
+            host.clock,
+            self._approvers,
+            host[QUESTIONS],
+            nobody=self._routes.nobody,
+            policy=policy,
+            registered=self._registered,
+            scopes=self._scopes,
+            redact=partial(redact_json, host.secrets),
+            basis=self.grants.basis,
+            void=self._void,
         )
 
     # -- asking ------------------------------------------------------------
@@ -142,51 +150,46 @@ class Desk:
         """Answer a question; return it, and the grant that was made.
 
         Raises:
-            TurnError: It cannot be answered so; see `Inbox.claim`. It waits on.
+            TurnError: It cannot be answered so; see `Inbox.answerable` and `Inbox.answer`.
             StoreError: The grant cannot be kept. The question waits on.
         """
+        question = await self.inbox.answerable(principal, question_id, choice, digest=digest)
         if choice != "allow-always":
-            return self.inbox.resolve(principal, question_id, choice, digest=digest), None
-        question = self.inbox.claim(principal, question_id, choice, digest=digest)
+            await self.inbox.answer(principal, question, {"decision": choice})
+            return question, None
         # Half an answer is none: a caller who goes away meanwhile has still answered.
         return question, await finish(self._always(principal, question, scope))
 
     async def _always(self, principal: Principal, question: Question, scope: GrantScope) -> Grant:
-        try:
-            if scope not in question.scopes:
-                raise TurnError(
-                    f"found the scope {scope!r}, expected one of {', '.join(question.scopes)}",
-                    code="invalid_params",
-                    action="`[plugin.policy.approvals] always` says how far it may reach",
-                )
-            grant = self.grants.drafted(
-                principal, question.turn, question.call, scope, policy=question.policy
+        if scope not in (scopes := question.text["scopes"]):
+            raise TurnError(
+                f"found the scope {scope!r}, expected one of {', '.join(scopes)}",
+                code="invalid_params",
+                action="`[plugin.policy.approvals] always` says how far it may reach",
             )
+        grant = self.grants.drafted(principal, question.basis, scope)
+        value = {"decision": "allow-always", "grant": grant.id, "until": grant.expires}
+        with self.inbox.answering(question):
             # Recorded first: there is no permission that the audit does not know.
             await self._record("grant_made", grant)
-            if self.inbox.still_stands(question):
-                await self.grants.keep(grant)
-        except BaseException:
-            self.inbox.put_back(question)
-            raise
-        if not self.inbox.still_stands(question):
-            # Recording and keeping take time, in which what was asked about may have changed.
-            refusal = self.inbox.withdrawn(question)
-            await self.grants.revoke(grant.id)
-            await self._record("grant_revoked", grant, revoked_by="policy")
-            raise refusal
-        reason = f"{principal.id} allowed it always, until {grant.expires[:10]}"
-        question.answer.set_result(
-            Decision(
-                effect=Effect.ALLOW,
-                reason=reason,
-                by=principal.id,
-                rule=f"grant:{grant.id}",
-                asked=question.ask,
-                answer="allowed",
-            )
-        )
+            self._granting[grant.id] = grant
+            try:
+                also = self.grants.keeping(grant)
+                await self.inbox.answer(principal, question, value, also=also)
+            except TurnError:
+                # Somebody was faster, or it is void: the grant is not there, or no more.
+                await self._record("grant_revoked", grant, revoked_by="policy")
+                raise
+            finally:
+                del self._granting[grant.id]
         return grant
+
+    async def _void(self, grant_id: str) -> None:
+        """Take back the grant of an answer that came too late, given here or elsewhere."""
+        found = next((one for one in await self.grants.all() if one.id == grant_id), None)
+        await self.grants.revoke(grant_id)
+        if found is not None and grant_id not in self._granting:
+            await self._record("grant_revoked", found, revoked_by="policy")
 
     # -- what stands -------------------------------------------------------
 

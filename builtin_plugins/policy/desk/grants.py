@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from hookgate.core.domain.messages import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
 
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.tools import Tool, ToolCall
@@ -101,8 +103,8 @@ class GrantStore(Protocol):
     async def all(self) -> Sequence[Grant]:
         """Return every grant, the newest first."""
 
-    async def add(self, grant: Grant) -> None:
-        """Keep `grant`; return once it is committed."""
+    def adding(self, grant: Grant) -> Callable[[Connection | None], None]:
+        """Return what keeps `grant` by the transaction that it is handed."""
 
     async def remove(self, grant_id: str) -> bool:
         """Forget a grant; return whether it was there."""
@@ -125,9 +127,14 @@ class ProcessGrants:
         """Return every grant, the newest first."""
         return list(reversed(self._grants.values()))
 
-    async def add(self, grant: Grant) -> None:
-        """Keep `grant`."""
-        self._grants[grant.id] = grant
+    def adding(self, grant: Grant) -> Callable[[Connection | None], None]:
+        """Return what keeps `grant`."""
+
+        def add(connection: Connection | None) -> None:
+            del connection
+            self._grants[grant.id] = grant
+
+        return add
 
     async def remove(self, grant_id: str) -> bool:
         """Forget a grant; return whether it was there."""
@@ -166,40 +173,43 @@ class Grants:
         self._policy = policy
         self._redact = redact
 
-    def drafted(
-        self, principal: Principal, turn: Turn, call: ToolCall, scope: GrantScope, *, policy: str
-    ) -> Grant:
-        """Return the grant that `principal` would make of a call; it is not kept yet.
+    def basis(self, turn: Turn, call: ToolCall, policy: str) -> dict[str, Any]:
+        """Return what a grant is made from, as JSON: what is asked about, under which policy."""
+        return {
+            "tool": call.name,
+            "plugin": call.tool.plugin,
+            "tool_digest": call.tool.digest,
+            "arguments": arguments_digest(call),
+            "shown": self._redact(call.canonical.decode()),
+            "agent": turn.agent.name,
+            "session": str(turn.session),
+            "provenance": turn.origin.provenance.value,
+            "tainted": bool(turn.taint),
+            "policy": policy,
+        }
 
-        `policy` is the version under which was asked, whatever is in force by now.
+    def drafted(self, principal: Principal, basis: Mapping[str, Any], scope: GrantScope) -> Grant:
+        """Return the grant that `principal` would make; it is not kept yet.
+
+        Args:
+            principal: Who grants.
+            basis: What `basis` returned when it was asked, at whichever gateway.
+            scope: How far it reaches.
         """
         now = self._clock.now()
-        narrow = scope == "arguments"
+        wide = {"arguments": "", "shown": ""} if scope == "tool" else {}
         return Grant(
             id=new_id("grant"),
             scope=scope,
-            tool=call.name,
-            plugin=call.tool.plugin,
-            tool_digest=call.tool.digest,
-            arguments=arguments_digest(call) if narrow else "",
-            shown=self._redact(call.canonical.decode()) if narrow else "",
-            agent=turn.agent.name,
-            session=str(turn.session),
-            provenance=turn.origin.provenance.value,
-            tainted=bool(turn.taint),
-            policy=policy,
             allowed_by=principal.id,
             allowed_at=now.isoformat(),
             expires=(now + timedelta(days=self._days)).isoformat(),
+            **{**basis, **wide},
         )
 
-    async def keep(self, grant: Grant) -> None:
-        """Keep `grant`; from now on it holds.
-
-        Raises:
-            StoreError: It could not be kept, and does not hold.
-        """
-        await self._store.add(grant)
+    def keeping(self, grant: Grant) -> Callable[[Connection | None], None]:
+        """Return what keeps `grant` in the transaction of the answer that makes it."""
+        return self._store.adding(grant)
 
     async def fitting(
         self, turn: Turn, call: ToolCall, by: Callable[[str], bool] = lambda _: True

@@ -150,8 +150,8 @@ class DeskOperations:
 
     async def list_approvals(self, invocation: Invocation, params: Empty) -> Approvals:
         """Return the questions that the caller may answer."""
-        waiting = self._desk().inbox.waiting(invocation.principal)
-        return Approvals(approvals=[question.to_json() for question in waiting])
+        waiting = await self._desk().inbox.waiting(invocation.principal)
+        return Approvals(approvals=[dict(question.text) for question in waiting])
 
     async def resolve(self, invocation: Invocation, params: Resolve) -> Resolved:
         """Answer a question."""
@@ -164,16 +164,16 @@ class DeskOperations:
         )
         invocation.host.log.info(
             "approval resolved",
-            tool=question.call.name,
+            tool=question.text["tool"],
             decision=params.decision,
             by=invocation.principal.id,
-            session=str(question.turn.session),
+            session=question.text["session"],
         )
         return Resolved(
             id=question.id,
             decision=params.decision,
-            tool=question.call.name,
-            session=str(question.turn.session),
+            tool=question.text["tool"],
+            session=question.text["session"],
             grant=grant.id if grant is not None else "",
         )
 

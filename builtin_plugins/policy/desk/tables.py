@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.policy.desk.grants import Grant
 from hookgate.builtin_plugins.policy.desk.pins import ToolPin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection, Select
 
@@ -87,13 +87,14 @@ class StoreGrants:
 
         return await self._store.read(work)
 
-    async def add(self, grant: Grant) -> None:
-        """Keep `grant`; return once it is committed."""
+    def adding(self, grant: Grant) -> Callable[[Connection | None], None]:
+        """Return what keeps `grant` by the transaction that it is handed."""
 
-        def work(connection: Connection) -> None:
+        def add(connection: Connection | None) -> None:
+            assert connection is not None, "where there is a store, answers are kept in it"
             connection.execute(insert(GRANTS).values(grant.to_row()))
 
-        await self._store.write(work)
+        return add
 
     async def remove(self, grant_id: str) -> bool:
         """Forget a grant; return whether it was there."""

@@ -13,9 +13,10 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
+from hookgate.builtin_plugins.storage.questions import SqlQuestions
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.core.domain.ports import AUDIT, QUESTIONS, STORE
 from hookgate.core.domain.turn import Principal
 from hookgate.core.settings.schema import Settings
 
@@ -146,6 +147,7 @@ async def opened(
     plugin = Plugin(PolicySettings.model_validate(settings))
     async with opened_store(home) as store:
         host.provide(STORE, store)
+        host.provide(QUESTIONS, SqlQuestions(store, host.clock, spawn=host.spawn))
         host.provide(AUDIT, record)
         try:
             async with plugin.lifespan(host):

@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.tools import Ask, Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
+from hookgate.core.sessions.questions import InProcessQuestions
 
 if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
@@ -29,7 +30,9 @@ class Desk:
 
     def __init__(self, **more: Any) -> None:
         self.events: list[Event] = []
-        self.inbox = Inbox(TurnedClock(), Approvers(ApprovalSettings()), **more)
+        self.inbox = Inbox(
+            TurnedClock(), Approvers(ApprovalSettings()), InProcessQuestions(), **more
+        )
         self.turn = make_turn(sink=self.events.append)
         self.asked: asyncio.Task[Decision]
 
@@ -49,7 +52,7 @@ class Desk:
 async def test_answer_decides_and_is_announced(choice: Any, effect: Effect, state: str) -> None:
     desk = Desk()
     shown = await desk.ask()
-    desk.inbox.resolve(OWNER, shown["id"], choice, digest=shown["digest"])
+    await desk.inbox.resolve(OWNER, shown["id"], choice, digest=shown["digest"])
     decision = await desk.asked
     assert (decision.effect, decision.by) == (effect, "ops")
     assert [event.data["state"] for event in desk.events] == ["pending", state]
@@ -70,16 +73,16 @@ async def test_every_byte_of_the_call_is_shown() -> None:
     assert (shown["tool"], shown["tool_description"]) == ("act", "Acts.")
     assert (shown["title"], shown["description"]) == ("May act run?", "why")
     assert shown["expires"] == "2024-02-29T12:00:30+00:00"
-    assert desk.inbox.waiting(OWNER)[0].to_json()["digest"] == shown["digest"]
+    assert (await desk.inbox.waiting(OWNER))[0].text["digest"] == shown["digest"]
     desk.asked.cancel()
 
 
 async def test_answer_is_used_up_by_its_call() -> None:
     desk = Desk()
     shown = await desk.ask()
-    desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+    await desk.inbox.resolve(OWNER, shown["id"], "allow-once")
     with pytest.raises(TurnError, match="no question") as caught:
-        desk.inbox.resolve(OWNER, shown["id"], "deny")
+        await desk.inbox.resolve(OWNER, shown["id"], "deny")
     assert caught.value.code == "not_found"
     assert (await desk.asked).allowed
     again = await desk.ask()
@@ -96,7 +99,7 @@ async def test_of_racing_answers_one_wins() -> None:
     async def answer(number: int) -> None:
         await asyncio.sleep(0)
         try:
-            desk.inbox.resolve(
+            await desk.inbox.resolve(
                 Principal.owner(f"p{number}"), shown["id"], "deny" if number % 2 else "allow-once"
             )
         except TurnError:
@@ -116,7 +119,7 @@ async def test_nobodys_answer_in_time_is_a_denial() -> None:
     assert "Nobody answered within 0.01 s" in decision.reason
     assert desk.events[-1].data["state"] == "expired"
     with pytest.raises(TurnError, match="no question"):
-        desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+        await desk.inbox.resolve(OWNER, shown["id"], "allow-once")
 
 
 async def test_cancelled_turn_takes_its_question_away() -> None:
@@ -127,7 +130,7 @@ async def test_cancelled_turn_takes_its_question_away() -> None:
         await desk.asked
     assert desk.events[-1].data["state"] == "withdrawn"
     with pytest.raises(TurnError, match="no question"):
-        desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+        await desk.inbox.resolve(OWNER, shown["id"], "allow-once")
 
 
 async def test_without_anybody_who_may_approve_it_is_denied_at_once() -> None:
@@ -145,7 +148,7 @@ async def test_call_that_changed_meanwhile_is_denied() -> None:
     shown = await desk.ask(make_call(arguments=arguments))
     arguments["to"] = "somebody else"
     with pytest.raises(TurnError, match="changed while it was asked about"):
-        desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+        await desk.inbox.resolve(OWNER, shown["id"], "allow-once")
     decision = await desk.asked
     assert (decision.effect, decision.answer) == (Effect.DENY, "withdrawn")
     assert "changed" in decision.reason
@@ -156,7 +159,7 @@ async def test_an_answer_that_is_overtaken_by_a_change_runs_nothing() -> None:
     in_force = ["one"]
     desk = Desk(policy=lambda: in_force[0])
     shown = await desk.ask()
-    desk.inbox.resolve(OWNER, shown["id"], "allow-once")
+    await desk.inbox.resolve(OWNER, shown["id"], "allow-once")
     in_force[0] = "two"
     decision = await desk.asked
     assert (decision.effect, decision.answer) == (Effect.DENY, "withdrawn")
@@ -166,10 +169,10 @@ async def test_answer_about_another_call_is_refused_and_the_question_waits_on() 
     desk = Desk()
     shown = await desk.ask()
     with pytest.raises(TurnError) as caught:
-        desk.inbox.resolve(OWNER, shown["id"], "allow-once", digest="0" * 64)
+        await desk.inbox.resolve(OWNER, shown["id"], "allow-once", digest="0" * 64)
     assert caught.value.code == "invalid_params"
     assert len(desk.inbox) == 1
-    desk.inbox.resolve(OWNER, shown["id"], "deny")
+    await desk.inbox.resolve(OWNER, shown["id"], "deny")
     assert not (await desk.asked).allowed
 
 
@@ -178,7 +181,7 @@ async def test_answer_that_is_not_offered_is_refused() -> None:
     shown = await desk.ask(ask=replace(ASK, choices=("allow-once", "allow-always", "deny")))
     assert shown["choices"] == ["allow-once", "deny"]
     with pytest.raises(TurnError, match="expected one of allow-once, deny"):
-        desk.inbox.resolve(OWNER, shown["id"], "allow-always")
+        await desk.inbox.resolve(OWNER, shown["id"], "allow-always")
     desk.asked.cancel()
 
 
@@ -187,12 +190,12 @@ async def test_principal_sees_and_answers_only_within_its_bindings() -> None:
     desk.turn = make_turn(address=Address("slack", "acme", "bob"), sink=desk.events.append)
     shown = await desk.ask()
     stranger = Principal(id="x", scopes=frozenset({"approve"}), bindings=(Claim("irc"),))
-    assert desk.inbox.waiting(stranger) == []
+    assert await desk.inbox.waiting(stranger) == []
     with pytest.raises(TurnError, match="no question"):
-        desk.inbox.resolve(stranger, shown["id"], "allow-once")
+        await desk.inbox.resolve(stranger, shown["id"], "allow-once")
     near = Principal(id="y", scopes=frozenset({"approve"}), bindings=(Claim("slack", "acme"),))
-    assert len(desk.inbox.waiting(near)) == 1
-    desk.inbox.resolve(near, shown["id"], "allow-once")
+    assert len(await desk.inbox.waiting(near)) == 1
+    await desk.inbox.resolve(near, shown["id"], "allow-once")
     assert (await desk.asked).by == "y"
 
 

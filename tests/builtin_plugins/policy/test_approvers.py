@@ -169,13 +169,13 @@ async def test_an_approver_who_is_just_answering_may_leave(
         listening.__enter__()
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question(BOSS)
-        keep = Grants.keep
+        append = gate.record.append
 
-        async def slowly(self: Grants, grant: Any) -> None:
+        async def recorded(kind: str, data: Any) -> None:
             listening.__exit__(None, None, None)
-            await keep(self, grant)
+            await append(kind, data)
 
-        monkeypatch.setattr(Grants, "keep", slowly)
+        monkeypatch.setattr(gate.record, "append", recorded)
         await gate.do("approval.resolve", BOSS, id=shown["id"], decision="allow-always")
         assert (await asked).allowed
 
@@ -300,18 +300,23 @@ async def test_rules_that_change_while_the_answer_is_kept_leave_no_grant_behind(
     async with opened(tmp_path) as gate:
         asked = gate.asking(gate.turn(), mail())
         shown = await gate.question()
-        keep, append = Grants.keep, gate.record.append
+        keeping, append = Grants.keeping, gate.record.append
 
-        async def slowly(self: Grants, grant: Any) -> None:
-            await keep(self, grant)
-            _policy(gate, None, None, None)
+        def slowly(self: Grants, grant: Any) -> Any:
+            keep = keeping(self, grant)
+
+            def kept(connection: Any) -> None:
+                keep(connection)
+                _policy(gate, None, None, None)
+
+            return kept
 
         async def recorded(kind: str, data: Any) -> None:
             await append(kind, data)
             _policy(gate, None, None, None)
 
         if step == "keep":
-            monkeypatch.setattr(Grants, "keep", slowly)
+            monkeypatch.setattr(Grants, "keeping", slowly)
         else:
             monkeypatch.setattr(gate.record, "append", recorded)
         with pytest.raises(TurnError, match="ran out"):
@@ -379,8 +384,8 @@ async def test_a_rule_says_who_answers_and_all_rules_that_ask_count(tmp_path: Pa
 def test_waits_of_settings_are_lengths_of_time() -> None:
     made = ApprovalSettings.model_validate({"timeout_seconds": "2m", "always_days": "12h"})
     assert (made.timeout_seconds, made.always_days) == (120, 0.5)
-    with pytest.raises(ValidationError, match="at most 10m: a question is kept in memory"):
-        ApprovalSettings.model_validate({"timeout_seconds": "1d"})
+    with pytest.raises(ValidationError, match="at most 7d: its call and its session wait"):
+        ApprovalSettings.model_validate({"timeout_seconds": "8d"})
 
 
 async def test_the_start_says_which_approvers_are_nobody(tmp_path: Path) -> None:
