@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.sanitizing import Sanitizer
+    from hookgate.core.sessions.routing import Route
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.run import Turns
@@ -370,6 +371,14 @@ class Host:
         """Return the names of the agents."""
         return sorted(self._runner.maker.router.agents)
 
+    def route(self, address: Address) -> Route:
+        """Return which agent answers `address`, and why.
+
+        Raises:
+            NoAgentError: None does.
+        """
+        return self._runner.maker.router.resolve(address)
+
     def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask a model on behalf of `turn`, through every hook that guards and meters.
 
@@ -388,6 +397,10 @@ class Host:
         # None are known before the gateway starts, and some names are asked about then.
         infos = () if self._plugins is None else self._plugins.infos()
         return [info for info in infos if every or info.state == "running"]
+
+    def why(self, name: str) -> str:
+        """Say why the plugin called `name` runs, or why it does not."""
+        return "" if self._plugins is None else self._plugins.why(name)
 
     # -- names -------------------------------------------------------------
 

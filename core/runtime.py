@@ -23,12 +23,10 @@ from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.codes import ERROR_CODES
-from hookgate.core.gateway.operations import core_operations
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.gateway.tokens import followed_token_book
 from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Host
-from hookgate.core.observability.inspection import inspection_operations
 from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
@@ -160,8 +158,6 @@ class Gateway:
         await stack.enter_async_context(self.plugins.opened(host))
         stack.push_async_callback(host.stop_tasks)
         await followed_token_book(host)
-        own = (*core_operations(host), *inspection_operations(self))
-        self._catalogue.add_operations("core", own)
         host.described.update((await describe(host, hooks)).providers)
         self._sanitizer.tell()
         await self._catalogue.fill()

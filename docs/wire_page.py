@@ -16,13 +16,13 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from hookgate import Gateway, Settings
+from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
 from hookgate.core.domain.operations import Operation
-from hookgate.core.gateway.chat import Answer
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
+from hookgate.core.gateway.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
-from hookgate.core.gateway.schemas import AuthParams, AuthResult
 from hookgate.core.gateway.stream import QUEUE_BYTES
 from hookgate.core.gateway.websocket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.settings.schema import LimitSettings
@@ -286,7 +286,7 @@ def method(operation: Operation[Any, Any]) -> Iterator[str]:
     yield f"### `{operation.name}`"
     scope = f"Scope `{operation.scope}`." if operation.scope else "No scope needed."
     facts = [operation.summary, scope]
-    if operation.plugin != "core":
+    if operation.plugin != "control":
         facts.append(f"Brought by the plugin `{operation.plugin}`.")
     if operation.streams:
         facts.append("Streams.")

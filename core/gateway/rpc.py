@@ -179,9 +179,7 @@ class Method:
 
     def __init__(self, operation: Operation[Any, Any]) -> None:
         self.operation = operation
-        self.handler: Callable[[Invocation, Any], Awaitable[BaseModel]] = (
-            operation.handler if operation.plugin == "core" else _contained(operation.handler)
-        )
+        self.handler = _contained(operation.handler)
         self.quick = operation.quick
         self.scope = operation.scope
         self._validate: Callable[[Any], BaseModel] = operation.params.model_validate

@@ -15,6 +15,7 @@ from hookgate.core.gateway.auth import SUBPROTOCOL
 from hookgate.core.gateway.clients import EXPIRED
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.credentials import BEARER_PROTOCOL, offered_protocols
+from hookgate.core.gateway.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.rpc import (
     BadCall,
     binary_frame,
@@ -25,7 +26,6 @@ from hookgate.core.gateway.rpc import (
     read_call,
     result_frame,
 )
-from hookgate.core.gateway.schemas import AuthParams, AuthResult
 from hookgate.core.gateway.stream import NO_DRAIN, SocketOutbox
 
 if TYPE_CHECKING:

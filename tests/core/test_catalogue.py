@@ -13,6 +13,7 @@ from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, sa
 
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.operations import Empty, Invocation, Operation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import tool_admission
 from hookgate.core.registry.catalogue import capability_rows, described
@@ -169,18 +170,27 @@ async def test_a_builtins_tool_counts_even_where_another_came_first(tmp_path: Pa
         assert gate.host.tools.source_of("calculate") == "tools"
 
 
+async def said(_: Invocation, __: Empty) -> Empty:
+    return Empty()
+
+
+STATUS = Operation(
+    name="status", summary="Yours.", params=Empty, result=Empty, handler=said, quick=True
+)
+
+
 async def test_of_two_providers_and_operations_of_one_name_the_first_counts_too() -> None:
     class Second(Scripted):
         name = "second"
 
         @hookimpl
         def list_operations(self, host: Any) -> Any:
-            return [replace(host.operations["status"], summary="Mine.")]
+            return [replace(STATUS, summary="Mine.")]
 
     first = Scripted(Script(say("first")))
     async with gateway(first, Second(Script(say("second")))) as gate:
         assert (await gate.chat("hi")).answer == "first"
-        assert gate.host.operations["status"].plugin == "core"
+        assert gate.host.operations["status"].plugin == "control"
         assert set(gate.host.degraded) == {
             "provider script of second",
             "operation status of second",

@@ -83,7 +83,7 @@ async def sending(
     plugins = [Scripted(Script(step)), Tools(*tools)]
     connector = aiohttp.TCPConnector(limit=0)
     async with (
-        Gateway(config, builtin=("storage", "audit", "policy"), plugins=plugins) as gate,
+        Gateway(config, builtin=("control", "storage", "audit", "policy"), plugins=plugins) as gate,
         listen(gate) as listener,
         aiohttp.ClientSession(connector=connector) as http,
     ):
@@ -265,7 +265,7 @@ async def test_rules_that_change_between_the_judging_and_the_run_count(
     events: list[Any] = []
     owner = Principal.owner()
     plugins = [Scripted(Script(both)), tools]
-    async with Gateway(config, builtin=("policy",), plugins=plugins) as gate:
+    async with Gateway(config, builtin=("control", "policy"), plugins=plugins) as gate:
         origin, request = Origin(provenance=Provenance.EXTERNAL_USER), TurnRequest(content="go")
         answer = asyncio.create_task(
             gate.host.start_turn(owner, origin, request, sink=events.append).wait()

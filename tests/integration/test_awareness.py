@@ -81,7 +81,7 @@ async def running(
     script = Script(*(steps or (say("ok"),)))
     gate = Gateway(
         made,
-        builtin=("storage", "audit", "sanitizer", "awareness"),
+        builtin=("control", "storage", "audit", "sanitizer", "awareness"),
         plugins=[Scripted(script), Allow(), *plugins],
         read_settings=read,
     )
@@ -145,7 +145,7 @@ async def test_the_subject_of_a_message_alone_brings_no_shipped_card_up(tmp_path
     # The model of the plugin `embedding`: an example of the tag memory speaks of Oslo, too.
     made = settings(tmp_path, plugin={"embedding": {"load_after_seconds": 0}})
     plugins = [Scripted(Script(say("ok"))), Allow()]
-    builtin = ("storage", "embedding", "awareness")
+    builtin = ("control", "storage", "embedding", "awareness")
     async with Gateway(made, builtin=builtin, plugins=plugins) as gate:
         for message in ("weather in Oslo", "things to do in Oslo", "Oslo"):
             explained = await ask(gate, "cards.explain", message=message)
@@ -575,7 +575,7 @@ async def test_a_card_is_fetched_by_http_where_its_digest_is_the_pinned_one(
         script = Script(say("ok"))
         gate = Gateway(
             made,
-            builtin=("storage", "egress", "sanitizer", "awareness"),
+            builtin=("control", "storage", "egress", "sanitizer", "awareness"),
             plugins=[Scripted(script), Allow()],
         )
         async with gate:

@@ -310,7 +310,7 @@ async def test_a_source_that_no_request_can_be_made_of_costs_that_card_alone(
     tmp_path: Path, url: str
 ) -> None:
     made = config(tmp_path, sources=[{"url": url, "sha256": "0" * 64}])
-    gate = Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness"))
+    gate = Gateway(made, builtin=("control", "storage", "egress", "sanitizer", "awareness"))
     async with gate:
         assert "memory" in gate.host.cards.view()
         assert url in gate.host.degraded["cards"]
@@ -325,7 +325,9 @@ async def test_a_fetched_card_is_used_where_it_cannot_be_kept(
     made = config(tmp_path, sources=sources)
     (tmp_path / "awareness").mkdir()
     (tmp_path / "awareness" / "sources").write_text("no folder", encoding="utf-8")
-    async with Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness")) as gate:
+    async with Gateway(
+        made, builtin=("control", "storage", "egress", "sanitizer", "awareness")
+    ) as gate:
         assert "tea" in gate.host.cards.view()
 
 
@@ -605,7 +607,9 @@ async def test_a_source_that_leads_elsewhere_is_named_in_one_line(tmp_path: Path
     host, port = runner.addresses[0][:2]
     source = {"url": f"http://{host}:{port}/tea.md", "sha256": "0" * 64}
     made = config(tmp_path, sources=[source])
-    async with Gateway(made, builtin=("storage", "egress", "sanitizer", "awareness")) as gate:
+    async with Gateway(
+        made, builtin=("control", "storage", "egress", "sanitizer", "awareness")
+    ) as gate:
         told = gate.host.degraded["cards"]
     await runner.cleanup()
     assert "the answer 302 Found" in told

@@ -96,7 +96,7 @@ async def running(home: Path, script: Script, **discovery: Any) -> AsyncIterator
     )
     gate = Gateway(
         config,
-        builtin=("storage", "embedding", "discovery"),
+        builtin=("control", "storage", "embedding", "discovery"),
         plugins=[Scripted(script), Tools(*tools()), Allow()],
     )
     async with gate:
@@ -238,7 +238,9 @@ async def test_without_an_embedder_words_alone_find(home: Path) -> None:
     script = Script(say("ok"))
     config = settings(home, turn={"tool_selection": "discovered"})
     plugins = [Scripted(script), Tools(*tools()), Allow()]
-    async with Gateway(config, builtin=("storage", "discovery"), plugins=plugins) as gate:
+    async with Gateway(
+        config, builtin=("control", "storage", "discovery"), plugins=plugins
+    ) as gate:
         await gate.chat("What is the weather forecast for Oslo?")
         found = await ask(gate, "discovery.discover", query="weather forecast")
     assert not found.vectors
@@ -252,7 +254,7 @@ ANSWER = "It will be sunny in Oslo tomorrow, with a light wind from the west, an
 def by_words(home: Path, script: Script, **more: Any) -> Gateway:
     config = settings(home, turn={"tool_selection": "discovered"}, **more)
     plugins = [Scripted(script), Tools(*tools()), Allow()]
-    return Gateway(config, builtin=("storage", "discovery"), plugins=plugins)
+    return Gateway(config, builtin=("control", "storage", "discovery"), plugins=plugins)
 
 
 async def as_seen_by(principal: Principal, gate: Gateway, query: str) -> Any:

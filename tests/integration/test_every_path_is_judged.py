@@ -115,7 +115,7 @@ async def way(tmp_path: Path) -> AsyncIterator[Way]:
     plugin = Forbidden()
     config = settings(tmp_path, gateway={"port": 0}, plugin={"policy": {"deny": ["forbidden*"]}})
     plugins = [Scripted(Script(step)), plugin]
-    names = [name for name in BUILTIN if name in ("storage", "audit", "policy")]
+    names = [name for name in BUILTIN if name in ("control", "storage", "audit", "policy")]
     async with (
         Gateway(config, builtin=names, plugins=plugins) as gate,
         listen(gate) as listener,
@@ -240,7 +240,9 @@ async def test_without_the_prohibition_the_same_call_runs(tmp_path: Path) -> Non
     plugin = Forbidden()
     config = settings(tmp_path, plugin={"policy": {"profile": "open"}})
     plugins = [Scripted(Script(step)), plugin]
-    async with Gateway(config, builtin=("storage", "audit", "policy"), plugins=plugins) as gate:
+    async with Gateway(
+        config, builtin=("control", "storage", "audit", "policy"), plugins=plugins
+    ) as gate:
         await gate.chat("forbidden")
     assert plugin.ran == [ARGUMENTS]
 
@@ -250,7 +252,7 @@ async def test_without_the_prohibition_the_same_call_runs_without_a_model(tmp_pa
     body = {"name": "forbidden", "arguments": ARGUMENTS}
     config = settings(tmp_path, gateway={"port": 0}, plugin={"policy": {"profile": "open"}})
     plugins = [Scripted(Script(step)), plugin]
-    names = ("storage", "audit", "policy")
+    names = ("control", "storage", "audit", "policy")
     async with (
         Gateway(config, builtin=names, plugins=plugins) as gate,
         listen(gate) as listener,

@@ -53,7 +53,7 @@ async def running(home: Path, *steps: Step, **policy: Any) -> AsyncIterator[tupl
     policy = {"rules": [str(home / "rules")], "profile": "open", **policy}
     gate = Gateway(
         settings(home, plugin={"policy": policy}),
-        builtin=("storage", "audit", "policy"),
+        builtin=("control", "storage", "audit", "policy"),
         plugins=[Scripted(script), Tools(echo_tool("send", flags=SENDS), page_tool())],
     )
     async with gate:

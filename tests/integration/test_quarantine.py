@@ -17,7 +17,7 @@ from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal, Turn
 from hookgate.core.runtime import Gateway
 
-PLUGINS = ("storage", "audit", "policy")
+PLUGINS = ("control", "storage", "audit", "policy")
 
 
 class Echo:

@@ -45,7 +45,7 @@ async def served(
         **sections,
     )
     loaded = plugins or (Scripted(Script(say("well said"))),)
-    builtin = ("storage", "policy", "awareness")
+    builtin = ("control", "storage", "policy", "awareness")
     async with (
         Gateway(config, builtin=builtin, plugins=loaded) as gate,
         listen(gate) as listener,

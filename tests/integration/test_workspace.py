@@ -19,7 +19,7 @@ CARD = (
     f"  confidence_threshold: 0.1\n---\n{MARK} {'Bread is baked of flour. ' * 10}\n"
 )
 QUESTION = "How do I feed a sourdough starter?"
-BUILTIN = ("storage", "sanitizer", "awareness", "discovery")
+BUILTIN = ("control", "storage", "sanitizer", "awareness", "discovery")
 
 
 @pytest.fixture

@@ -160,8 +160,8 @@ def settings(home: Path | None = None, **sections: Any) -> Settings:
 
 
 def gateway(*plugins: object, config: Settings | None = None, **sections: Any) -> Gateway:
-    """A gateway without any builtin plugin."""
-    return Gateway(config or settings(**sections), plugins=plugins)
+    """A gateway without any builtin plugin but the one that is asked things."""
+    return Gateway(config or settings(**sections), builtin=("control",), plugins=plugins)
 
 
 class Events(list[Event]):

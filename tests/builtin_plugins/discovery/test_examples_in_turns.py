@@ -75,7 +75,14 @@ async def opened(home: Path, *steps: Any) -> AsyncIterator[tuple[Gateway, Exampl
     learner = Learner()
     config = settings(home, turn={"tool_selection": "discovered"})
     plugins = [Scripted(Script(*steps)), Allow(), learner]
-    async with Gateway(config, builtin=("storage",), plugins=plugins) as gate:
+    async with Gateway(
+        config,
+        builtin=(
+            "control",
+            "storage",
+        ),
+        plugins=plugins,
+    ) as gate:
         yield gate, learner.examples
 
 

@@ -27,7 +27,7 @@ def gateway(home: Path, *, disabled: tuple[str, ...] = (), **section: Any) -> Ga
     settings = {"home": home, "plugins": {"entry_points": False}, "plugin": {"embedding": section}}
     return Gateway(
         Settings.model_validate(settings),
-        builtin=("storage", "egress", "embedding", "providers"),
+        builtin=("control", "storage", "egress", "embedding", "providers"),
         disabled=disabled,
     )
 

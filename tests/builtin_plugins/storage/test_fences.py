@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore
 
 HERE = SessionKey("demo", "cli", "local", "main")
-BUILTIN = ("storage", "providers")
+BUILTIN = ("control", "storage", "providers")
 
 Kept: TypeAlias = InProcessConversations | SqlConversations
 

@@ -21,7 +21,7 @@ from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
-BUILTIN = ("storage", "providers")
+BUILTIN = ("control", "storage", "providers")
 
 
 def settings(home: Path, **storage: Any) -> Settings:

@@ -85,21 +85,21 @@ async def test_a_start_without_the_store_revives_no_token_and_turns_nothing_on(
         book = token_book(gate.host)
         return {name: book.redeem(token) is None for name, token in made.items()}
 
-    async with Gateway(settings, builtin=("storage",)) as gate:
+    async with Gateway(settings, builtin=("control", "storage")) as gate:
         await token_book(gate.host).revoke("ann")
         await gate.host[SWITCHES].put("acme.off", True, version=0)
     (tmp_path / "revoked-tokens.json").unlink()
     database = tmp_path / DATABASE_NAME
     sound = database.read_bytes()
     database.write_bytes(b"damaged" * 1000)
-    async with Gateway(settings, builtin=("storage",)) as gate:
+    async with Gateway(settings, builtin=("control", "storage")) as gate:
         assert not gate.host.status()["durable"]
         assert refused(gate) == {"ann": True, "bob": False}
         assert (await gate.host[SWITCHES].get("acme.off")).value is True
         await token_book(gate.host).revoke("bob")
     # What was revoked while the store was away stays so when it is back.
     database.write_bytes(sound)
-    async with Gateway(settings, builtin=("storage",)) as gate:
+    async with Gateway(settings, builtin=("control", "storage")) as gate:
         assert gate.host.status()["durable"]
         assert refused(gate) == {"ann": True, "bob": True}
     assert bearer(made["ann"])

@@ -23,7 +23,7 @@ from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
-BUILTIN = ("egress", "providers", "policy", "telemetry", "tools")
+BUILTIN = ("control", "egress", "providers", "policy", "telemetry", "tools")
 SUM = '/call calculate {"expression": "1 + 1"}'
 
 
@@ -303,7 +303,7 @@ async def test_endpoint_that_nothing_can_grant_stops_the_start(tmp_path: Path) -
 async def test_without_a_way_out_the_start_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingKeyError, match="egress"):
         await gateway(
-            tmp_path, builtin=("providers", "telemetry"), otel={"enabled": True}
+            tmp_path, builtin=("control", "providers", "telemetry"), otel={"enabled": True}
         ).__aenter__()
 
 

@@ -46,7 +46,7 @@ class Slow:
 
 async def main(home: Path, seconds: float) -> int:
     config = settings(home, gateway={"port": 0, "limits": {"drain_seconds": seconds}})
-    async with Gateway(config, plugins=[Slow(home / "go")]) as gateway:
+    async with Gateway(config, builtin=("control",), plugins=[Slow(home / "go")]) as gateway:
         return await serve(gateway, started=lambda listener: print(listener.port, flush=True))
 
 

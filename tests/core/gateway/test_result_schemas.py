@@ -68,7 +68,7 @@ async def called(socket: Socket, name: str, params: Mapping[str, Any]) -> Any:
 @pytest.mark.parametrize(
     "builtin",
     [
-        pytest.param(("providers",), id="bare"),
+        pytest.param(("control", "providers"), id="bare"),
         pytest.param(tuple(BUILTIN), id="builtins", marks=pytest.mark.slow),
     ],
 )
@@ -106,6 +106,6 @@ async def test_each_result_is_as_its_schema_says(builtin: tuple[str, ...], tmp_p
                     continue
                 check(name, result, row["result"])
             checked.add(name)
-    core = {row["name"] for row in rows if row["plugin"] == "core"} - NOT_TO_CALL
+    core = {row["name"] for row in rows if row["plugin"] == "control"} - NOT_TO_CALL
     assert core <= checked
     assert {"status", "reload"} <= checked

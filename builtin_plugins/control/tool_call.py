@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from hookgate.builtin_plugins.control.chat import AddressParams, Name
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.operations import OperationModel
 from hookgate.core.domain.parts import part_to_json
 from hookgate.core.domain.turn import Origin
-from hookgate.core.gateway.chat import AddressParams, Name
 
 if TYPE_CHECKING:
     from hookgate.core.domain.events import Event

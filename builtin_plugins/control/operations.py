@@ -1,4 +1,4 @@
-"""The operations of every gateway, whatever plugins it runs."""
+"""The operations of the gateway itself, and what serves them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ import fnmatch
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
-from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
-from hookgate.core.domain.turn import SessionKey
-from hookgate.core.gateway.chat import Accepted, ChatParams, send
-from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.front import PROTOCOL
-from hookgate.core.gateway.schemas import (
+from hookgate.builtin_plugins.control.chat import Accepted, ChatParams, send
+from hookgate.builtin_plugins.control.schemas import (
     Cancelled,
     CancelParams,
     Deleted,
@@ -40,8 +34,14 @@ from hookgate.core.gateway.schemas import (
     TokenRows,
     UnsubscribeParams,
 )
+from hookgate.builtin_plugins.control.tool_call import ToolCalled, ToolCallParams, call_tool
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
+from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
+from hookgate.core.domain.turn import SessionKey
+from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.front import PROTOCOL
 from hookgate.core.gateway.tokens import token_book
-from hookgate.core.gateway.tool_call import ToolCalled, ToolCallParams, call_tool
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Scope
     from hookgate.core.host import Host
 
-__all__ = ["core_operations"]
+__all__ = ["control_operations"]
 
 
-def core_operations(host: Host) -> list[Operation[Any, Any]]:
-    """Return the operations of every gateway."""
-    core = Core(host)
+def control_operations(host: Host) -> list[Operation[Any, Any]]:
+    """Return the operations of the gateway of `host`."""
+    control = Control(host)
 
     def make(
         name: str,
@@ -75,41 +75,40 @@ def core_operations(host: Host) -> list[Operation[Any, Any]]:
             params=params,
             result=result,
             scope=scope,
-            plugin="core",
             **more,
         )
 
     return [
-        make("ping", "Answer.", core.ping, Empty, Pong, None, quick=True),
-        make("status", "Say how the gateway is.", core.status, Empty, Status, "read", quick=True,
+        make("ping", "Answer.", control.ping, Empty, Pong, None, quick=True),
+        make("status", "Say how the gateway is.", control.status, Empty, Status, "read", quick=True,
              rest=("GET", "/v1/status")),
         make("chat.send", "Send a message to an agent and stream the answer.", send,
              ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
-        make("chat.cancel", "Cancel a turn that runs or waits.", core.cancel, CancelParams,
+        make("chat.cancel", "Cancel a turn that runs or waits.", control.cancel, CancelParams,
              Cancelled, "chat", quick=True),
         make("tool.call", "Call a tool without asking a model.", call_tool, ToolCallParams,
              ToolCalled, "chat", streams=True, rest=("POST", "/v1/tools/call")),
-        make("plugin.list", "List the plugins.", core.plugins, Empty, PluginRows, "read",
+        make("plugin.list", "List the plugins.", control.plugins, Empty, PluginRows, "read",
              quick=True, rest=("GET", "/v1/plugins")),
-        make("session.list", "List the latest sessions.", core.sessions, SessionsParams,
+        make("session.list", "List the latest sessions.", control.sessions, SessionsParams,
              SessionRows, "read", rest=("GET", "/v1/sessions")),
-        make("session.history", "Show the last turns of a session.", core.history, HistoryParams,
+        make("session.history", "Show the last turns of a session.", control.history, HistoryParams,
              History, "read", rest=("GET", "/v1/sessions/history")),
-        make("session.export", "Give all messages of a session, page by page.", core.export,
+        make("session.export", "Give all messages of a session, page by page.", control.export,
              ExportParams, ExportedMessages, "read", rest=("GET", "/v1/sessions/export")),
-        make("session.delete", "Delete a session, or turns of it.", core.delete, DeleteParams,
+        make("session.delete", "Delete a session, or turns of it.", control.delete, DeleteParams,
              Deleted, "operate", rest=("POST", "/v1/sessions/delete")),
-        make("operation.list", "List what this client may call, with schemas.", core.operations,
+        make("operation.list", "List what this client may call, with schemas.", control.operations,
              OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
-        make("reload", "Read content again: cards, manifests, souls, rules.", core.reload, Empty,
+        make("reload", "Read content again: cards, manifests, souls, rules.", control.reload, Empty,
              Reloaded, "operate"),
-        make("events.subscribe", "Follow what happens in the gateway.", core.subscribe,
+        make("events.subscribe", "Follow what happens in the gateway.", control.subscribe,
              SubscribeParams, Subscribed, "read", streams=True, rest=("GET", "/v1/events")),
-        make("events.unsubscribe", "End a subscription of this socket.", core.unsubscribe,
+        make("events.unsubscribe", "End a subscription of this socket.", control.unsubscribe,
              UnsubscribeParams, Cancelled, "read", quick=True),
-        make("token.list", "List the access tokens.", core.tokens, Empty, TokenRows, "operate",
+        make("token.list", "List the access tokens.", control.tokens, Empty, TokenRows, "operate",
              quick=True, rest=("GET", "/v1/tokens"), command="token list"),
-        make("token.revoke", "Revoke an access token and close its connections.", core.revoke,
+        make("token.revoke", "Revoke an access token and close its connections.", control.revoke,
              RevokeParams, Revoked, "operate", command="token revoke"),
     ]  # fmt: skip
 
@@ -118,8 +117,8 @@ _PONG = Pong()
 _CANCELLED = Cancelled()
 
 
-class Core:
-    """The handlers of the core's operations."""
+class Control:
+    """The handlers of the operations."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""The parameters and results of the core's operations. Their docstrings are their schemas'."""
+"""The parameters and results of these operations. Their docstrings are their schemas'."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pydantic import ConfigDict, Field, model_validator
 from hookgate.core.domain.operations import OperationModel
 
 __all__ = [
-    "AuthParams",
-    "AuthResult",
     "CancelParams",
     "Cancelled",
     "Content",
@@ -39,22 +37,6 @@ __all__ = [
     "TokenRows",
     "UnsubscribeParams",
 ]
-
-
-class AuthParams(OperationModel):
-    """The token of a socket that has shown none yet."""
-
-    token: str
-    """The token."""
-
-
-class AuthResult(OperationModel):
-    """The socket is open."""
-
-    principal: str
-    """Who the gateway takes the client for."""
-    scopes: tuple[str, ...]
-    """What it may do."""
 
 
 class Pong(OperationModel):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -17,26 +17,8 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
-    from hookgate.core.plugins.manager import Plugins
-    from hookgate.core.sessions.routing import Router
 
 __all__ = ["RouteParams", "Routed", "ToolRow", "ToolRows", "inspection_operations", "tool_row"]
-
-
-class Inspected(Protocol):
-    """What is looked at. `core.runtime.Gateway` is one."""
-
-    @property
-    def host(self) -> Host:
-        """Its registries."""
-
-    @property
-    def plugins(self) -> Plugins:
-        """Its plugins."""
-
-    @property
-    def router(self) -> Router:
-        """What chooses its agents."""
 
 
 class FlagRow(OperationModel):
@@ -153,24 +135,24 @@ def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
     }
 
 
-def inspection_operations(gateway: Inspected) -> Sequence[Operation[Any, Any]]:
-    """Return the operations that look at `gateway`."""
+def inspection_operations(host: Host) -> Sequence[Operation[Any, Any]]:
+    """Return the operations that look at the gateway of `host`."""
 
     async def tools(_: Invocation, params: ToolsParams) -> ToolRows:
-        quarantined = gateway.host.quarantined
+        quarantined = host.quarantined
         rows = [
             tool_row(tool, quarantined.get(name, ""))
-            for name, tool in sorted(gateway.host.tools.view().items())
+            for name, tool in sorted(host.tools.view().items())
             if fnmatch.fnmatchcase(name, params.name)
         ]
-        return ToolRows.model_validate(redact_json(gateway.host.secrets, {"tools": rows}))
+        return ToolRows.model_validate(redact_json(host.secrets, {"tools": rows}))
 
     async def why(_: Invocation, params: WhyParams) -> Why:
-        reason = gateway.host.secrets.redact(gateway.plugins.why(params.name))
+        reason = host.secrets.redact(host.why(params.name))
         return Why(name=params.name, why=reason)
 
     async def route(_: Invocation, params: RouteParams) -> Routed:
-        route = gateway.router.resolve(Address(**params.model_dump()))
+        route = host.route(Address(**params.model_dump()))
         return Routed(
             agent=route.agent.name, tier=route.tier, binding=route.binding, reason=route.reason
         )

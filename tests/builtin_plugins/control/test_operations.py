@@ -102,8 +102,9 @@ async def test_status_says_how_the_gateway_is() -> None:
 
 async def test_plugins_are_listed() -> None:
     async with serving(Counter()) as served, served.socket() as socket:
-        (row,) = (await socket.result("plugin.list"))["plugins"]
-    assert (row["state"], row["hooks"]) == ("running", ["list_operations"])
+        rows = (await socket.result("plugin.list"))["plugins"]
+    assert [row["name"] for row in rows] == ["control", "counter"]
+    assert all((row["state"], row["hooks"]) == ("running", ["list_operations"]) for row in rows)
 
 
 async def test_a_reload_says_what_it_changed() -> None:

@@ -50,7 +50,7 @@ async def ask(gateway: Gateway, operation_name: str, /, **params: Any) -> dict[s
 
 async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path) -> None:
     chosen = settings(tmp_path, secrets={"key": "canary-42"})
-    async with Gateway(chosen, plugins=[Shed]) as gateway:
+    async with Gateway(chosen, builtin=("control",), plugins=[Shed]) as gateway:
         rows = (await ask(gateway, "tool.list"))["tools"]
         assert [(row["name"], row["description"]) for row in rows] == [
             ("hammer", "key [redacted]"),
@@ -65,7 +65,7 @@ async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path
 
 
 async def test_why_a_plugin_runs_is_said(tmp_path: Path) -> None:
-    async with Gateway(settings(tmp_path), plugins=[Shed]) as gateway:
+    async with Gateway(settings(tmp_path), builtin=("control",), plugins=[Shed]) as gateway:
         assert "list_tools" in (await ask(gateway, "plugin.why", name="shed"))["why"]
         assert "did you mean 'shed'" in (await ask(gateway, "plugin.why", name="shet"))["why"]
 
@@ -76,7 +76,7 @@ async def test_the_choice_of_an_agent_is_explained(tmp_path: Path) -> None:
         agents={"a": {"model": "demo/demo"}, "b": {"model": "demo/demo"}},
         bindings=[{"agent": "a", "channel": "web"}, {"agent": "b", "peer": "ada"}],
     )
-    async with Gateway(chosen) as gateway:
+    async with Gateway(chosen, builtin=("control",)) as gateway:
         route = await ask(gateway, "route.explain", channel="web", peer="ada")
         assert (route["agent"], route["tier"], route["binding"]) == ("b", "peer", 1)
         assert "peer 'ada'" in route["reason"]
@@ -86,13 +86,23 @@ async def test_the_choice_of_an_agent_is_explained(tmp_path: Path) -> None:
 
 async def test_a_plugin_sees_which_plugins_run_and_which_do_not(tmp_path: Path) -> None:
     chosen = settings(tmp_path, plugins={"entry_points": False, "disable": ["tools"]})
-    async with Gateway(chosen, builtin=("egress", "tools"), plugins=[Shed]) as gateway:
+    async with Gateway(chosen, builtin=("control", "egress", "tools"), plugins=[Shed]) as gateway:
         running = [(info.name, info.origin, info.version) for info in gateway.host.plugins()]
-        assert running == [("egress", "builtin", __version__), ("shed", "program", "")]
+        assert running == [
+            ("control", "builtin", __version__),
+            ("egress", "builtin", __version__),
+            ("shed", "program", ""),
+        ]
         every = {info.name: info.state for info in gateway.host.plugins(every=True)}
-        assert every == {"egress": "running", "tools": "disabled", "shed": "running"}
+        assert every == {
+            "control": "running",
+            "egress": "running",
+            "tools": "disabled",
+            "shed": "running",
+        }
         rows = (await ask(gateway, "plugin.list"))["plugins"]
         assert {row["name"]: (row["state"], row["version"]) for row in rows} == {
+            "control": ("running", __version__),
             "egress": ("running", __version__),
             "tools": ("disabled", __version__),
             "shed": ("running", ""),

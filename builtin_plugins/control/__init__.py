@@ -1,0 +1,1 @@
+"""The operations of the gateway itself: turns, sessions, tools, plugins, events, tokens."""

@@ -1,0 +1,23 @@
+"""What a socket says to be let in, and what it is told."""
+
+from __future__ import annotations
+
+from hookgate.core.domain.operations import OperationModel
+
+__all__ = ["AuthParams", "AuthResult"]
+
+
+class AuthParams(OperationModel):
+    """The token of a socket that has shown none yet."""
+
+    token: str
+    """The token."""
+
+
+class AuthResult(OperationModel):
+    """The socket is open."""
+
+    principal: str
+    """Who the gateway takes the client for."""
+    scopes: tuple[str, ...]
+    """What it may do."""
