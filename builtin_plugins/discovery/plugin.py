@@ -115,6 +115,7 @@ class Plugin:
             registry.watch(changed.set)
         tasks = [host.spawn(self._index_ahead(host, changed), name="discovery.index")]
         tasks.append(host.spawn(self._elsewhere.keep(host), name="discovery.keep"))
+        tasks.append(host.spawn(self._catch_up(host), name="discovery.catch_up"))
         if self._settings.watch:
             tasks.append(host.spawn(self._sources.watch(host), name="discovery.watch"))
         try:
@@ -123,8 +124,16 @@ class Plugin:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._examples.close()
             await discoverer.engine.close()
             self._made = self._learned = self._newest = None
+
+    async def _catch_up(self, host: Host) -> None:
+        """Learn from turns whose end nobody has heard, once there are tools."""
+        there = asyncio.Event()
+        host.tools.watch(there.set)
+        await there.wait()
+        await self._examples.catch_up(host.tools.view())
 
     async def _index_ahead(self, host: Host, changed: asyncio.Event) -> None:
         """Index each version before a turn asks for it."""

@@ -307,6 +307,15 @@ class SqlConversations:
             more=len(rows) > limit,
         )
 
+    async def end(self) -> str:
+        """Return the cursor of `since` behind all that is committed by now.
+
+        Raises:
+            StoreUnavailableError: The database cannot be read.
+        """
+        last = await self._store.read(lambda connection: connection.scalar(_LAST_POSITION))
+        return str(last or 0)
+
     async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
         """Forget what was said in a session; see `Conversations.forget`.
 

@@ -141,6 +141,7 @@ class Message:
         provenance: How it came in.
         id: Unique.
         turn: The id of the turn that it belongs to.
+        principal: The id of who sent it, of a message that began a turn.
         created: When it was made, in UTC.
     """
 
@@ -150,6 +151,7 @@ class Message:
     provenance: Provenance = Provenance.INTERNAL_SYSTEM
     id: str = field(default_factory=lambda: new_id("msg"))
     turn: str = ""
+    principal: str = ""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -176,6 +178,7 @@ class Message:
             "provenance": self.provenance.value,
             "id": self.id,
             "turn": self.turn,
+            **({"principal": self.principal} if self.principal else {}),
             "created": self.created.isoformat(),
         }
 
@@ -194,6 +197,7 @@ class Message:
             provenance=Provenance(data.get("provenance", Provenance.INTERNAL_SYSTEM)),
             id=data["id"],
             turn=data.get("turn", ""),
+            principal=data.get("principal", ""),
             created=datetime.fromisoformat(data["created"]),
         )
 

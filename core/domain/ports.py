@@ -349,6 +349,9 @@ class Conversations(Protocol):
             ValueError: `cursor` is no cursor of these conversations.
         """
 
+    async def end(self) -> str:
+        """Return the cursor of `since` behind all that is committed by now."""
+
     async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
         """Forget what was said in a session; return how many messages that were.
 

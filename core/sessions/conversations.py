@@ -136,6 +136,10 @@ class InProcessConversations:
         ]
         return _page(merge(*sessions, key=lambda each: each[0]), cursor, limit)
 
+    async def end(self) -> str:
+        """Return the cursor of `since` behind all that was said by now."""
+        return str(self._last)
+
     async def forget(self, session: SessionKey, *, turns: Collection[str] | None = None) -> int:
         """Forget what was said in a session. See `Conversations.forget`."""
         kept = self._sessions.get(session, _NOTHING)

@@ -117,6 +117,7 @@ class TurnMaker:
                 parts=(Text(request.content), *request.images),
                 taint=request.taint,
                 provenance=origin.provenance,
+                principal=principal.id,
             ),
             snapshot=snapshot,
             plan=self._plan(agent, request),

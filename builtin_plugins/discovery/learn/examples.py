@@ -10,8 +10,15 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hookgate.builtin_plugins.discovery.learn.hearing import turns_since
 from hookgate.builtin_plugins.discovery.learn.operations import example_operations
-from hookgate.builtin_plugins.discovery.learn.teaching import fold, kept_text, used_well
+from hookgate.builtin_plugins.discovery.learn.teaching import (
+    fold,
+    is_whole,
+    kept_text,
+    used_well,
+    used_well_in,
+)
 from hookgate.builtin_plugins.discovery.learn.view import (
     NO_EXAMPLES,
     Bounds,
@@ -20,17 +27,20 @@ from hookgate.builtin_plugins.discovery.learn.view import (
     ExampleView,
 )
 from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.core.hooks.shielding import finish
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from datetime import datetime
 
     from hookgate.builtin_plugins.discovery.learn.store import StoreExamples
+    from hookgate.core.domain.messages import Message
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Store
-    from hookgate.core.domain.turn import Outcome, Turn
+    from hookgate.core.domain.ports import Conversations, Store
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Outcome, SessionKey, Turn
     from hookgate.core.host import Host
 
 __all__ = ["Example", "ExampleSet", "Examples", "LearningScope"]
@@ -38,6 +48,9 @@ __all__ = ["Example", "ExampleSet", "Examples", "LearningScope"]
 LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]
 
 PART = "discovery.examples"
+
+OFTEN = 1000
+"""After so many turns, what the next start would read again is moved on."""
 
 
 class Examples:
@@ -77,6 +90,11 @@ class Examples:
         self._store: Store | None = None
         self._kept: StoreExamples | None = None
         self._last = 0
+        self._heard = 0
+        # Before the first turn of this gateway, and, once all before was heard, before what runs.
+        self._start = ""
+        self._erased = 0
+        self._mark: str | None = None
         # The store and the view change together, one change after the other.
         self._lock = asyncio.Lock()
 
@@ -108,8 +126,43 @@ class Examples:
             return
         try:
             await self._ready()
+            if (conversations := self._conversations()) is not None:
+                self._start = await conversations.end()
         except StoreError as error:
             self._fails(error)
+
+    async def catch_up(self, tools: Mapping[str, Tool]) -> int:
+        """Learn from turns that were committed, and whose `after_turn` a kill has prevented.
+
+        Args:
+            tools: The tools that there are, by name.
+
+        Returns:
+            How many turns taught something.
+        """
+        conversations = self._conversations()
+        if conversations is None or self._kept is None or not self._start:
+            return 0
+        try:
+            cursor, taught = await self._kept.heard(), 0
+            # Where nobody has listened before, what was said until now is left alone.
+            if cursor is not None and not self._judged_only:
+                taught = await self._hear(turns_since(conversations, cursor), tools)
+            await self._kept.set_heard(self._start)
+            self._mark = self._start
+        except StoreError as error:
+            self._fails(error)
+            return 0
+        return taught
+
+    async def close(self) -> None:
+        """Keep that every turn was heard; nothing follows a turn any more."""
+        conversations = self._conversations()
+        if conversations is not None and self._kept is not None and self._mark is not None:
+            try:
+                await self._kept.set_heard(await conversations.end())
+            except StoreError as error:
+                self._fails(error)
 
     async def learn(self, turn: Turn, outcome: Outcome | None) -> int:
         """Keep the message of `turn` as an example of each capability that it used well.
@@ -125,6 +178,7 @@ class Examples:
         """
         if not self._enabled or self._host is None:
             return 0
+        await self._listened()
         capabilities = used_well(turn, outcome, judged_only=self._judged_only)
         if not capabilities:
             return 0
@@ -184,6 +238,59 @@ class Examples:
 
     # -- inside ------------------------------------------------------------------
 
+    def _conversations(self) -> Conversations | None:
+        """Return the conversations to catch up with; None where none outlive the process."""
+        if not self._enabled or self._host is None or not self.durable:
+            return None
+        conversations = self._host.get(CONVERSATIONS)
+        return conversations if conversations is not None and conversations.durable else None
+
+    async def _hear(
+        self, turns: AsyncIterator[tuple[SessionKey, list[Message]]], tools: Mapping[str, Tool]
+    ) -> int:
+        assert self._host is not None, "nothing is learned before `open`"
+        taught = 0
+        async for session, messages in turns:
+            first, ended = messages[0], _microseconds(messages[-1].created)
+            whole = is_whole(messages) and ended > self._erased
+            capabilities = used_well_in(messages, tools) if whole else ()
+            text = kept_text(first.text, self._host.secrets.redact)
+            if (
+                capabilities
+                and text is not None
+                and (first.principal or self._width != "principal")
+            ):
+                scope = self.scope_for(first.principal, session.agent)
+                missed = [
+                    each for each in capabilities if not self._knows(scope, each, text, ended)
+                ]
+                if missed:
+                    await finish(self._keep(scope, missed, text))
+                    taught += 1
+        return taught
+
+    def _knows(self, scope: str, capability: str, text: str, ended: int) -> bool:
+        """Whether that was learned after a turn had `ended`: from this very one, most likely."""
+        known = self._view.get(Example.new(scope, capability, text, at=ended).id)
+        return known is not None and known.used >= ended
+
+    async def _listened(self) -> None:
+        """Move on, now and then, what the next start has to read again.
+
+        Not to where the conversations end, since turns run that are not heard yet, but to where
+        they ended the last time: in between, as many turns as this were heard to their end.
+        """
+        conversations = self._conversations()
+        self._heard += 1
+        if conversations is None or self._mark is None or self._heard % OFTEN:
+            return
+        assert self._kept is not None, "what is durable is kept"
+        try:
+            mark, self._mark = self._mark, await conversations.end()
+            await self._kept.set_heard(mark)
+        except StoreError as error:
+            self._fails(error)
+
     async def _keep(self, scope: str, capabilities: Sequence[str], text: str) -> int:
         async with self._lock:
             try:
@@ -205,15 +312,28 @@ class Examples:
             kept = await self._ready()
             erased = None
             if kept is not None:
+                await self._leave_alone(kept)
                 erased = await kept.forget(scope=scope, capability=capability, folded=folded)
             gone = self._view.matching(scope=scope, capability=capability, folded=folded)
             self._view.drop(gone)
             return len(gone) if erased is None else erased
 
+    async def _leave_alone(self, kept: StoreExamples) -> None:
+        """See to it that nothing that was said until now is learned once more after a kill."""
+        conversations = self._conversations()
+        if conversations is None or self._host is None:
+            return
+        end = await conversations.end()
+        await kept.set_heard(end)
+        self._start = end
+        self._erased = _microseconds(self._host.clock.now())
+        if self._mark is not None:
+            self._mark = end
+
     def _used(self, scope: str, capability: str, text: str) -> Example:
         """Return the example as it is with one use more."""
         assert self._host is not None, "nothing is learned before `open`"
-        now = int(self._host.clock.now().timestamp() * 1_000_000)
+        now = _microseconds(self._host.clock.now())
         # Grows always, so that the order of use survives a restart and a clock that jumps.
         self._last = max(self._last + 1, now)
         example = Example.new(scope, capability, text, at=self._last)
@@ -245,3 +365,7 @@ class Examples:
     def _fails(self, error: StoreError) -> None:
         if self._host is not None:
             self._host.degrade(PART, f"nothing is learned from use: {error}")
+
+
+def _microseconds(time: datetime) -> int:
+    return int(time.timestamp() * 1_000_000)

@@ -14,7 +14,9 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
+    insert,
     select,
+    update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
@@ -53,6 +55,15 @@ EXAMPLES = Table(
 )
 
 
+CURSORS = Table(
+    "discovery_cursor",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("cursor", Text, nullable=False),
+)
+_HEARD = CURSORS.c.name == "heard"
+
+
 class StoreExamples:
     """Keeps examples in the store, within the bounds of `ExampleView` and by its rule.
 
@@ -81,6 +92,21 @@ class StoreExamples:
             for example in examples:
                 _count(connection, example)
             self._trim(connection, examples)
+
+        await self._store.write(work)
+
+    async def heard(self) -> str | None:
+        """Return the cursor behind the turns that nothing is to be learned from any more."""
+        query = select(CURSORS.c.cursor).where(_HEARD)
+        return await self._store.read(lambda connection: connection.scalar(query))
+
+    async def set_heard(self, cursor: str) -> None:
+        """Keep that cursor."""
+
+        def work(connection: Connection) -> None:
+            changed = connection.execute(update(CURSORS).where(_HEARD).values(cursor=cursor))
+            if not changed.rowcount:
+                connection.execute(insert(CURSORS).values(name="heard", cursor=cursor))
 
         await self._store.write(work)
 

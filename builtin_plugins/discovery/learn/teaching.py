@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.strict_json import well_formed
+from hookgate.core.turn.outcome import WHOLE_ANSWER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
+    from hookgate.core.domain.messages import Message
+    from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Outcome, Turn
 
-__all__ = ["MAX_CHARS", "META_TOOL", "fold", "kept_text", "used_well"]
+__all__ = ["MAX_CHARS", "META_TOOL", "fold", "is_whole", "kept_text", "used_well", "used_well_in"]
 
 META_TOOL = "discover_capabilities"
 """The tool by which a model finds more; what it reveals counts as selected."""
@@ -69,7 +72,7 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
         return ()
     if judged_only and outcome.source == HEURISTIC:
         return ()
-    clean = _asked_before_any_taint(turn)
+    clean = _asked_before_any_taint(turn.messages)
     revealed: set[str] = set()
     used: dict[str, None] = {}
     for done in turn.calls:
@@ -81,35 +84,76 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
         capability = f"tool:{tool.name}"
         if (
             (capability in turn.selections or tool.name in revealed)
-            and tool.owner == "host"
-            and not tool.always_on
-            and tool.name != READ_TOOL
+            and _teachable(tool)
             and done.call.id in clean
         ):
             used[capability] = None
     return tuple(used)
 
 
-def _typed(turn: Turn) -> bool:
-    """Whether a principal wrote the message: no other session, schedule, channel or tool."""
-    message = turn.message
+def is_whole(messages: Sequence[Message]) -> bool:
+    """Whether the stored messages of a turn are those of one that came to its answer."""
+    last = messages[-1]
     return (
-        message.role == "user"
-        and turn.parent is None
-        and turn.origin.provenance is Provenance.EXTERNAL_USER
-        and message.provenance is Provenance.EXTERNAL_USER
-        and not message.taint
+        _typed_message(messages[0])
+        and last.role == "assistant"
+        and not last.tool_uses
+        and len(last.text) >= WHOLE_ANSWER
     )
 
 
-def _asked_before_any_taint(turn: Turn) -> set[str]:
+def used_well_in(messages: Sequence[Message], tools: Mapping[str, Tool]) -> tuple[str, ...]:
+    """Return what `used_well` would, as far as the stored messages of a whole turn tell.
+
+    They do not say what was selected or revealed, so a tool counts that is not offered on every
+    turn; nor what a plugin judged, so an answer counts that the core takes for a whole one.
+
+    Args:
+        messages: All messages of the turn; `is_whole` holds for them.
+        tools: The tools that there are, by name.
+    """
+    clean = _asked_before_any_taint(messages)
+    names = {use.id: use.name for message in messages for use in message.tool_uses}
+    used: dict[str, None] = {}
+    for message in messages:
+        for result in message.tool_results:
+            tool = tools.get(names.get(result.tool_use_id, ""))
+            if (
+                tool is not None
+                and _teachable(tool)
+                and not result.is_error
+                and result.tool_use_id in clean
+            ):
+                used[f"tool:{tool.name}"] = None
+    return tuple(used)
+
+
+def _teachable(tool: Tool) -> bool:
+    return tool.owner == "host" and not tool.always_on and tool.name != READ_TOOL
+
+
+def _typed(turn: Turn) -> bool:
+    """Whether a principal wrote the message: no other session, schedule, channel or tool."""
+    return (
+        turn.parent is None
+        and turn.origin.provenance is Provenance.EXTERNAL_USER
+        and _typed_message(turn.message)
+    )
+
+
+def _typed_message(message: Message) -> bool:
+    external = message.provenance is Provenance.EXTERNAL_USER
+    return message.role == "user" and external and not message.taint
+
+
+def _asked_before_any_taint(messages: Sequence[Message]) -> set[str]:
     """Return the ids of the calls that the model asked for while all it had read was clean.
 
     A message of the model carries the taint of everything that it had read.
     """
     clean: set[str] = set()
     tainted: set[str] = set()
-    for message in turn.messages:
+    for message in messages:
         if message.role == "assistant":
             (tainted if message.taint else clean).update(use.id for use in message.tool_uses)
     return clean - tainted  # some models give the same id to calls of two rounds
