@@ -79,7 +79,11 @@ async def status_of(
         key = base64.b64encode(os.urandom(16)).decode()
         lines[-1] = "Connection: Upgrade"
         lines += ["Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}"]
-    bodies = {"/v1/turns": '{"content":"x"}', "/v1/sessions/delete": '{"session":"a:b:c:d"}'}
+    bodies = {
+        "/v1/turns": '{"content":"x"}',
+        "/v1/tools/call": '{"name":"x"}',
+        "/v1/sessions/delete": '{"session":"a:b:c:d"}',
+    }
     body = bodies.get(path, "{}" if method == "POST" else "")
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
