@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import Refusal
 
 __all__ = [
+    "ChannelError",
     "ClientToolError",
     "ConfigError",
     "ConfigProblem",
@@ -332,6 +333,22 @@ class EmbeddingError(HookgateError):
     Attributes:
         transient: Whether the same request may succeed a little later.
         retry_after: Seconds that the model's server asked to wait, if it did.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
+
+
+class ChannelError(HookgateError):
+    """A channel did not send or change a message.
+
+    Attributes:
+        transient: Whether it may work by itself when it is tried again.
+        retry_after: Seconds after which it may, if that is known.
     """
 
     def __init__(

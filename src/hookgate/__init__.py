@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Triggers,
     )
     from hookgate.core.domain.errors import (
+        ChannelError,
         ConfigError,
         EgressDeniedError,
         EgressFailedError,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
         SWITCHES,
         TOKENS,
         Channel,
+        ChannelFeatures,
         Clock,
         Embedder,
         Key,
@@ -158,6 +160,8 @@ __all__ = [
     "CapabilityIndex",
     "Card",
     "Channel",
+    "ChannelError",
+    "ChannelFeatures",
     "Claim",
     "Clock",
     "ConfigError",
@@ -263,9 +267,9 @@ _NAMES = {
         "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
     ),
     "hookgate.core.domain.errors": (
-        "ConfigError EgressDeniedError EgressFailedError HookgateError MissingKeyError "
-        "NotAllowedError ProviderError StartError StoreError TurnCancelledError TurnError "
-        "WireError"
+        "ChannelError ConfigError EgressDeniedError EgressFailedError HookgateError "
+        "MissingKeyError NotAllowedError ProviderError StartError StoreError TurnCancelledError "
+        "TurnError WireError"
     ),
     "hookgate.core.domain.events": "Event",
     "hookgate.core.domain.messages": ("CLEAN Message Provenance Taint ToolResultPart ToolUse"),
@@ -279,7 +283,8 @@ _NAMES = {
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
-        "SWITCHES TOKENS Channel Clock Embedder Key Question Settled Switch"
+        "SWITCHES TOKENS Channel ChannelFeatures Clock Embedder Key Question Settled "
+        "Switch"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

@@ -20,6 +20,7 @@ from hookgate.core.registry.catalogue import capability_rows, described
 from hookgate.core.settings.schema import PluginsSettings, Settings, TurnSettings
 from hookgate.gateway import Gateway as BuiltinGateway
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.testing.channel import MemoryChannel
 
 BAD = {
     "name": replace(echo_tool(), name="no spaces"),
@@ -103,8 +104,7 @@ async def test_the_plugin_that_runs_the_sandbox_may_say_what_it_proves() -> None
 
 
 async def test_a_capability_and_a_channel_cannot_say_that_they_are_proven_either() -> None:
-    class Channel:
-        name = "box"
+    class Channel(MemoryChannel):
         sandboxed = True
 
     class Rows:
@@ -119,7 +119,7 @@ async def test_a_capability_and_a_channel_cannot_say_that_they_are_proven_either
 
         @hookimpl
         def list_channels(self, host: Any) -> Any:
-            return [Channel()]
+            return [Channel("box")]
 
     parts = (Scripted(Script(say("ok"))), Rows())
     async with gateway(*parts, turn={"sandbox": "required"}) as gate:
