@@ -25,8 +25,8 @@ import psutil
 from aiohttp import WSMsgType, web
 
 from hookgate import Gateway, Settings
+from hookgate.core.gateway.access.tokens import new_token
 from hookgate.core.gateway.serve import loop_factory, serve
-from hookgate.core.gateway.tokens import new_token
 
 NAMES = ("hookgate", "aiohttp", "uvicorn")
 TOKEN = "HOOKGATE_BENCHMARK_TOKEN"

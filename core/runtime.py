@@ -21,10 +21,10 @@ from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+from hookgate.core.gateway.access.tokens import followed_token_book
 from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
-from hookgate.core.gateway.tokens import followed_token_book
 from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Host
 from hookgate.core.observability.instruments import CORE_INSTRUMENTS

@@ -19,12 +19,12 @@ from hookgate import Gateway, Settings
 from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
 from hookgate.core.domain.operations import Operation
+from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.front import PROTOCOL
-from hookgate.core.gateway.handshake import AuthParams, AuthResult
-from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
-from hookgate.core.gateway.stream import QUEUE_BYTES
-from hookgate.core.gateway.websocket import AUTH_SECONDS, MAX_REQUESTS
+from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
+from hookgate.core.gateway.wire.stream import QUEUE_BYTES
+from hookgate.core.gateway.wire.websocket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.settings.schema import LimitSettings
 
 PAGE = Path(__file__).parent / "wire.md"

@@ -36,7 +36,6 @@ HEAPS = {
     "builtin_plugins/providers",
     "builtin_plugins/sanitizer",
     "builtin_plugins/storage",
-    "core/gateway",
 }
 
 OPEN_TO_PLUGINS = ("hookgate.core", "hookgate.hookspecs", "hookgate.kit")

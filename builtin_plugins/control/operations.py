@@ -39,9 +39,9 @@ from hookgate.core.domain.events import Event
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
 from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
 from hookgate.core.domain.turn import SessionKey
+from hookgate.core.gateway.access.tokens import token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.front import PROTOCOL
-from hookgate.core.gateway.tokens import token_book
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:

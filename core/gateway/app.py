@@ -13,16 +13,16 @@ from hookgate.core.domain import strict_json
 from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.front import FRONT, Front
 from hookgate.core.gateway.middleware import decide, set_headers
-from hookgate.core.gateway.rest import serve_named, serve_operation
 from hookgate.core.gateway.routes import Route, Routes
-from hookgate.core.gateway.websocket import serve_socket
+from hookgate.core.gateway.wire.rest import serve_named, serve_operation
+from hookgate.core.gateway.wire.websocket import serve_socket
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from aiohttp.web_urldispatcher import AbstractRoute
 
-    from hookgate.core.gateway.peer import PeerLookup
+    from hookgate.core.gateway.access.peer import PeerLookup
     from hookgate.core.runtime import Gateway
 
 __all__ = ["FRONT", "ROUTES", "build_app"]

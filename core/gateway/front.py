@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from hookgate import __version__
-from hookgate.core.gateway.auth import Gate
+from hookgate.core.gateway.access.auth import Gate
+from hookgate.core.gateway.access.proof import new_key
+from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.clients import Clients, Expiry
 from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.proof import new_key
 from hookgate.core.gateway.request_log import RequestLog
-from hookgate.core.gateway.rpc import Methods, event_data
-from hookgate.core.gateway.stream import QUEUE_BYTES
-from hookgate.core.gateway.tokens import principal_id
+from hookgate.core.gateway.wire.rpc import Methods, event_data
+from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.settings.secret_store import masked_json, redact_json
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
+    from hookgate.core.gateway.access.peer import PeerLookup
     from hookgate.core.gateway.clients import Client
-    from hookgate.core.gateway.peer import PeerLookup
     from hookgate.core.host import Host
 
 __all__ = ["FRONT", "PROTOCOL", "Front"]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from hookgate.core.domain import strict_json
+from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.codes import describe, wire_error
-from hookgate.core.gateway.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.routes import CALLER, ROUTE, Handler, Route
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access, Cors
-from hookgate.core.gateway.auth import Caller
+from hookgate.core.gateway.access.auth import Caller
+from hookgate.core.gateway.access.credentials import FORMS, check_forms
+from hookgate.core.gateway.access.origin import OriginRule
 from hookgate.core.gateway.codes import FAILED, Code, Problem, is_own_code
-from hookgate.core.gateway.credentials import FORMS, check_forms
-from hookgate.core.gateway.origin import OriginRule
 from hookgate.core.settings.schema import OriginName
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from hookgate.core.domain.errors import HookgateError, StartError
+from hookgate.core.gateway.access.auth import check_listener
 from hookgate.core.gateway.app import FRONT, build_app
-from hookgate.core.gateway.auth import check_listener
-from hookgate.core.gateway.rpc import notification
+from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     )
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.routes import Routes, principal_of
-    from hookgate.core.gateway.sse import EventStream
+    from hookgate.core.gateway.wire.sse import EventStream
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import CapabilityIndex
@@ -293,7 +293,7 @@ _NAMES = {
     ),
     "hookgate.core.gateway.codes": "Problem",
     "hookgate.core.gateway.routes": "Routes principal_of",
-    "hookgate.core.gateway.sse": "EventStream",
+    "hookgate.core.gateway.wire.sse": "EventStream",
     "hookgate.core.hooks.caller": "HookFailure",
     "hookgate.core.host": "Host",
     "hookgate.core.registry.snapshots": "CapabilityIndex",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from tests.cli.conftest import CommandLine, Served
 
-from hookgate.core.gateway.tokens import new_token
+from hookgate.core.gateway.access.tokens import new_token
 
 
 def guarded(hookgate: CommandLine) -> str:

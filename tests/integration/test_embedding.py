@@ -14,7 +14,7 @@ from aiohttp import web
 from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate.core.domain.errors import StartError
-from hookgate.core.gateway.tokens import new_token
+from hookgate.core.gateway.access.tokens import new_token
 
 PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
 

@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 from tests.support.script import Script, Scripted, gateway, say
 
+from hookgate.core.gateway.access.tokens import new_token
 from hookgate.core.gateway.app import FRONT
 from hookgate.core.gateway.front import Front
 from hookgate.core.gateway.serve import Listener, listen
-from hookgate.core.gateway.tokens import new_token
 from hookgate.core.runtime import Gateway
 
 WAIT = 10.0

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.tokens import principal_id, token_book
+from hookgate.core.gateway.access.tokens import principal_id, token_book
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.ports import STORE
-from hookgate.core.gateway.tokens import followed_token_book, principal_id
+from hookgate.core.gateway.access.tokens import followed_token_book, principal_id
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:

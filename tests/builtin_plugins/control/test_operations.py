@@ -328,7 +328,7 @@ async def test_a_request_of_a_client_that_goes_away_is_cancelled() -> None:
 async def test_only_so_many_requests_of_one_socket_run_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.core.gateway.websocket.MAX_REQUESTS", 2)
+    monkeypatch.setattr("hookgate.core.gateway.wire.websocket.MAX_REQUESTS", 2)
     counter = Counter()
     async with serving(counter) as served, served.socket() as socket:
         first, second = await socket.send("hold"), await socket.send("hold")

@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.tools import Ask, Tool
 from hookgate.core.domain.turn import Address, Claim, Principal
-from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.access.tokens import token_book
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

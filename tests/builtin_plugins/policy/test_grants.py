@@ -19,7 +19,7 @@ from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
-from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.access.tokens import token_book
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

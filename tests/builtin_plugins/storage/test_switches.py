@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.switches import SqlSwitches
 from hookgate.core.domain.ports import SWITCHES, Switch
-from hookgate.core.gateway.tokens import token_book
+from hookgate.core.gateway.access.tokens import token_book
 from hookgate.core.runtime import Gateway
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.schema import Settings

@@ -9,7 +9,7 @@ import pytest
 from tests.support.script import Recorder, Script, Scripted, say
 from tests.support.wire import Served, Socket, bearer, serving, tokens
 
-from hookgate.core.gateway import websocket as socket_module
+from hookgate.core.gateway.wire import websocket as socket_module
 
 
 async def refused(served: Served, **more: Any) -> int:

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from hookgate.core.domain.errors import StartError, WireError
-from hookgate.core.gateway.credentials import FORMS, MAX_CREDENTIAL, check_forms, read_credential
+from hookgate.core.gateway.access.credentials import (
+    FORMS,
+    MAX_CREDENTIAL,
+    check_forms,
+    read_credential,
+)
 
 NAMES = ("Authorization", "X-Api-Key", "Cookie", "Sec-WebSocket-Protocol", "X-Other")
 PIECES = (

@@ -25,7 +25,7 @@ from tests.support.wire import Served, serving
 
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.gateway import rest, sse
+from hookgate.core.gateway.wire import rest, sse
 from hookgate.hookspecs import hookimpl
 
 SSE = {"Accept": "text/event-stream"}

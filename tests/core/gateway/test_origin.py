@@ -12,8 +12,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from tests.support.wire import Served, serving
 
 from hookgate.core.domain.errors import StartError, WireError
-from hookgate.core.gateway.app import ROUTES
-from hookgate.core.gateway.origin import (
+from hookgate.core.gateway.access.origin import (
     Authority,
     HostRule,
     OriginRule,
@@ -23,6 +22,7 @@ from hookgate.core.gateway.origin import (
     is_loopback_bind,
     read_authority,
 )
+from hookgate.core.gateway.app import ROUTES
 
 
 def headers(*pairs: tuple[str, str]) -> CIMultiDictProxy[str]:

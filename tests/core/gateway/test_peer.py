@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.wire import serving
 
-from hookgate.core.gateway.origin import canonical
-from hookgate.core.gateway.peer import PeerLookup, PeerUser, parse_proc_net_tcp
+from hookgate.core.gateway.access.origin import canonical
+from hookgate.core.gateway.access.peer import PeerLookup, PeerUser, parse_proc_net_tcp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

@@ -20,8 +20,8 @@ from tests.support.script import until
 from tests.support.wire import Served, serving, small_buffers
 
 from hookgate import Access, EventStream, Routes, hookimpl
-from hookgate.core.gateway import sse
-from hookgate.core.gateway.sse import encode_event
+from hookgate.core.gateway.wire import sse
+from hookgate.core.gateway.wire.sse import encode_event
 
 Tell = Callable[[EventStream], Awaitable[None]]
 

@@ -17,7 +17,7 @@ from tests.support.script import Recorder, Script, Scripted, say, until
 from tests.support.wire import Served, serving, small_buffers
 
 from hookgate.core.domain.models import TextDelta
-from hookgate.core.gateway.stream import QUEUE_BYTES, Backlog
+from hookgate.core.gateway.wire.stream import QUEUE_BYTES, Backlog
 
 CHUNK = "x" * 1000
 

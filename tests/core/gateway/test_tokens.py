@@ -14,9 +14,9 @@ from tests.support.wire import bearer, serving, tokens
 
 from hookgate.core.domain.errors import ConfigError, StartError
 from hookgate.core.domain.ports import SWITCHES
-from hookgate.core.gateway.auth import Caller, check_listener
+from hookgate.core.gateway.access.auth import Caller, check_listener
+from hookgate.core.gateway.access.tokens import REVOKED_SWITCH, new_token
 from hookgate.core.gateway.serve import listen
-from hookgate.core.gateway.tokens import REVOKED_SWITCH, new_token
 from hookgate.core.sessions.switches import FileSwitches
 
 # -- revoking -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tests.core.json_cases import ACCEPTED, REFUSED
 from tests.support.wire import Socket, serving
 
 from hookgate import __version__
-from hookgate.core.gateway.rpc import BadCall, read_call
+from hookgate.core.gateway.wire.rpc import BadCall, read_call
 
 PING = '{"jsonrpc":"2.0","id":"p","method":"ping"}'
 PONG = {"jsonrpc": "2.0", "id": "p", "result": {"pong": True}}

@@ -120,7 +120,7 @@ class LocalClient:
 
     def __init__(self, gateway: Gateway) -> None:
         from hookgate.core.domain.turn import Principal
-        from hookgate.core.gateway.rpc import Methods
+        from hookgate.core.gateway.wire.rpc import Methods
 
         self.gateway = gateway
         self.where = "in this process"

@@ -100,7 +100,7 @@ async def _deeper(
 ) -> tuple[list[ConfigProblem], list[ConfigProblem]]:
     """Return what is wrong between sections, and what is worth a note."""
     from hookgate import hookspecs
-    from hookgate.core.gateway.auth import Gate, check_listener
+    from hookgate.core.gateway.access.auth import Gate, check_listener
     from hookgate.core.registry.agents import load_agents
     from hookgate.core.registry.model_check import check_models, describe
 

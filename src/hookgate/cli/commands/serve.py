@@ -60,7 +60,7 @@ async def run(state: State) -> int:
     """Start the gateway, listen, end well; return the exit code."""
     from hookgate.cli.client.note import Running, address, take_note_away
     from hookgate.core.gateway import serve as listening
-    from hookgate.core.gateway.auth import check_listener
+    from hookgate.core.gateway.access.auth import check_listener
     from hookgate.core.observability.log import EVERYTHING
 
     # Before anything is opened: what strangers could reach is not even started.

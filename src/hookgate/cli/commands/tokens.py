@@ -45,7 +45,7 @@ def new(
         hookgate token new laptop
         hookgate token new ops --scope operate --scope read --keep
     """
-    from hookgate.core.gateway.tokens import new_token
+    from hookgate.core.gateway.access.tokens import new_token
 
     scopes = tuple(dict.fromkeys(scope or ("chat", "read")))
     if odd := [one for one in scopes if one not in SCOPES]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import WireError
-from hookgate.core.gateway.auth import Gate
+from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.hooks.shielding import contained
 

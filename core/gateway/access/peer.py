@@ -18,12 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.core.gateway.origin import canonical
+from hookgate.core.gateway.access.origin import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hookgate.core.gateway.origin import IPAddress
+    from hookgate.core.gateway.access.origin import IPAddress
 
 __all__ = ["PeerLookup", "PeerUser", "parse_proc_net_tcp"]
 

@@ -13,7 +13,7 @@ from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.routes import CALLER
-from hookgate.core.gateway.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
+from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.operations import Operation
     from hookgate.core.gateway.front import Front
-    from hookgate.core.gateway.rpc import Method
+    from hookgate.core.gateway.wire.rpc import Method
 
 __all__ = ["read_body", "serve_named", "serve_operation"]
 

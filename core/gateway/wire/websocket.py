@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from hookgate.core.domain.errors import WireError
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.gateway.auth import SUBPROTOCOL
+from hookgate.core.gateway.access.auth import SUBPROTOCOL
+from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
 from hookgate.core.gateway.clients import EXPIRED
 from hookgate.core.gateway.codes import describe, wire_error
-from hookgate.core.gateway.credentials import BEARER_PROTOCOL, offered_protocols
-from hookgate.core.gateway.handshake import AuthParams, AuthResult
-from hookgate.core.gateway.rpc import (
+from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
+from hookgate.core.gateway.wire.rpc import (
     BadCall,
     binary_frame,
     error_frame,
@@ -26,7 +26,7 @@ from hookgate.core.gateway.rpc import (
     read_call,
     result_frame,
 )
-from hookgate.core.gateway.stream import NO_DRAIN, SocketOutbox
+from hookgate.core.gateway.wire.stream import NO_DRAIN, SocketOutbox
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
-    from hookgate.core.gateway.auth import Caller
+    from hookgate.core.gateway.access.auth import Caller
     from hookgate.core.gateway.codes import Problem
     from hookgate.core.gateway.front import Front
-    from hookgate.core.gateway.rpc import CallId, Method
+    from hookgate.core.gateway.wire.rpc import CallId, Method
 
 __all__ = ["AUTH_SECONDS", "serve_socket"]
 

@@ -15,7 +15,7 @@ import re
 import secrets
 from typing import Any
 
-from hookgate.core.gateway.origin import canonical
+from hookgate.core.gateway.access.origin import canonical
 
 __all__ = ["NONCE_HEADER", "PROOF_HEADER", "PURPOSE", "new_key", "new_nonce", "prove", "proves"]
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from hookgate.core.domain.turn import Principal
 from hookgate.core.gateway.front import FRONT
 from hookgate.core.gateway.routes import CALLER
-from hookgate.core.gateway.stream import EventOutbox
+from hookgate.core.gateway.wire.stream import EventOutbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

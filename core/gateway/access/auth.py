@@ -17,11 +17,10 @@ from weakref import WeakKeyDictionary
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
 from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
-from hookgate.core.gateway.attempts import Attempts
-from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.credentials import FORMS, bearer, read_credential
-from hookgate.core.gateway.forwarded import forwarded_header
-from hookgate.core.gateway.origin import (
+from hookgate.core.gateway.access.attempts import Attempts
+from hookgate.core.gateway.access.credentials import FORMS, bearer, read_credential
+from hookgate.core.gateway.access.forwarded import forwarded_header
+from hookgate.core.gateway.access.origin import (
     HostRule,
     OriginRule,
     Proxies,
@@ -31,8 +30,9 @@ from hookgate.core.gateway.origin import (
     is_loopback,
     is_loopback_bind,
 )
-from hookgate.core.gateway.peer import PeerLookup
-from hookgate.core.gateway.tokens import PREFIX, token_book
+from hookgate.core.gateway.access.peer import PeerLookup
+from hookgate.core.gateway.access.tokens import PREFIX, token_book
+from hookgate.core.gateway.codes import wire_error
 from hookgate.core.settings.secret_store import masking
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.operations import Access
     from hookgate.core.domain.turn import Scope
-    from hookgate.core.gateway.origin import IPAddress
+    from hookgate.core.gateway.access.origin import IPAddress
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 

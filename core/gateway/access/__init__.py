@@ -1,0 +1,1 @@
+"""Who may come in: Host, Origin, proxies, credentials and how often they may be wrong."""
