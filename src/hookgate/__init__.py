@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         MissingKeyError,
         NotAllowedError,
         ProviderError,
+        StaleFenceError,
         StartError,
         StoreError,
         TurnCancelledError,
@@ -91,9 +92,15 @@ if TYPE_CHECKING:
         Channel,
         ChannelFeatures,
         Clock,
+        Conversations,
         Embedder,
         Key,
+        Lanes,
+        Lease,
+        Loaded,
+        Page,
         Question,
+        Said,
         Settled,
         Switch,
     )
@@ -110,6 +117,7 @@ if TYPE_CHECKING:
         Address,
         Agent,
         Claim,
+        Fence,
         FinishedCall,
         Origin,
         Outcome,
@@ -167,6 +175,7 @@ __all__ = [
     "ConfigError",
     "Content",
     "ContextBuilder",
+    "Conversations",
     "Cors",
     "Credential",
     "Decision",
@@ -179,6 +188,7 @@ __all__ = [
     "Ending",
     "Event",
     "EventStream",
+    "Fence",
     "Finding",
     "FinishedCall",
     "Flags",
@@ -191,7 +201,10 @@ __all__ = [
     "Invocation",
     "Key",
     "Label",
+    "Lanes",
+    "Lease",
     "Link",
+    "Loaded",
     "Message",
     "MetricRecord",
     "MissingKeyError",
@@ -206,6 +219,7 @@ __all__ = [
     "OperationModel",
     "Origin",
     "Outcome",
+    "Page",
     "Principal",
     "Problem",
     "Provenance",
@@ -217,11 +231,13 @@ __all__ = [
     "Refusal",
     "Rejected",
     "Routes",
+    "Said",
     "Section",
     "Selection",
     "SessionKey",
     "Settings",
     "Settled",
+    "StaleFenceError",
     "StartError",
     "StopEvent",
     "StoreError",
@@ -268,8 +284,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.errors": (
         "ChannelError ConfigError EgressDeniedError EgressFailedError HookgateError "
-        "MissingKeyError NotAllowedError ProviderError StartError StoreError TurnCancelledError "
-        "TurnError WireError"
+        "MissingKeyError NotAllowedError ProviderError StaleFenceError StartError StoreError "
+        "TurnCancelledError TurnError WireError"
     ),
     "hookgate.core.domain.events": "Event",
     "hookgate.core.domain.messages": ("CLEAN Message Provenance Taint ToolResultPart ToolUse"),
@@ -283,13 +299,13 @@ _NAMES = {
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
-        "SWITCHES TOKENS Channel ChannelFeatures Clock Embedder Key Question Settled "
-        "Switch"
+        "SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key Lanes Lease "
+        "Loaded Page Question Said Settled Switch"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (
-        "Address Agent Claim FinishedCall Origin Outcome Principal SessionKey Turn TurnKey "
-        "TurnPlan TurnRequest"
+        "Address Agent Claim Fence FinishedCall Origin Outcome Principal SessionKey Turn "
+        "TurnKey TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "Problem",
     "hookgate.core.gateway.routes": "Routes principal_of",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
@@ -11,6 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hookgate.builtin_plugins.storage.backup import Kept, back_up, put_back
 from hookgate.builtin_plugins.storage.conversations import EXPORT, SINCE, SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
@@ -29,11 +32,11 @@ if TYPE_CHECKING:
 HERE = SessionKey("demo", "cli", "local", "main")
 THERE = SessionKey("demo", "cli", "local", "other")
 
-Kept: TypeAlias = InProcessConversations | SqlConversations
+Conversing: TypeAlias = InProcessConversations | SqlConversations
 
 
 @pytest.fixture(params=["process", "sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
-async def kept(request: pytest.FixtureRequest, opened: OpenStore) -> Kept:
+async def kept(request: pytest.FixtureRequest, opened: OpenStore) -> Conversing:
     if request.param == "process":
         return InProcessConversations()
     where = {} if request.param == "sqlite" else {"url": request.getfixturevalue("url")}
@@ -46,11 +49,11 @@ def said(text: str, turn: str = "t") -> Message:
     return Message(role="user", parts=(Text(text),), turn=turn)
 
 
-async def put(kept: Kept, key: SessionKey, *words: str, turn: str = "t") -> None:
+async def put(kept: Conversing, key: SessionKey, *words: str, turn: str = "t") -> None:
     await kept.append(key, [said(word, turn) for word in words], fence=Fence())
 
 
-async def texts(kept: Kept, turns: int = 100) -> list[str]:
+async def texts(kept: Conversing, turns: int = 100) -> list[str]:
     return [message.text for message in await kept.history(HERE, turns=turns)]
 
 
@@ -58,7 +61,7 @@ def words(page: Page) -> list[str]:
     return [each.message.text for each in page.said]
 
 
-async def everything(kept: Kept, cursor: str = "", limit: int = 2) -> tuple[list[str], str]:
+async def everything(kept: Conversing, cursor: str = "", limit: int = 2) -> tuple[list[str], str]:
     found: list[str] = []
     while True:
         page = await kept.since(cursor, limit=limit)
@@ -71,7 +74,9 @@ async def everything(kept: Kept, cursor: str = "", limit: int = 2) -> tuple[list
 # -- pages -------------------------------------------------------------------------------
 
 
-async def test_a_session_is_exported_page_by_page_and_goes_on_where_it_ended(kept: Kept) -> None:
+async def test_a_session_is_exported_page_by_page_and_goes_on_where_it_ended(
+    kept: Conversing,
+) -> None:
     await put(kept, HERE, "a", "b", turn="t1")
     await put(kept, THERE, "not this")
     await put(kept, HERE, "c", "d", "e", turn="t2")
@@ -88,7 +93,7 @@ async def test_a_session_is_exported_page_by_page_and_goes_on_where_it_ended(kep
 
 
 async def test_turns_that_are_forgotten_between_two_pages_neither_repeat_nor_lose_others(
-    kept: Kept,
+    kept: Conversing,
 ) -> None:
     for number in range(6):
         await put(kept, HERE, f"a{number}", f"b{number}", turn=f"t{number}")
@@ -98,7 +103,9 @@ async def test_turns_that_are_forgotten_between_two_pages_neither_repeat_nor_los
     assert words(first) + words(rest) == ["a0", "b0", "a1", "b1", "a2", "b2", "a4", "b4"]
 
 
-async def test_all_sessions_are_read_in_the_order_in_which_they_were_written(kept: Kept) -> None:
+async def test_all_sessions_are_read_in_the_order_in_which_they_were_written(
+    kept: Conversing,
+) -> None:
     await put(kept, HERE, "1", "2")
     await put(kept, THERE, "3")
     await put(kept, HERE, "4")
@@ -115,7 +122,7 @@ async def test_all_sessions_are_read_in_the_order_in_which_they_were_written(kep
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "1.", "9" * 30 + ".1.2", "1e3", "²"])
-async def test_a_cursor_that_no_page_gave_is_said(kept: Kept, cursor: str) -> None:
+async def test_a_cursor_that_no_page_gave_is_said(kept: Conversing, cursor: str) -> None:
     with pytest.raises(ValueError, match=r"found the cursor .*expected one that a page gave"):
         await kept.since(cursor)
     with pytest.raises(ValueError, match=r"found the cursor .*expected one that a page gave"):
@@ -137,6 +144,31 @@ async def test_pages_are_found_by_indexes(store: SqlStore) -> None:
     export, since = await store.read(plans)
     assert "session=? AND (turn_number,seq)>(?,?)" in export
     assert "storage_messages_by_position (position>?)" in since
+
+
+async def test_a_copy_that_is_put_back_keeps_taint_and_order_and_goes_on(
+    opened: OpenStore, tmp_path: Path
+) -> None:
+    web = frozenset({"tool:web"})
+    first, other = tmp_path / "first", tmp_path / "other"
+    kept = SqlConversations(await opened(first), SystemClock())
+    await put(kept, HERE, "1", turn="t1")
+    await put(kept, THERE, "2")
+    await put(kept, HERE, "3", turn="t2")
+    await kept.add_taint(HERE, web, fence=Fence())
+    await kept.forget(HERE, turns=["t1"])
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    place, _ = back_up(Kept(store=first / "hookgate.db"), tmp_path, now=now, force=False)
+    await put(kept, HERE, "after the copy")
+    put_back(Kept(store=other / "hookgate.db"), place, force=False)
+
+    again = SqlConversations(await opened(other), SystemClock())
+    found, cursor = await everything(again)
+    assert found == ["2", "3"]
+    assert await again.taint(HERE, turns=5) == web
+    await put(again, HERE, "4", turn="t3")
+    assert (await everything(again, cursor))[0] == ["4"]
+    assert await texts(again) == ["3", "4"]
 
 
 # -- commits of others -------------------------------------------------------------------
@@ -206,7 +238,9 @@ async def test_a_commit_that_hangs_holds_back_those_behind_it_and_not_the_reader
 # -- forgetting --------------------------------------------------------------------------
 
 
-async def test_turns_are_forgotten_and_the_last_ones_are_counted_without_them(kept: Kept) -> None:
+async def test_turns_are_forgotten_and_the_last_ones_are_counted_without_them(
+    kept: Conversing,
+) -> None:
     for number in range(6):
         await put(kept, HERE, f"a{number}", f"b{number}", turn=f"t{number}")
     assert await kept.forget(HERE, turns=["t4", "t1", "t5", "no such turn"]) == 6
@@ -224,7 +258,7 @@ async def test_turns_are_forgotten_and_the_last_ones_are_counted_without_them(ke
 
 
 async def test_what_was_added_stays_when_turns_are_forgotten_and_goes_with_the_session(
-    kept: Kept,
+    kept: Conversing,
 ) -> None:
     web = frozenset({"tool:web"})
     await put(kept, HERE, "a")
@@ -252,7 +286,10 @@ async def test_forgetting_in_the_store_is_that_of_the_conversations_in_the_proce
 ) -> None:
     for table in (MESSAGES, SESSIONS):
         await store.write(lambda c, table=table: c.execute(table.delete()) and None)  # type: ignore[misc]
-    both: tuple[Kept, Kept] = (InProcessConversations(), SqlConversations(store, SystemClock()))
+    both: tuple[Conversing, Conversing] = (
+        InProcessConversations(),
+        SqlConversations(store, SystemClock()),
+    )
     number = 0
     for kind, names in steps:
         if kind == "forget":
