@@ -148,8 +148,8 @@ async def question(gate: Served) -> dict[str, Any]:
     return rows[0]
 
 
-def asking(gate: Served, text: str = "hello") -> asyncio.Task[tuple[int, Any]]:
-    return asyncio.create_task(gate.post("/v1/turns", {"content": text}))
+def asking(gate: Served, text: str = "hello", **address: str) -> asyncio.Task[tuple[int, Any]]:
+    return asyncio.create_task(gate.post("/v1/turns", {"content": text, **address}))
 
 
 async def test_a_question_asked_on_one_is_answered_on_the_other_and_the_call_runs_once(
@@ -238,11 +238,11 @@ async def test_who_may_not_answer_at_one_may_not_at_the_other(url: str, tmp_path
 async def test_a_restart_of_the_asker_expires_its_question_by_name_and_no_others(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_module, "LEASE_SECONDS", 1.5)
+    monkeypatch.setattr(asking_module, "LEASE_SECONDS", 5.0)
     office = Office(url, tmp_path)
     async with office.gateway("b") as b:
         async with office.gateway("a") as a:
-            mine, others = asking(a, "of a"), asking(b, "of b")
+            mine, others = asking(a, "of a"), asking(b, "of b", peer="other")
             async with asyncio.timeout(20):
                 while len(shown := (await b.get("/v1/approvals"))[1]["approvals"]) < 2:
                     assert not mine.done()
@@ -252,7 +252,7 @@ async def test_a_restart_of_the_asker_expires_its_question_by_name_and_no_others
             monkeypatch.setattr(store._writer, "work", killed)
         await asyncio.gather(mine, return_exceptions=True)
         async with office.gateway("a") as a:
-            await soon(partial(expired, a, ids["of a"]), seconds=10)
+            await soon(partial(expired, a, ids["of a"]), seconds=30)
             left = (await a.get("/v1/approvals"))[1]["approvals"]
             assert [row["id"] for row in left] == [ids["of b"]]
             body = {"id": ids["of a"], "decision": "allow-once"}
