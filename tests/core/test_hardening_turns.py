@@ -402,7 +402,7 @@ async def test_blocks_behind_tool_calls_fit_what_results_have_left() -> None:
 @pytest.mark.parametrize(
     "block",
     [
-        Block(kind="memory", text="x"),  # type: ignore[arg-type]
+        Block(kind="no name", text="x"),
         Block(kind="recall", text="x", taint=None),  # type: ignore[arg-type]
     ],
     ids=str,
