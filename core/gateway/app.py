@@ -11,9 +11,9 @@ from aiohttp import web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.operations import Access
-from hookgate.core.gateway.front import FRONT, Front
 from hookgate.core.gateway.middleware import decide, set_headers
 from hookgate.core.gateway.routes import Route, Routes
+from hookgate.core.gateway.server import SERVER, Server
 from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.access.peer import PeerLookup
     from hookgate.core.runtime import Gateway
 
-__all__ = ["FRONT", "ROUTES", "build_app"]
+__all__ = ["ROUTES", "SERVER", "build_app"]
 
 ROUTES: web.AppKey[dict[AbstractRoute, Route]] = web.AppKey("hookgate routes", dict)
 """What every route that is served has declared."""
@@ -48,54 +48,54 @@ def build_app(gateway: Gateway, *, peers: PeerLookup | None = None) -> web.Appli
         StartError: The settings name hosts, proxies or tokens that cannot be, or two routes
             are the same.
     """
-    front = Front(gateway.host, peers=peers)
+    server = Server(gateway.host, peers=peers)
     routes: dict[AbstractRoute, Route] = {}
     app = web.Application(
-        middlewares=[decide(front, routes)],
-        client_max_size=front.settings.limits.frame_bytes,
+        middlewares=[decide(server, routes)],
+        client_max_size=server.settings.limits.frame_bytes,
     )
-    app[FRONT] = front
+    app[SERVER] = server
     app[ROUTES] = routes
-    served = _own_routes(front)
+    served = _own_routes(server)
     served.extend(gateway.routes)
     for route in served:
         made = app.router.add_route(route.method, route.path, route.handler)
         routes[made] = route
-    app.on_response_prepare.append(set_headers(front))
-    app.cleanup_ctx.append(_run(front))
-    app.on_shutdown.append(_shut(front))
+    app.on_response_prepare.append(set_headers(server))
+    app.cleanup_ctx.append(_run(server))
+    app.on_shutdown.append(_shut(server))
     return app
 
 
-def _own_routes(front: Front) -> Routes:
+def _own_routes(server: Server) -> Routes:
     """Return the gateway's own routes, and those that operations declare."""
     routes = Routes()
     anyone = Access("scoped", None)
     probe = Access.public("a probe; says no more than whether the gateway works")
     socket = Access.self_checked("authenticates the upgrade request, or the first frame")
-    routes.add("GET", "/ws", partial(serve_socket, front), access=socket)
+    routes.add("GET", "/ws", partial(serve_socket, server), access=socket)
     for method in ("GET", "HEAD"):
-        routes.add(method, "/health", partial(_health, front), access=probe)
-        routes.add(method, "/ready", partial(_ready, front), access=probe)
-    routes.add("POST", "/v1/operations/{name}", partial(serve_named, front), access=anyone)
-    for operation in front.host.operations.values():
+        routes.add(method, "/health", partial(_health, server), access=probe)
+        routes.add(method, "/ready", partial(_ready, server), access=probe)
+    routes.add("POST", "/v1/operations/{name}", partial(serve_named, server), access=anyone)
+    for operation in server.host.operations.values():
         if operation.rest is not None:
             method, path = operation.rest
             access = Access("scoped", operation.scope)
-            routes.add(method, path, serve_operation(front, operation), access=access)
+            routes.add(method, path, serve_operation(server, operation), access=access)
     return routes
 
 
-async def _health(front: Front, _: web.Request) -> web.Response:
-    degraded = sorted(front.host.degraded)
+async def _health(server: Server, _: web.Request) -> web.Response:
+    degraded = sorted(server.host.degraded)
     body = {"status": "degraded" if degraded else "ok", "degraded": degraded}
     return web.Response(body=strict_json.dumps(body), content_type="application/json")
 
 
-async def _ready(front: Front, _: web.Request) -> web.Response:
+async def _ready(server: Server, _: web.Request) -> web.Response:
     return web.Response(
-        status=200 if front.ready else 503,
-        body=strict_json.dumps({"ready": front.ready}),
+        status=200 if server.ready else 503,
+        body=strict_json.dumps({"ready": server.ready}),
         content_type="application/json",
     )
 
@@ -103,15 +103,15 @@ async def _ready(front: Front, _: web.Request) -> web.Response:
 # -- life ------------------------------------------------------------------------------
 
 
-def _run(front: Front) -> Callable[[web.Application], AsyncIterator[None]]:
+def _run(server: Server) -> Callable[[web.Application], AsyncIterator[None]]:
     async def run(_: web.Application) -> AsyncIterator[None]:
         """Ask clients whether they live, and hear of revoked tokens, for the app's life."""
-        host, tokens = front.host, front.gate.tokens
-        unwatch = tokens.watch(front.revoked)
+        host, tokens = server.host, server.gate.tokens
+        unwatch = tokens.watch(server.revoked)
         async with AsyncExitStack() as stack:
-            stack.callback(front.gate.close)
+            stack.callback(server.gate.close)
             stack.callback(unwatch)
-            asking = host.spawn(front.clients.keep_asking(), name="gateway heartbeat")
+            asking = host.spawn(server.clients.keep_asking(), name="gateway heartbeat")
             yield
             asking.cancel()
             await asyncio.wait([asking])
@@ -119,9 +119,9 @@ def _run(front: Front) -> Callable[[web.Application], AsyncIterator[None]]:
     return run
 
 
-def _shut(front: Front) -> Callable[[web.Application], Awaitable[None]]:
+def _shut(server: Server) -> Callable[[web.Application], Awaitable[None]]:
     async def shut(_: web.Application) -> None:
-        front.stopping = True
-        await front.clients.end_all(CLOSE_SECONDS)
+        server.stopping = True
+        await server.clients.end_all(CLOSE_SECONDS)
 
     return shut

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.errors import WireError
     from hookgate.core.gateway.codes import Problem
-    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.server import Server
 
 __all__ = ["decide", "set_headers"]
 
@@ -33,7 +33,7 @@ _CORS_METHODS = "GET, POST, PUT, PATCH, DELETE"
 _CORS_HEADERS = "Authorization, Content-Type, X-Api-Key"
 
 
-def decide(front: Front, routes: Mapping[AbstractRoute, Route]) -> Middleware:
+def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
     """Return what lets requests in, or answers why not, and gives errors the wire's form.
 
     The decision hangs on the route that was resolved, not on the path as it was written: no
@@ -42,7 +42,7 @@ def decide(front: Front, routes: Mapping[AbstractRoute, Route]) -> Middleware:
 
     @web.middleware
     async def decide(request: web.Request, handler: Handler) -> web.StreamResponse:
-        requests = front.requests
+        requests = server.requests
         if requests is None:
             return await answer(request, handler)
         began, status = requests.begin(), 0
@@ -60,25 +60,25 @@ def decide(front: Front, routes: Mapping[AbstractRoute, Route]) -> Middleware:
         try:
             route = routes.get(request.match_info.route)
             if route is None:
-                return await _unserved(front, routes, request)
+                return await _unserved(server, routes, request)
             request[ROUTE] = route
-            front.gate.check_wire(request, route.origins)
-            with front.live():
-                caller = await front.gate.admit(request, route.access, route.credentials)
+            server.gate.check_wire(request, route.origins)
+            with server.live():
+                caller = await server.gate.admit(request, route.access, route.credentials)
                 if caller is not None:
                     request[CALLER] = caller
                 request = _limited(request, route)
                 return await handler(request)
         except web.HTTPRequestEntityTooLarge:
-            return _answer(front, request, _too_large(request.client_max_size))
+            return _answer(server, request, _too_large(request.client_max_size))
         except web.HTTPException:
             raise
         except ConnectionError as error:
             if request.transport is None:
                 return web.Response()  # nobody is there to read it
-            return _answer(front, request, error)
+            return _answer(server, request, error)
         except Exception as error:  # noqa: BLE001 - every fault becomes an answer and a log line
-            return _answer(front, request, error)
+            return _answer(server, request, error)
 
     return decide
 
@@ -107,7 +107,7 @@ def _too_large(limit: int) -> WireError:
 
 
 async def _unserved(
-    front: Front, routes: Mapping[AbstractRoute, Route], request: web.Request
+    server: Server, routes: Mapping[AbstractRoute, Route], request: web.Request
 ) -> web.Response:
     """Answer a browser's question about a path, or raise that there is nothing.
 
@@ -117,8 +117,8 @@ async def _unserved(
     near = await _nearest(routes, request)
     if near is not None:
         request[ROUTE] = near
-    front.gate.check_wire(request, near.origins if near else None)
-    if (preflight := _preflight(front, request, near)) is not None:
+    server.gate.check_wire(request, near.origins if near else None)
+    if (preflight := _preflight(server, request, near)) is not None:
         return preflight
     raise _no_route(request)
 
@@ -153,13 +153,13 @@ def _no_route(request: web.Request) -> WireError:
     )
 
 
-def _preflight(front: Front, request: web.Request, route: Route | None) -> web.Response | None:
+def _preflight(server: Server, request: web.Request, route: Route | None) -> web.Response | None:
     """Return the answer to a browser that asks whether a page of a listed origin may ask."""
     origin = request.headers.get("Origin", "")
     if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:
         return None
     cors = route.cors if route else None
-    if not _listed(front, route, origin):
+    if not _listed(server, route, origin):
         return None
     methods = (cors.methods or (route.method,)) if route and cors else (_CORS_METHODS,)
     return web.Response(
@@ -172,21 +172,21 @@ def _preflight(front: Front, request: web.Request, route: Route | None) -> web.R
     )
 
 
-def _listed(front: Front, route: Route | None, origin: str) -> bool:
+def _listed(server: Server, route: Route | None, origin: str) -> bool:
     """Whether pages of `origin` may use a route."""
     rule = route.origins if route else None
-    return (rule or front.gate.origins).listed(origin)
+    return (rule or server.gate.origins).listed(origin)
 
 
 # -- errors -------------------------------------------------------------------------
 
 
-def _answer(front: Front, request: web.Request, error: Exception) -> web.StreamResponse:
-    problem = describe(front.host, error)
+def _answer(server: Server, request: web.Request, error: Exception) -> web.StreamResponse:
+    problem = describe(server.host, error)
     if request.writer.output_size > 0:
         # Half of an answer is out; another one behind it would be read as part of it.
         raise ConnectionResetError("the answer broke off")
-    response = _shaped(front, request, problem) or web.Response(
+    response = _shaped(server, request, problem) or web.Response(
         status=problem.status,
         body=strict_json.dumps({"error": problem.to_json()}),
         content_type="application/json",
@@ -196,7 +196,7 @@ def _answer(front: Front, request: web.Request, error: Exception) -> web.StreamR
     return response
 
 
-def _shaped(front: Front, request: web.Request, problem: Problem) -> web.Response | None:
+def _shaped(server: Server, request: web.Request, problem: Problem) -> web.Response | None:
     """Return the error in the shape of the route; None where it has none, or that fails."""
     route = request.get(ROUTE)
     if route is None or route.errors is None:
@@ -204,11 +204,11 @@ def _shaped(front: Front, request: web.Request, problem: Problem) -> web.Respons
     try:
         response = route.errors(request, problem)
     except Exception as error:
-        front.host.log.error("the shape of an error failed", path=route.path, exc_info=error)
+        server.host.log.error("the shape of an error failed", path=route.path, exc_info=error)
         return None
     if not isinstance(response, web.Response) or response.prepared or response.status < 400:
         what = f"{type(response).__name__} {getattr(response, 'status', '')}".strip()
-        front.host.log.error("the shape of an error is no error", path=route.path, found=what)
+        server.host.log.error("the shape of an error is no error", path=route.path, found=what)
         return None
     return response
 
@@ -228,7 +228,7 @@ def _headers_of(problem: Problem) -> list[tuple[str, str]]:
 # -- the headers of every answer ------------------------------------------------------
 
 
-def set_headers(front: Front) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+def set_headers(server: Server) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Return what gives every answer the headers that browsers and clients go by."""
 
     async def set_headers(request: web.Request, response: web.StreamResponse) -> None:
@@ -236,7 +236,7 @@ def set_headers(front: Front) -> Callable[[web.Request, web.StreamResponse], Awa
         if (nonce := request.headers.get(NONCE_HEADER)) is not None:
             transport = request.transport
             local = transport.get_extra_info("sockname") if transport is not None else None
-            if (proof := prove(front.key, nonce, local)) is not None:
+            if (proof := prove(server.key, nonce, local)) is not None:
                 headers[PROOF_HEADER] = proof
         if response.status == 101:
             return
@@ -244,7 +244,7 @@ def set_headers(front: Front) -> Callable[[web.Request, web.StreamResponse], Awa
         for name, value in _HEADERS.items():
             headers.setdefault(name, value)
         origin = request.headers.get("Origin")
-        if origin is not None and _listed(front, request.get(ROUTE), origin):
+        if origin is not None and _listed(server, request.get(ROUTE), origin):
             headers["Access-Control-Allow-Origin"] = origin
             headers["Cross-Origin-Resource-Policy"] = "cross-origin"
             headers.add("Vary", "Origin")

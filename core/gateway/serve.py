@@ -16,7 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
-from hookgate.core.gateway.app import FRONT, build_app
+from hookgate.core.gateway.app import SERVER, build_app
 from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.server import Server
     from hookgate.core.runtime import Gateway
     from hookgate.core.settings.schema import GatewaySettings
 
@@ -71,7 +71,7 @@ class Listener:
     @property
     def key(self) -> str:
         """What the gateway proves itself by to clients that have it from the home folder."""
-        return self.app[FRONT].key
+        return self.app[SERVER].key
 
     @property
     def url(self) -> str:
@@ -253,13 +253,13 @@ async def drain(gateway: Gateway, listener: Listener, hurry: asyncio.Event | Non
         listener: Where it listens.
         hurry: Once set, turns are cancelled at once.
     """
-    front = listener.app[FRONT]
-    seconds = front.settings.limits.drain_seconds
-    front.stopping = True
+    server = listener.app[SERVER]
+    seconds = server.settings.limits.drain_seconds
+    server.stopping = True
     await listener.stop_accepting()
     turns = len(gateway.host.running())
     gateway.host.log.info("stopping", turns=turns, seconds=seconds)
-    _tell(front, seconds)
+    _tell(server, seconds)
     draining = asyncio.ensure_future(gateway.drain(seconds))
     hurrying = asyncio.ensure_future((hurry or asyncio.Event()).wait())
     await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
@@ -270,7 +270,7 @@ async def drain(gateway: Gateway, listener: Listener, hurry: asyncio.Event | Non
     await draining
 
 
-def _tell(front: Front, seconds: float) -> None:
+def _tell(server: Server, seconds: float) -> None:
     frame = notification("stopping", {"seconds": seconds})
-    for client in front.clients:
+    for client in server.clients:
         client.tell(frame)

@@ -14,9 +14,9 @@ import aiohttp
 from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate.core.gateway.access.tokens import new_token
-from hookgate.core.gateway.app import FRONT
-from hookgate.core.gateway.front import Front
+from hookgate.core.gateway.app import SERVER
 from hookgate.core.gateway.serve import Listener, listen
+from hookgate.core.gateway.server import Server
 from hookgate.core.runtime import Gateway
 
 WAIT = 10.0
@@ -98,8 +98,8 @@ class Served:
         return f"127.0.0.1:{self.listener.port}"
 
     @property
-    def front(self) -> Front:
-        return self.listener.app[FRONT]
+    def server(self) -> Server:
+        return self.listener.app[SERVER]
 
     @asynccontextmanager
     async def socket(self, *, hello: bool = True, **more: Any) -> AsyncIterator[Socket]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import Method
 
 __all__ = ["read_body", "serve_named", "serve_operation"]
@@ -31,34 +31,34 @@ BODY_SECONDS = 30.0
 """Seconds that a request's body may take to arrive."""
 
 
-async def serve_named(front: Front, request: web.Request) -> web.StreamResponse:
+async def serve_named(server: Server, request: web.Request) -> web.StreamResponse:
     """Serve ``POST /v1/operations/{name}``."""
-    method = front.methods.find(request.match_info["name"], request[CALLER].principal)
-    return await _serve(front, method, request)
+    method = server.methods.find(request.match_info["name"], request[CALLER].principal)
+    return await _serve(server, method, request)
 
 
 def serve_operation(
-    front: Front, operation: Operation[Any, Any]
+    server: Server, operation: Operation[Any, Any]
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     """Return the handler of an operation's own route."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        method = front.methods.find(operation.name, request[CALLER].principal)
-        return await _serve(front, method, request)
+        method = server.methods.find(operation.name, request[CALLER].principal)
+        return await _serve(server, method, request)
 
     handler.__qualname__ = f"operation {operation.name}"
     return handler
 
 
-async def _serve(front: Front, method: Method, request: web.Request) -> web.StreamResponse:
+async def _serve(server: Server, method: Method, request: web.Request) -> web.StreamResponse:
     if method.operation.streams:
-        front.check_open()
+        server.check_open()
     if request.method in ("GET", "DELETE", "HEAD"):
         arguments = method.read(_from_query(method, request))
     else:
-        body = await read_body(request, front.settings.limits.frame_bytes)
+        body = await read_body(request, server.settings.limits.frame_bytes)
         arguments = method.read({**body, **_path_variables(request)})
-    call = Call(front, request, method, arguments)
+    call = Call(server, request, method, arguments)
     if method.operation.streams and _wants_events(request):
         return await call.stream()
     return await call.answer()
@@ -133,9 +133,9 @@ class Call:
     """One operation, called over HTTP. A `Client` of the gateway while it runs."""
 
     def __init__(
-        self, front: Front, request: web.Request, method: Method, arguments: BaseModel
+        self, server: Server, request: web.Request, method: Method, arguments: BaseModel
     ) -> None:
-        self._front = front
+        self._server = server
         self._request = request
         self._method = method
         self._arguments = arguments
@@ -156,7 +156,7 @@ class Call:
             while not task.done():
                 await asyncio.wait([task], timeout=LOOK)
                 self.check()
-        body = self._front.body(self._result(task))
+        body = self._server.body(self._result(task))
         return web.Response(body=body, content_type="application/json")
 
     # -- a stream ------------------------------------------------------------
@@ -191,7 +191,7 @@ class Call:
         try:
             self._respond(self._result(task))
         except Exception as error:  # noqa: BLE001 - the head is out: it can only be told
-            problem = describe(self._front.host, error)
+            problem = describe(self._server.host, error)
             data = {**problem.data, "message": problem.message}
             self._put("error", strict_json.dumps(data))
 
@@ -223,7 +223,7 @@ class Call:
     def _running(self, *, streaming: bool) -> Iterator[asyncio.Task[BaseModel]]:
         """Run the operation in a task, and let it go when the request is over."""
         invocation = Invocation(
-            host=self._front.host,
+            host=self._server.host,
             principal=self.principal,
             face="rest",
             request_id=new_id("req"),
@@ -236,7 +236,7 @@ class Call:
         work = self._method.handler(invocation, self._arguments)
         task = self._task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._wake.set())
-        with self._front.enlisted(self):
+        with self._server.enlisted(self):
             try:
                 yield task
             finally:
@@ -246,13 +246,13 @@ class Call:
                     task.cancel()
 
     def _emit(self, event: Event) -> None:
-        self._put(event.type, self._front.data(event))
+        self._put(event.type, self._server.data(event))
 
     def _respond(self, result: BaseModel) -> None:
         if self._responded:
             return
         self._responded = True
-        self._put("result", self._front.body(result))
+        self._put("result", self._server.body(result))
 
     def _put(self, kind: str, data: bytes) -> None:
         if self._events is not None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Self
 from aiohttp import web
 
 from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.front import FRONT
 from hookgate.core.gateway.routes import CALLER
+from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.stream import EventOutbox
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class EventStream:
         self.token = caller.token if caller else ""
         self.principal = caller.principal if caller else Principal(id="")
         self._request = request
-        self._front = request.config_dict[FRONT]
+        self._server = request.config_dict[SERVER]
         self._client: Client = client or self
         self._own = client is None
         self._scope = asyncio.timeout(None)
@@ -130,19 +130,19 @@ class EventStream:
             WireError: The gateway stops.
         """
         if self._own:
-            self._front.check_open()
+            self._server.check_open()
         writer = await self.response.prepare(self._request)
         assert writer is not None, "a response that was not sent yet has a writer"
         self._outbox = EventOutbox(
             self._request.protocol,
             writer,
-            frames=self._front.settings.limits.queue_frames,
+            frames=self._server.settings.limits.queue_frames,
             overflow=self._overflow,
         )
         await self._scope.__aenter__()
         self._inside = True
         if self._own:
-            self._stack.enter_context(self._front.enlisted(self))
+            self._stack.enter_context(self._server.enlisted(self))
         self._spoken = asyncio.get_running_loop().time()
         self._look()
         return self
@@ -179,7 +179,7 @@ class EventStream:
     @property
     def stopping(self) -> bool:
         """Whether the gateway takes nothing new and ends soon; a stream without end ends now."""
-        return self._front.stopping
+        return self._server.stopping
 
     @property
     def waiting(self) -> int:

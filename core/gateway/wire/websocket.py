@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.access.auth import Caller
     from hookgate.core.gateway.codes import Problem
-    from hookgate.core.gateway.front import Front
+    from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import CallId, Method
 
 __all__ = ["AUTH_SECONDS", "serve_socket"]
@@ -51,15 +51,15 @@ MAX_REQUESTS = 256
 """Requests of one socket that may run at once."""
 
 
-async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse:
+async def serve_socket(server: Server, request: web.Request) -> web.StreamResponse:
     """Serve ``GET /ws``: authenticate, say hello, and answer until either side leaves."""
-    front.check_open()
-    caller = await front.gate.identify(request)
-    socket = _make_response(front, request)
+    server.check_open()
+    caller = await server.gate.identify(request)
+    socket = _make_response(server, request)
     if caller is None:
         # The first frame has to bring the token; a client need not wait to find that out.
         socket.headers["WWW-Authenticate"] = "Bearer"
-    with front.pending(anonymous=caller is None):
+    with server.pending(anonymous=caller is None):
         try:
             writer = await socket.prepare(request)
         except web.HTTPBadRequest as error:
@@ -68,7 +68,7 @@ async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse
                 f"found a WebSocket handshake that is not right: {error.text}",
                 action="connect with a WebSocket client of version 13",
             ) from None
-        connection = Connection(front, socket, request, writer)
+        connection = Connection(server, socket, request, writer)
         if caller is None:
             caller = await connection.authenticate()
     if caller is not None:
@@ -76,7 +76,7 @@ async def serve_socket(front: Front, request: web.Request) -> web.StreamResponse
     return socket
 
 
-def _make_response(front: Front, request: web.Request) -> web.WebSocketResponse[Any]:
+def _make_response(server: Server, request: web.Request) -> web.WebSocketResponse[Any]:
     if request.version < HttpVersion11 or request.headers.get("Upgrade", "").lower() != "websocket":
         raise wire_error(
             "upgrade_required",
@@ -98,7 +98,7 @@ def _make_response(front: Front, request: web.Request) -> web.WebSocketResponse[
         compress=False,
         protocols=(SUBPROTOCOL,) if offered else (),
         # aiohttp refuses a message of this size already.
-        max_msg_size=front.settings.limits.frame_bytes + 1,
+        max_msg_size=server.settings.limits.frame_bytes + 1,
         writer_limit=NO_DRAIN,
         decode_text=False,
     )
@@ -110,12 +110,12 @@ class Connection:
     __slots__ = (
         "_asked",
         "_ending",
-        "_front",
         "_heard",
         "_invocation",
         "_outbox",
         "_request",
         "_running",
+        "_server",
         "_socket",
         "_streaming",
         "caller",
@@ -125,12 +125,12 @@ class Connection:
 
     def __init__(
         self,
-        front: Front,
+        server: Server,
         socket: web.WebSocketResponse[Any],
         request: web.Request,
         writer: AbstractStreamWriter,
     ) -> None:
-        self._front = front
+        self._server = server
         self._socket = socket
         self._request = request
         transport = request.transport
@@ -141,7 +141,7 @@ class Connection:
             request.protocol,
             writer,
             transport,
-            frames=front.settings.limits.queue_frames,
+            frames=server.settings.limits.queue_frames,
             overflow=self._overflow,
         )
         self._running: dict[object, Running] | None = None
@@ -169,7 +169,7 @@ class Connection:
             call_id, name, params = read_call(message.data)
             if name != "auth" or call_id is None:
                 raise no_token()
-            gate = self._front.gate
+            gate = self._server.gate
             token = AuthParams.model_validate(params).token
             caller = await gate.check(gate.credential(token, self._request), self._request)
         except ValidationError:
@@ -189,7 +189,7 @@ class Connection:
             scopes = tuple(sorted(principal.scopes))
             self._outbox.put(
                 result_frame(
-                    call_id, self._front.body(AuthResult(principal=principal.id, scopes=scopes))
+                    call_id, self._server.body(AuthResult(principal=principal.id, scopes=scopes))
                 )
             )
             return caller
@@ -201,19 +201,19 @@ class Connection:
 
     async def serve(self, caller: Caller) -> None:
         """Say hello and answer frames until the socket is closed."""
-        front = self._front
+        server = self._server
         self.caller = caller
         self.token = caller.token
         self._invocation = Invocation(
-            host=front.host,
+            host=server.host,
             principal=caller.principal,
             cancel=self.cancel,
             streaming=False,
             disconnected=self._is_closed,
         )
-        with front.enlisted(self):
+        with server.enlisted(self):
             try:
-                self._outbox.put(notification("hello", front.hello(caller.principal)))
+                self._outbox.put(notification("hello", server.hello(caller.principal)))
                 await self._read()
             finally:
                 self.closed = True
@@ -239,16 +239,16 @@ class Connection:
         principal, invocation, find = (
             self.caller.principal,
             self._invocation,
-            self._front.methods.find,
+            self._server.methods.find,
         )
         expires = principal.expires
-        receive, put, body = self._socket.receive, self._outbox.put, self._front.body
-        requests = self._front.requests
+        receive, put, body = self._socket.receive, self._outbox.put, self._server.body
+        requests = self._server.requests
         while True:
             message = await receive()
             kind = message.type
             self._heard = True
-            if expires is not None and principal.has_expired(self._front.host.clock.now()):
+            if expires is not None and principal.has_expired(self._server.host.clock.now()):
                 self.end(1008, EXPIRED)
                 continue
             if kind is WSMsgType.TEXT:
@@ -280,7 +280,7 @@ class Connection:
 
     def _failed(self, call_id: CallId | None, error: Exception) -> Problem:
         # Also where nobody waits for an answer: a fault of the gateway is logged all the same.
-        problem = describe(self._front.host, error)
+        problem = describe(self._server.host, error)
         if isinstance(error, BadCall):
             self._outbox.put(error_frame(error.call_id, problem))
         elif call_id is not None:
@@ -290,7 +290,7 @@ class Connection:
     def _start(self, call_id: CallId | None, method: Method, arguments: BaseModel) -> None:
         if self._running is None:
             self._running = {}
-        running, limits = self._running, self._front.settings.limits
+        running, limits = self._running, self._server.settings.limits
         if call_id in running:
             raise wire_error(
                 "invalid_request",
@@ -304,7 +304,7 @@ class Connection:
                 action="wait for an answer",
             )
         if method.operation.streams:
-            self._front.check_open()
+            self._server.check_open()
             if self._streaming >= limits.turns_per_connection:
                 raise wire_error(
                     "too_many_turns",
@@ -322,7 +322,7 @@ class Connection:
         return True
 
     def _refuse(self, call_id: CallId | None, error: Exception) -> None:
-        self._outbox.put(error_frame(call_id, describe(self._front.host, error)))
+        self._outbox.put(error_frame(call_id, describe(self._server.host, error)))
 
     # -- the end -------------------------------------------------------------------
 
@@ -402,7 +402,7 @@ class Running:
     async def _run(self) -> None:
         connection = self._connection
         invocation = Invocation(
-            host=connection._front.host,
+            host=connection._server.host,
             principal=connection.caller.principal,
             request_id="" if self._call_id is None else self._call_id,
             emit=self.emit,
@@ -411,7 +411,7 @@ class Running:
             disconnected=connection._is_closed,
             streaming=self._call_id is not None,
         )
-        requests = connection._front.requests
+        requests = connection._server.requests
         began, status = (0.0 if requests is None else requests.begin()), "cancelled"
         try:
             self.respond(await self._method.handler(invocation, self._arguments))
@@ -429,19 +429,19 @@ class Running:
             # The client takes the request for over now, so its place and its id are free.
             self._release()
         if self._call_id is not None:
-            front = self._connection._front
-            frame = event_frame(self._json_id, event.type, front.data(event))
+            server = self._connection._server
+            frame = event_frame(self._json_id, event.type, server.data(event))
             self._connection._outbox.put(frame)
 
     def respond(self, result: BaseModel) -> None:
         """Send the result, once."""
         if not self._answered and self._call_id is not None:
             self._answered = True
-            body = self._connection._front.body(result)
+            body = self._connection._server.body(result)
             self._connection._outbox.put(result_frame(self._call_id, body))
 
     def _fail(self, error: Exception) -> Problem:
-        problem = describe(self._connection._front.host, error)
+        problem = describe(self._connection._server.host, error)
         if not self._answered:
             self._answered = True
             self._connection._outbox.put(error_frame(self._call_id, problem))

@@ -103,7 +103,7 @@ async def test_two_tokens_are_one_too_many() -> None:
     async with serving(wire=section) as served:
         protocols = ["hookgate", f"bearer.{made['ops']}"]
         assert await refused(served, protocols=protocols, **bearer(made["ops"])) == 401
-        assert served.front.gate.tokens.evaluated == 0
+        assert served.server.gate.tokens.evaluated == 0
 
 
 async def test_a_token_in_the_first_frame_opens_the_socket() -> None:
@@ -157,7 +157,7 @@ async def test_a_socket_that_sends_no_token_is_closed(monkeypatch: pytest.Monkey
 async def test_only_so_many_sockets_may_wait_to_authenticate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hookgate.core.gateway.front.PENDING", 1)
+    monkeypatch.setattr("hookgate.core.gateway.server.PENDING", 1)
     section, made = tokens(ops={})
     async with serving(wire=section) as served, served.socket(hello=False) as first:
         assert await refused(served) == 429
@@ -192,13 +192,13 @@ async def test_of_a_thousand_guesses_twenty_are_evaluated() -> None:
         for number in range(1000):
             status, answer = await served.get("/v1/status", **bearer(f"guess-{number}"))
             statuses.append(status)
-        assert served.front.gate.tokens.evaluated == 20
+        assert served.server.gate.tokens.evaluated == 20
         assert answer["error"]["data"]["retry_after"] > 50
         # Nothing is evaluated now, so the right one is refused as well, on every way in.
         assert (await served.get("/v1/status", **bearer(made["ops"])))[0] == 429
         assert await refused(served, **bearer(made["ops"])) == 429
         assert await refused(served) == 429
-        assert served.front.gate.tokens.evaluated == 20
+        assert served.server.gate.tokens.evaluated == 20
         assert (await served.get("/health"))[0] == 200
     assert statuses == [401] * 20 + [429] * 980
 
@@ -210,11 +210,11 @@ async def test_guesses_in_first_frames_count_as_well() -> None:
             for _ in range(20):
                 async with served.socket(hello=False) as socket:
                     await authenticate(socket, "wrong")
-            assert served.front.gate.tokens.evaluated == 20
+            assert served.server.gate.tokens.evaluated == 20
             answer = await authenticate(patient, made["ops"])
             assert answer["error"]["code"] == -32010
         assert await refused(served) == 429
-        assert served.front.gate.tokens.evaluated == 20
+        assert served.server.gate.tokens.evaluated == 20
 
 
 async def test_right_tokens_and_missing_ones_are_no_attempts() -> None:
@@ -223,7 +223,7 @@ async def test_right_tokens_and_missing_ones_are_no_attempts() -> None:
         for _ in range(5):
             assert (await served.get("/v1/status", **bearer(made["ops"])))[0] == 200
             assert (await served.get("/v1/status"))[0] == 401
-        assert len(served.front.gate.attempts) == 0
+        assert len(served.server.gate.attempts) == 0
 
 
 async def test_behind_a_trusted_proxy_each_client_is_counted_alone() -> None:

@@ -314,7 +314,7 @@ async def test_a_client_that_goes_away_may_have_its_turns_finished() -> None:
         async with served.socket() as socket:
             await socket.send("chat.send", content="running")
             await gate.reached.wait()
-        await until(lambda: not len(served.front.clients))
+        await until(lambda: not len(served.server.clients))
         gate.open.set()
         await until(lambda: len(recorder.turns) == 1)
         assert (recorder.turns[0].ending, recorder.turns[0].answer) == ("done", "one two")

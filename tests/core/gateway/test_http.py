@@ -170,7 +170,7 @@ async def test_the_turn_of_a_client_that_goes_away_is_cancelled(
         await gate.reached.wait()
         asking.cancel()
         await until(lambda: len(recorder.turns) == 1)
-        await until(lambda: not len(served.front.clients))
+        await until(lambda: not len(served.server.clients))
     assert recorder.turns[0].ending == "cancelled"
     assert recorder.turns[0].origin.path == "http"
     # Clients come and go: that is nothing for the log.
@@ -185,7 +185,7 @@ async def test_a_client_that_goes_away_may_have_its_turn_finished() -> None:
         asking = asyncio.ensure_future(served.post("/v1/turns", {"content": "x"}))
         await gate.reached.wait()
         asking.cancel()
-        await until(lambda: not len(served.front.clients))
+        await until(lambda: not len(served.server.clients))
         gate.open.set()
         await until(lambda: len(recorder.turns) == 1)
     assert (recorder.turns[0].ending, recorder.turns[0].answer) == ("done", "one two")
@@ -309,7 +309,7 @@ async def test_health_and_readiness_say_what_a_probe_needs_and_no_more() -> None
         expected = {"status": "degraded", "degraded": ["storage"]}
         assert await served.get("/health") == (200, expected)
         assert await served.get("/ready") == (200, {"ready": True})
-        served.front.stopping = True
+        served.server.stopping = True
         assert await served.get("/ready") == (503, {"ready": False})
         async with served.http.head(served.url + "/health") as response:
             assert (response.status, await response.read()) == (200, b"")
@@ -317,7 +317,7 @@ async def test_health_and_readiness_say_what_a_probe_needs_and_no_more() -> None
 
 async def test_while_the_gateway_stops_it_takes_no_new_turns_and_answers_the_rest() -> None:
     async with serving() as served, served.socket() as socket:
-        served.front.stopping = True
+        served.server.stopping = True
         status, answer = await served.post("/v1/turns", {"content": "x"})
         assert (status, answer["error"]["data"]["code"]) == (503, "stopping")
         answer = await socket.call("chat.send", content="x")

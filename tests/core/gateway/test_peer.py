@@ -203,7 +203,7 @@ async def test_who_hangs_up_at_once_is_not_taken_for_root() -> None:
 async def test_the_kernel_is_asked_once_for_each_connection() -> None:
     async with serving() as served:
         asked = []
-        peers = served.front.gate._peers
+        peers = served.server.gate._peers
         ask_kernel = peers.user_of
 
         def count(*ends: tuple[str, int]) -> PeerUser | None:

@@ -112,8 +112,8 @@ async def test_a_reader_who_goes_away_ends_the_stream(monkeypatch: pytest.Monkey
     plugin = Ticker(forever)
     async with serving(model(), plugin) as served:
         with await connected(served):
-            await until(lambda: len(served.front.clients) == 1)
-        await until(lambda: len(served.front.clients) == 0)
+            await until(lambda: len(served.server.clients) == 1)
+        await until(lambda: len(served.server.clients) == 0)
     assert plugin.left == ["cancelled", "behind"]
 
 
@@ -146,7 +146,7 @@ async def test_a_reader_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyP
     async with serving(model(), plugin) as served:
         with await connected(served):
             await until(lambda: bool(plugin.left))
-            await until(lambda: len(served.front.clients) == 0)
+            await until(lambda: len(served.server.clients) == 0)
         assert (await served.get("/v1/status"))[0] == 200
     assert plugin.left[0] in ("reset", "cancelled")
 
@@ -178,7 +178,7 @@ async def test_a_stop_ends_the_stream_and_what_was_said_goes_out() -> None:
             answer = await http.get(served.url + "/ticks")
             assert await answer.content.readuntil(b"\n\n") == b"data: first\n\n"
             rest = asyncio.create_task(answer.content.read())
-            served.front.stopping = True
+            served.server.stopping = True
             async with http.get(served.url + "/ticks") as refused:
                 assert refused.status == 503
         # Whole: had the connection been cut, reading would have raised.
@@ -204,7 +204,7 @@ async def test_a_stream_ends_with_the_key_that_it_was_asked_for_with() -> None:
         with pytest.raises(aiohttp.ClientError):
             async with served.http.get(served.url + "/ticks", **with_key("k_soon")) as answer:
                 await answer.content.read()
-        await until(lambda: bool(plugin.left) and len(served.front.clients) == 0)
+        await until(lambda: bool(plugin.left) and len(served.server.clients) == 0)
     assert plugin.left[0] in ("cancelled", "reset")
 
 

@@ -107,7 +107,7 @@ async def test_a_slow_client_gets_everything_in_order_while_it_keeps_up() -> Non
     words = [f"w{number} " for number in range(3000)]
 
     async def until_it_is_read() -> None:
-        (connection,) = served.front.clients
+        (connection,) = served.server.clients
         outbox = connection._outbox  # type: ignore[attr-defined] - a socket has one
         await until(lambda: outbox.waiting < 100)
         waited.append(outbox.waiting)
@@ -189,13 +189,13 @@ async def test_pings_that_nobody_reads_the_answers_of_do_not_pile_up() -> None:
     async with serving() as served:
         send_little(served)
         async with deaf(served) as client:
-            await until(lambda: len(served.front.clients) == 1)
+            await until(lambda: len(served.server.clients) == 1)
             loop = asyncio.get_running_loop()
             ping = masked(b"p" * 100, opcode=9) * 1000
             async with asyncio.timeout(20):
                 for _ in range(40):
                     await loop.sock_sendall(client, ping)
-            (connection,) = served.front.clients
+            (connection,) = served.server.clients
             transport = connection._request.transport  # type: ignore[attr-defined] - a socket's
             assert transport.get_write_buffer_size() < 256 * 1024
 
@@ -203,27 +203,27 @@ async def test_pings_that_nobody_reads_the_answers_of_do_not_pile_up() -> None:
 async def test_a_client_that_answers_no_ping_is_let_go_and_one_that_does_is_kept() -> None:
     async with serving() as served:
         async with deaf(served):
-            await until(lambda: len(served.front.clients) == 1)
-            (gone,) = served.front.clients
+            await until(lambda: len(served.server.clients) == 1)
+            (gone,) = served.server.clients
             gone.check()
             gone.check()
-            await until(lambda: len(served.front.clients) == 0)
+            await until(lambda: len(served.server.clients) == 0)
         async with served.socket() as alive:
             reading = asyncio.ensure_future(alive.raw.receive())
-            (kept,) = served.front.clients
+            (kept,) = served.server.clients
             for _ in range(3):
                 kept.check()
                 await until(lambda: kept._heard)  # type: ignore[attr-defined] - the pong is back
-            assert len(served.front.clients) == 1
+            assert len(served.server.clients) == 1
             reading.cancel()
 
 
 async def test_every_client_is_asked_once_in_a_heartbeat() -> None:
     async with serving(wire={"limits": {"heartbeat_seconds": 1}}) as served, deaf(served):
-        await until(lambda: len(served.front.clients) == 1)
+        await until(lambda: len(served.server.clients) == 1)
         # No setting allows for so short a one.
-        served.front.clients._heartbeat = 0.1
-        await until(lambda: len(served.front.clients) == 0)
+        served.server.clients._heartbeat = 0.1
+        await until(lambda: len(served.server.clients) == 0)
 
 
 async def test_a_reader_of_events_that_does_not_read_is_cut_off() -> None:
@@ -277,7 +277,7 @@ def test_one_frame_of_any_size_may_wait_alone() -> None:
 @pytest.mark.parametrize("frames", [8, 256])
 async def test_the_bound_is_the_one_in_the_settings(frames: int) -> None:
     async with serving(wire={"limits": {"queue_frames": frames}}) as served, served.socket():
-        (connection,) = served.front.clients
+        (connection,) = served.server.clients
         outbox = connection._outbox  # type: ignore[attr-defined] - a socket has one
         closed: list[int] = []
         outbox._overflow = lambda: closed.append(outbox.waiting)

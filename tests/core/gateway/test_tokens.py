@@ -86,7 +86,7 @@ async def test_a_turn_that_was_to_be_finished_without_its_client_is_cancelled_to
         async with served.socket(**bearer(made["ann"])) as socket:
             await socket.send("chat.send", content="x")
             await gate.reached.wait()
-        await until(lambda: len(served.front.clients) == 1)
+        await until(lambda: len(served.server.clients) == 1)
         assert len(served.gate.host.running()) == 1
         await operator.result("token.revoke", name="ann")
         await until(lambda: len(recorder.turns) == 1)
@@ -96,7 +96,7 @@ async def test_a_turn_that_was_to_be_finished_without_its_client_is_cancelled_to
 async def test_a_token_that_is_revoked_while_it_lets_somebody_in_lets_nobody_in() -> None:
     section, made = tokens(ann={})
     async with serving(wire=section) as served:
-        gate = served.front.gate
+        gate = served.server.gate
         identify, book = gate.identify, gate.tokens
 
         async def late(request: web.Request, *forms: Any) -> Caller | None:

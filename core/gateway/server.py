@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.clients import Client
     from hookgate.core.host import Host
 
-__all__ = ["FRONT", "PROTOCOL", "Front"]
+__all__ = ["PROTOCOL", "SERVER", "Server"]
 
 TOKEN_REVOKED = "the token was revoked"
 
@@ -40,8 +40,8 @@ PENDING = 512
 """Sockets at once that have shown no token yet."""
 
 
-class Front:
-    """One gateway as the network sees it.
+class Server:
+    """One gateway as the network serves it: what its requests and sockets share.
 
     Attributes:
         host: The gateway's host.
@@ -176,5 +176,5 @@ class Front:
         return masked_json(self.host.secrets, result.__pydantic_serializer__.to_json(result))
 
 
-FRONT: web.AppKey[Front] = web.AppKey("hookgate front", Front)
+SERVER: web.AppKey[Server] = web.AppKey("hookgate server", Server)
 """What all requests of the gateway share."""
