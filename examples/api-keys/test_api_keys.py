@@ -42,7 +42,7 @@ async def served(home: Path, **wire):
             },
         }
     )
-    builtin = ("egress", "providers")
+    builtin = ("control", "egress", "providers")
     async with (
         Gateway(settings, builtin=builtin) as gateway,
         TestServer(gateway.app()) as server,
