@@ -34,7 +34,7 @@ def nearest(
         name: What was found.
         known: What there is.
         prefix: Stands before the result.
-        cutoff: How alike they must be, 0 to 1; 0.85 is one letter more or less in short names.
+        cutoff: How alike they must be, 0 to 1; 0.75 is one letter of four.
     """
     near = get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f"{prefix}{near[0]}" if near else None

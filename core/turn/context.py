@@ -303,7 +303,7 @@ def _check_kind(kind: object) -> None:
             f"found a block of kind {kind!r}: expected {', '.join(PRIORITIES)}, or a word of your "
             "own: lower-case letters, digits, _ and -"
         )
-    if near := nearest(kind, PRIORITIES, cutoff=0.85):
+    if near := nearest(kind, PRIORITIES, cutoff=0.75):
         raise ValueError(
             f"found a block of kind {kind!r}: did you mean {near!r}? If not, call yours by a word "
             "that cannot be taken for it"

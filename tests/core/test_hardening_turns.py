@@ -403,6 +403,7 @@ async def test_blocks_behind_tool_calls_fit_what_results_have_left() -> None:
     "block",
     [
         Block(kind="no name", text="x"),
+        Block(kind="card", text="x"),
         Block(kind="recall", text="x", taint=None),  # type: ignore[arg-type]
     ],
     ids=str,

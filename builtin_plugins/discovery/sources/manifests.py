@@ -176,7 +176,7 @@ class _Manifest:
         expected = f"one of {', '.join(DECLARED_KINDS)}"
         if not isinstance(kind, str) or not re.fullmatch(KIND_PATTERN, kind) or kind == "card":
             expected += ", or a word of your own: lower-case letters, digits, _ and -"
-        elif near := nearest(kind, KINDS, cutoff=0.85):
+        elif near := nearest(kind, KINDS, cutoff=0.75):
             expected += f"; did you mean {near!r}?"
         else:
             return kind
