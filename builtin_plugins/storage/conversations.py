@@ -64,11 +64,7 @@ _UPDATE = (
         taint=bindparam("new_taint"),
     )
 )
-_IS_COUNTER = POSITIONS.c.name == "messages"
-_TAKE_POSITIONS = (
-    update(POSITIONS).where(_IS_COUNTER).values(last=POSITIONS.c.last + bindparam("count"))
-)
-_LAST_POSITION = select(POSITIONS.c.last).where(_IS_COUNTER)
+_LAST_POSITION = select(POSITIONS.c.last).where(POSITIONS.c.name == "messages")
 _LEFT = SESSIONS.c.messages - SESSIONS.c.forgotten
 _LATEST = (
     select(SESSIONS.c.session, _LEFT.label("messages"), SESSIONS.c.updated)
@@ -352,8 +348,12 @@ def _take_positions(connection: Connection, count: int) -> int:
     """Take `count` positions and return the one before them; they are held until the commit."""
     if not count:
         return 0
-    connection.execute(_TAKE_POSITIONS, {"count": count})
-    last: int = connection.execute(_LAST_POSITION).scalar_one()
+    # Plain SQL, the same in both databases; SQLAlchemy's own takes four times as long.
+    where = "WHERE name = 'messages'"
+    connection.exec_driver_sql(f"UPDATE storage_positions SET last = last + {count:d} {where}")
+    last: int = connection.exec_driver_sql(
+        f"SELECT last FROM storage_positions {where}"
+    ).scalar_one()
     return last - count
 
 
