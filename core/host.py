@@ -36,6 +36,7 @@ from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
 
@@ -534,6 +535,8 @@ class PluginInfo:
         provides: The names of the keys that it offers.
         state: ``running``, ``disabled``, ``replaced`` or ``broken``.
         reason: Why, where it does not run.
+        content: The folder ``capabilities`` of its package, where it is a third party's and has
+            one: skills, manifests and cards that come with it.
     """
 
     name: str
@@ -546,3 +549,4 @@ class PluginInfo:
     provides: tuple[str, ...] = ()
     state: Literal["running", "disabled", "replaced", "broken"] = "running"
     reason: str = ""
+    content: Path | None = None

@@ -151,7 +151,10 @@ class Control:
 
     async def plugins(self, _: Invocation, __: Empty) -> PluginRows:
         """List the plugins."""
-        rows = {"plugins": [asdict(info) for info in self._host.plugins(every=True)]}
+        infos = [asdict(info) for info in self._host.plugins(every=True)]
+        for info in infos:
+            del info["content"]  # a place on this machine
+        rows = {"plugins": infos}
         return PluginRows.model_validate(redact_json(self._host.secrets, rows))
 
     # -- sessions --------------------------------------------------------------

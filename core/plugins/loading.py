@@ -19,6 +19,7 @@ from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import idle_hooks, problems_with
 from hookgate.core.plugins.choice import SLOTS, name_problems
 from hookgate.core.plugins.published import Published, prefix_of
+from hookgate.core.plugins.sources import content_of
 from hookgate.core.settings.sections import problem, section_of
 
 if TYPE_CHECKING:
@@ -272,5 +273,6 @@ class Loader:
                 idle=tuple(f"{hook}: {why}" for hook, why in sorted(idle.items())),
                 requires=tuple(key.name for key in getattr(plugin, "requires", ())),
                 provides=tuple(key.name for key in getattr(plugin, "provides", ())),
+                content=content_of(plugin) if one.candidate.origin != "builtin" else None,
             )
         )

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -25,6 +27,7 @@ __all__ = [
     "Candidate",
     "allowed_by",
     "builtin_candidates",
+    "content_of",
     "extra_candidates",
     "installed",
     "is_allowed",
@@ -74,6 +77,24 @@ class Candidate:
                 self.name, f"its constructor raised {type(error).__name__}: {error}"
             ) from error
         return made
+
+
+CONTENT = "capabilities"
+"""The folder of a plugin's package that holds what models read: skills, manifests, cards."""
+
+
+def content_of(plugin: object) -> Path | None:
+    """Return the folder of content beside a plugin's module; None where there is none.
+
+    The module must stand in a package: what lies beside a single module is not its own.
+    """
+    name = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
+    module = sys.modules.get(name)
+    file, package = getattr(module, "__file__", None), getattr(module, "__package__", "")
+    if not file or not package:
+        return None
+    folder = Path(file).parent / CONTENT
+    return folder if folder.is_dir() else None
 
 
 def builtin_candidates(names: Sequence[str], package: str) -> list[Candidate]:

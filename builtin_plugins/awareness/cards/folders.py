@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hookgate.core.domain.descriptors import Card, CardOrigin
+    from hookgate.core.host import PluginInfo
 
 __all__ = [
     "MAX_CARDS",
@@ -124,6 +125,7 @@ def folders_of(
     allow_workspace_cards: bool = False,
     allow_user_capabilities: bool = False,
     accepted: Path | None = None,
+    plugins: Sequence[PluginInfo] = (),
 ) -> tuple[CardFolder, ...]:
     """Return the folders to read; of two cards that have the same id, the earlier one counts.
 
@@ -134,6 +136,7 @@ def folders_of(
         allow_workspace_cards: Whether ``.hookgate/cards`` in the workspace is read.
         allow_user_capabilities: Whether ``user-capabilities`` in the home folder is read.
         accepted: Where what the workspace brings is read; None where nobody has accepted it.
+        plugins: The plugins that run; the cards that come with their packages are read.
     """
     found = [
         CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True)
@@ -149,6 +152,10 @@ def folders_of(
     if allow_user_capabilities:
         path = home / "user-capabilities"
         found.append(CardFolder(path=path, origin="user", strict=True))
+    for info in plugins:
+        if info.content is not None:
+            path, ours = info.content / "cards", info.origin == "program"
+            found.append(CardFolder(path=path, origin="plugin", trusted=ours, linked=True))
     folders: dict[str, CardFolder] = {}
     for folder in found:
         folders.setdefault(_real(folder), folder)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.cards.pins import Pin, Pins
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.core.domain.descriptors import Card
-    from hookgate.core.host import Host
+    from hookgate.core.host import Host, PluginInfo
 
 __all__ = ["CardRegistry", "Review"]
 
@@ -75,12 +75,15 @@ class CardRegistry:
         self._judged = -1
         self._warnings: dict[str, tuple[Card, str]] = {}
 
-    def folders(self, home: Path, accepted: Path | None = None) -> tuple[CardFolder, ...]:
+    def folders(
+        self, home: Path, accepted: Path | None = None, plugins: Sequence[PluginInfo] = ()
+    ) -> tuple[CardFolder, ...]:
         """Return the folders that are read, the most important one first.
 
         Args:
             home: The gateway's home folder.
             accepted: Where what the workspace brings is read, if somebody has accepted it.
+            plugins: The plugins that run.
         """
         return folders_of(
             home=home,
@@ -89,6 +92,7 @@ class CardRegistry:
             allow_workspace_cards=self.settings.allow_workspace_cards,
             allow_user_capabilities=self.settings.allow_user_capabilities,
             accepted=accepted,
+            plugins=plugins,
         )
 
     # -- reading -----------------------------------------------------------
@@ -105,7 +109,7 @@ class CardRegistry:
 
         def places() -> list[Path]:
             home = host.settings.home
-            found = [folder.path for folder in self.folders(home)]
+            found = [folder.path for folder in self.folders(home, plugins=host.plugins())]
             if self.settings.allow_workspace_cards:
                 found += [self._workspace / one for one in CARDS] + [Workspaces(home).path]
             return found
@@ -151,7 +155,7 @@ class CardRegistry:
 
     async def _read(self, host: Host) -> None:
         accepted, problems = await self._accepted(host)
-        folders = self.folders(host.settings.home, accepted)
+        folders = self.folders(host.settings.home, accepted, host.plugins())
         self._scan = await asyncio.to_thread(scan, folders, self._scan)
         kept = host.settings.home / "awareness" / "sources"
         readings = await fetched(self.settings.sources, host.get(EGRESS), kept)

@@ -72,6 +72,7 @@ class _Around:
     tools: frozenset[str]
     channels: frozenset[str]
     plugins: tuple[PluginInfo, ...]
+    running: tuple[PluginInfo, ...]
     replaced: Mapping[str, str]
     look_for_installed: bool
     settings: Settings
@@ -125,12 +126,18 @@ class Sources:
         """What was read last."""
         return self._inventory
 
-    def roots(self, settings: Settings, accepted: Path | None = None) -> tuple[Root, ...]:
+    def roots(
+        self,
+        settings: Settings,
+        accepted: Path | None = None,
+        plugins: Sequence[PluginInfo] = (),
+    ) -> tuple[Root, ...]:
         """Return the folders that are scanned, the most important one first.
 
         Args:
             settings: The gateway's settings.
             accepted: Where what the workspace brings is read, if somebody has accepted it.
+            plugins: The plugins that run.
         """
         return roots_of(
             settings.home,
@@ -141,6 +148,7 @@ class Sources:
             dirs=self._dirs,
             skill_dirs=self._skill_dirs,
             accepted=accepted,
+            plugins=plugins,
         )
 
     def operations(self) -> Sequence[Operation[Any, Any]]:
@@ -172,7 +180,7 @@ class Sources:
         host.tools.watch(wake.set)
 
         def places() -> list[Path]:
-            found = [root.path for root in self.roots(host.settings)]
+            found = [root.path for root in self.roots(host.settings, plugins=host.plugins())]
             found += [self._workspace / name for name in SKILLS]
             found.append(Workspaces(host.settings.home).path)
             return found if self._catalogue is None else [*found, self._catalogue]
@@ -241,6 +249,7 @@ class Sources:
             tools=frozenset(host.tools.view()),
             channels=frozenset(host.channels),
             plugins=tuple(host.plugins(every=True)) if plugins.entry_points else (),
+            running=tuple(host.plugins()),
             replaced=dict(plugins.replace),
             look_for_installed=plugins.entry_points,
             settings=host.settings,
@@ -249,7 +258,7 @@ class Sources:
     def _read(self, host: Host, around: _Around) -> Inventory:
         """Read everything; it blocks."""
         accepted, waiting, problems = self._accepted(around.settings.home)
-        found = scan(self.roots(around.settings, accepted), self._inventory.scan)
+        found = scan(self.roots(around.settings, accepted, around.running), self._inventory.scan)
         problems += found.problems
         declared = {one.row.id: one.row for one in found.declared}
         if self._catalogue is not None:

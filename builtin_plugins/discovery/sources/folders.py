@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hookgate.core.domain.descriptors import Whose
+    from hookgate.core.host import PluginInfo
 
 __all__ = ["Root", "Walk", "roots_of", "shipped_folder"]
 
@@ -38,15 +39,15 @@ class Root:
 
     Attributes:
         path: The folder.
-        origin: Why it is scanned: ``user``, ``workspace``, ``environment``, ``settings`` or
-            ``hookgate``.
+        origin: Why it is scanned: ``user``, ``workspace``, ``environment``, ``settings``,
+            ``plugin`` or ``hookgate``.
         skills_only: Whether manifests in it are passed over.
         expected: Whether somebody named it, so that its absence is worth a word.
         whose: Whose the words in it are; a workspace may come from anywhere.
     """
 
     path: Path
-    origin: Literal["user", "workspace", "environment", "settings", "hookgate"]
+    origin: Literal["user", "workspace", "environment", "settings", "plugin", "hookgate"]
     skills_only: bool = False
     expected: bool = False
     whose: Whose = "own"
@@ -55,6 +56,11 @@ class Root:
 def shipped_folder() -> Path:
     """Return the folder of the capabilities that come with hookgate."""
     return Path(str(files("hookgate"))) / "capabilities"
+
+
+def whose_of(plugin: PluginInfo) -> Whose:
+    """Return whose the words are that come with a plugin: an embedding program speaks itself."""
+    return "own" if plugin.origin == "program" else "plugin"
 
 
 def roots_of(
@@ -67,6 +73,7 @@ def roots_of(
     dirs: Sequence[Path] = (),
     skill_dirs: Sequence[Path] = (),
     accepted: Path | None = None,
+    plugins: Sequence[PluginInfo] = (),
 ) -> tuple[Root, ...]:
     """Return the folders to scan; of two that have the same id, the earlier one counts.
 
@@ -82,6 +89,7 @@ def roots_of(
         skill_dirs: Folders of the settings in which there are skills alone.
         accepted: Where what the workspace brings is read; None where nobody has accepted it. Of
             its folders those count all the same that the environment or the settings name.
+        plugins: The plugins that run; what comes with their packages is read.
     """
     named = [
         folder / Path(part).expanduser()
@@ -102,6 +110,11 @@ def roots_of(
         *(
             Root(path=path, origin="settings", skills_only=True, expected=True)
             for path in skill_dirs
+        ),
+        *(
+            Root(path=info.content, origin="plugin", whose=whose_of(info))
+            for info in plugins
+            if info.content is not None
         ),
         Root(path=shipped_folder(), origin="hookgate", expected=True),
     ]

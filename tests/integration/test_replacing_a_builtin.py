@@ -1,0 +1,41 @@
+"""The plugin of the page on replacing a builtin takes the builtin's place, tools and all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hookgate import hookimpl
+
+PAGE = Path(__file__).parents[2] / "docs" / "replacing-a-builtin.md"
+
+pytest_plugins = ["hookgate.kit.testing.fixtures"]
+
+
+async def test_the_plugin_of_the_page_runs_in_place_of_memory(
+    gateway: Callable[..., Any], model: Any
+) -> None:
+    plugin, test = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    names: dict[str, Any] = {"__name__": "acme_memory"}
+    exec(plugin, names)
+    exec(test, names)
+
+    await names["test_notes_go_to_the_service"](gateway, model)
+
+
+async def test_what_replaces_a_builtin_takes_its_place_among_commands_and_cards(
+    gateway: Callable[..., Any],
+) -> None:
+    class Other:
+        name = "acme_control"
+
+        @hookimpl
+        def before_turn(self) -> None:
+            return None
+
+    async with gateway(Other, plugins={"replace": {"control": "acme_control"}}) as running:
+        assert "chat.send" not in running.host.operations
+        assert "control" not in running.host.cards.view()
+        assert (await running.chat("still there?")).answer == "Fine."
