@@ -7,14 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from hookgate.builtin_plugins.discovery.discovering import Filter
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
-from hookgate.core.domain.descriptors import KIND_PATTERN
+from hookgate.core.domain.descriptors import KIND_PATTERN, KINDS
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 from hookgate.core.domain.turn import TurnPlan
+from hookgate.core.settings.sections import nearest
 from hookgate.core.turn.tools.call import matches
 from hookgate.core.turn.tools.offering import is_chosen
 
@@ -80,6 +81,18 @@ class DiscoverParams(OperationModel):
     or a plugin's own."""
     category: str = Field(default="", max_length=80)
     """One category only."""
+
+    @field_validator("kind")
+    @classmethod
+    def _is_meant(cls, kind: str | None) -> str | None:
+        if kind == "card":
+            raise ValueError(
+                "found card, expected a kind of capabilities: `cards.explain` shows cards"
+            )
+        if kind is not None and (near := nearest(kind, KINDS, cutoff=0.75)) and near != kind:
+            raise ValueError(f"found {kind!r}, expected a kind: did you mean {near!r}?")
+        return kind
+
     available: bool = True
     """Leave out what lacks something that it requires, as a turn does."""
     limit: int | None = Field(default=None, ge=1, le=100)

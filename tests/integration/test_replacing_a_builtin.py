@@ -22,10 +22,11 @@ async def test_the_plugin_of_the_page_runs_in_place_of_memory(
     exec(plugin, names)
     exec(test, names)
 
-    await names["test_notes_go_to_the_service"](gateway, model)
+    # It fails where the names of the page are not there.
+    assert await names["test_notes_go_to_the_service"](gateway, model) is None
 
 
-async def test_what_replaces_a_builtin_takes_its_place_among_commands_and_cards(
+async def test_what_replaces_control_says_what_clients_may_ask(
     gateway: Callable[..., Any],
 ) -> None:
     class Other:
@@ -37,5 +38,4 @@ async def test_what_replaces_a_builtin_takes_its_place_among_commands_and_cards(
 
     async with gateway(Other, plugins={"replace": {"control": "acme_control"}}) as running:
         assert "chat.send" not in running.host.operations
-        assert "control" not in running.host.cards.view()
         assert (await running.chat("still there?")).answer == "Fine."

@@ -16,8 +16,7 @@ OUTSIDE = gettempdir()
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
-    """A server; the tests are skipped where there is none to start."""
-    pytest.importorskip("asyncpg")
+    """A server that ends with the module; without one on machines that have no wheel of it."""
     # Not below pytest's folder: its owner alone may enter that, and the server is another user.
     with warnings.catch_warnings(), TemporaryDirectory(prefix="hookgate-", dir=OUTSIDE) as folder:
         warnings.simplefilter("ignore")

@@ -30,7 +30,6 @@ from hookgate.core.domain.ports import STORE
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
 
-pytest.importorskip("asyncpg")
 pytestmark = pytest.mark.slow
 
 OpenTable = Callable[[], Awaitable[VectorTable]]

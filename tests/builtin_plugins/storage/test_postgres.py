@@ -25,7 +25,6 @@ from hookgate.core.host import SystemClock
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore
 
-pytest.importorskip("asyncpg")
 pytestmark = pytest.mark.slow
 
 HERE = SessionKey("demo", "cli", "local", "main")
