@@ -25,7 +25,7 @@ from typing import TypeAlias
 import sqlalchemy as sa
 
 from benchmarks.report import Figure, interleaved, report
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 
 WRITERS = (1, 64, 1024)

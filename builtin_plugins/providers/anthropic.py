@@ -11,11 +11,10 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.providers.conversation import paired
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
-from hookgate.builtin_plugins.providers.figures import UsageError, count_of, table_of
-from hookgate.builtin_plugins.providers.template import TextTemplate
-from hookgate.builtin_plugins.providers.wire import (
+from hookgate.builtin_plugins.providers.wire.conversation import paired
+from hookgate.builtin_plugins.providers.wire.figures import UsageError, count_of, table_of
+from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
     malformed,
     merge_options,
@@ -25,6 +24,7 @@ from hookgate.builtin_plugins.providers.wire import (
     sendable_input,
     text_of,
 )
+from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse, new_id
 from hookgate.core.domain.models import (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import httpx
 
 from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
-from hookgate.builtin_plugins.providers.demo import DemoProvider
+from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import DEFAULTS, ModelSettings, ProviderSettings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hookgate.builtin_plugins.providers.settings import ProvidersSettings
-    from hookgate.builtin_plugins.providers.wire import Wire
+    from hookgate.builtin_plugins.providers.wire.protocol import Wire
     from hookgate.core.domain.models import Provider
     from hookgate.core.domain.ports import Egress, Secrets
 

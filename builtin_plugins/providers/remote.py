@@ -17,8 +17,8 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
     shorten,
 )
-from hookgate.builtin_plugins.providers.sse import SSEError, SSESplitter
-from hookgate.builtin_plugins.providers.tags import TagReader, read_tags
+from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
+from hookgate.builtin_plugins.providers.wire.tags import TagReader, read_tags
 from hookgate.core.domain.errors import EgressError, ProviderError
 from hookgate.core.domain.models import ModelInfo, TextDelta
 from hookgate.core.turn.model.bounds import upper_bound
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
-    from hookgate.builtin_plugins.providers.wire import Reader, Wire
+    from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
     from hookgate.core.domain.errors import ProviderErrorKind
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.turn import Turn

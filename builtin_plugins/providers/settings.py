@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
-from hookgate.builtin_plugins.providers.tags import ThinkTags
+from hookgate.builtin_plugins.providers.wire.tags import ThinkTags
 from hookgate.core.domain.models import ModelInfo
 from hookgate.core.settings.schema import Section
 

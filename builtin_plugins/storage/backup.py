@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hookgate.builtin_plugins.storage.lock import FileLock
+from hookgate.builtin_plugins.storage.engine.lock import FileLock
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import column, insert, inspect, select, table, update
 from sqlalchemy.exc import DBAPIError
 
-from hookgate.builtin_plugins.storage.faults import fault
+from hookgate.builtin_plugins.storage.engine.faults import fault
 from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ class Plugin:
         # SQLAlchemy takes a third of a second to import: not on the event loop.
         await asyncio.to_thread(_import_store)
         from hookgate.builtin_plugins.storage.conversations import SqlConversations
-        from hookgate.builtin_plugins.storage.opening import open_store
+        from hookgate.builtin_plugins.storage.engine.opening import open_store
 
         if self._settings.url is not None:
             _hide_password(host, self._settings.url.get_secret_value())
@@ -116,7 +116,7 @@ async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
 
 
 def _import_store() -> None:
-    for name in ("opening", "conversations", "operations", "questions", "switches"):
+    for name in ("engine.opening", "conversations", "operations", "questions", "switches"):
         import_module(f"hookgate.builtin_plugins.storage.{name}")
 
 

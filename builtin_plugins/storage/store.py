@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, MetaData, Table
 
-    from hookgate.builtin_plugins.storage.group import Handle
-    from hookgate.builtin_plugins.storage.readers import Readers
-    from hookgate.builtin_plugins.storage.writer import Writer
+    from hookgate.builtin_plugins.storage.engine.group import Handle
+    from hookgate.builtin_plugins.storage.engine.readers import Readers
+    from hookgate.builtin_plugins.storage.engine.writer import Writer
 
 __all__ = ["SqlStore"]
 

@@ -7,6 +7,7 @@ show every plugin the tables of all others.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BigInteger, DateTime, Index, Integer, Text, TypeDecorator
@@ -22,6 +23,7 @@ __all__ = [
     "METADATA",
     "POSITIONS",
     "QUESTION_ROWS",
+    "SCRIPTS",
     "SESSIONS",
     "SWITCH_ROWS",
     "AskerRow",
@@ -33,6 +35,8 @@ __all__ = [
     "SwitchRow",
     "UtcTime",
 ]
+
+SCRIPTS = Path(__file__).parent / "migrations"
 
 
 class UtcTime(TypeDecorator[datetime]):

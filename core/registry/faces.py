@@ -18,7 +18,7 @@ from unicodedata import normalize
 
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
-from hookgate.core.domain.frozen import frozen_json
+from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.registry.sanitizing import UNSANITIZED
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
 

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
 from hookgate.builtin_plugins.awareness.cards import tables as card_tables
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
 from hookgate.builtin_plugins.policy.desk import tables as policy_tables
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.descriptors import Card

@@ -22,7 +22,7 @@ from hookgate.builtin_plugins.discovery.index.postgres.table import VectorTable
 from hookgate.builtin_plugins.discovery.index.postgres.vectors import PostgresVectors
 from hookgate.builtin_plugins.discovery.index.saved import Saved
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError, VectorStore
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.ports import STORE

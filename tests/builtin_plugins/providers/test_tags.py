@@ -13,7 +13,7 @@ from tests.builtin_plugins.providers.requests_made import CALCULATE, request, us
 from tests.builtin_plugins.providers.transcripts import chunk, sse
 from tests.support.script import Allow, Events, Tools, echo_tool, settings
 
-from hookgate.builtin_plugins.providers.tags import MAX_CALL, TagReader, ThinkTags
+from hookgate.builtin_plugins.providers.wire.tags import MAX_CALL, TagReader, ThinkTags
 from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 from hookgate.core.runtime import Gateway
 

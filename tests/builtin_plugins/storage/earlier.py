@@ -12,8 +12,7 @@ import sqlalchemy as sa
 
 from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.migrate import PluginTables
-from hookgate.builtin_plugins.storage.opening import SCRIPTS
-from hookgate.builtin_plugins.storage.tables import MESSAGES
+from hookgate.builtin_plugins.storage.tables import MESSAGES, SCRIPTS
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.turn import Fence, SessionKey
 

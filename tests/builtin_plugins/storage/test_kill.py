@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 import sqlalchemy as sa
 
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 
 # A process that has imported everything already makes one child for each round. A child
@@ -24,7 +24,7 @@ NURSERY = """
     import alembic.operations, alembic.script
     import sqlalchemy as sa
     from hookgate.builtin_plugins.storage.conversations import SqlConversations
-    from hookgate.builtin_plugins.storage.opening import open_store
+    from hookgate.builtin_plugins.storage.engine.opening import open_store
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.host import SystemClock
     from hookgate.core.domain.messages import Message, Text

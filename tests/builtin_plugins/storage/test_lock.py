@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hookgate.builtin_plugins.storage.lock import (
+from hookgate.builtin_plugins.storage.engine.lock import (
     DatabaseHeldError,
     FileLock,
     holder_pid,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HOLD = """
     import sys
     from pathlib import Path
-    from hookgate.builtin_plugins.storage.lock import FileLock
+    from hookgate.builtin_plugins.storage.engine.lock import FileLock
 
     lock = FileLock(Path(sys.argv[1]))
     lock.acquire()
@@ -115,7 +115,7 @@ def test_a_start_waits_for_a_look_that_is_going_on(tmp_path: Path) -> None:
             sys.executable,
             "-c",
             "import sys; from pathlib import Path\n"
-            "from hookgate.builtin_plugins.storage.lock import FileLock, holder_pid\n"
+            "from hookgate.builtin_plugins.storage.engine.lock import FileLock, holder_pid\n"
             "import threading\n"
             "path, stop = Path(sys.argv[1]), threading.Event()\n"
             "def look():\n"

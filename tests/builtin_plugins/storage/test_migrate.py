@@ -16,10 +16,10 @@ from alembic.runtime.migration import MigrationContext
 from sqlmodel import SQLModel
 from tests.builtin_plugins.storage import earlier
 
-from hookgate.builtin_plugins.storage import sqlite
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.builtin_plugins.storage.engine import sqlite
+from hookgate.builtin_plugins.storage.engine.opening import upgrade_database
 from hookgate.builtin_plugins.storage.migrate import PluginTables
-from hookgate.builtin_plugins.storage.opening import upgrade_database
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA
@@ -244,7 +244,7 @@ def test_a_start_with_nothing_to_do_does_not_import_alembic(tmp_path: Path) -> N
     code = """
         import asyncio, sys
         from pathlib import Path
-        from hookgate.builtin_plugins.storage.opening import open_store
+        from hookgate.builtin_plugins.storage.engine.opening import open_store
         from hookgate.builtin_plugins.storage.settings import StorageSettings
 
         async def main():

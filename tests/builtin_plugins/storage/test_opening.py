@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.storage.opening import open_store
+from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME, StorageSettings
 from hookgate.core.domain.errors import StartError, StoreUnavailableError
 
@@ -312,7 +312,7 @@ def run(body: str, *arguments: str) -> str:
         import asyncio, os, resource, sys
         from pathlib import Path
         import sqlalchemy as sa
-        from hookgate.builtin_plugins.storage.opening import open_store
+        from hookgate.builtin_plugins.storage.engine.opening import open_store
         from hookgate.builtin_plugins.storage.settings import StorageSettings
         from hookgate.core.domain.errors import StoreUnavailableError
         NOTES = sa.Table("notes", sa.MetaData(), sa.Column("text", sa.Text))

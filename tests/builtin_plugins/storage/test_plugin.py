@@ -187,7 +187,7 @@ async def test_without_its_driver_a_postgresql_url_says_what_to_install(
 def test_the_plugin_is_imported_without_the_database_library() -> None:
     code = (
         "import sys, hookgate.builtin_plugins.storage.plugin, "
-        "hookgate.builtin_plugins.storage.lock\n"
+        "hookgate.builtin_plugins.storage.engine.lock\n"
         "print([name for name in ('sqlalchemy', 'sqlmodel', 'alembic') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from sqlalchemy.exc import IntegrityError
 from tests.builtin_plugins.storage import earlier
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.builtin_plugins.storage.links import AsyncLink
-from hookgate.builtin_plugins.storage.opening import open_store, upgrade_database
-from hookgate.builtin_plugins.storage.postgres import postgres_engine, postgres_url
+from hookgate.builtin_plugins.storage.engine.links import AsyncLink
+from hookgate.builtin_plugins.storage.engine.opening import open_store, upgrade_database
+from hookgate.builtin_plugins.storage.engine.postgres import postgres_engine, postgres_url
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError, StartError, StoreUnavailableError

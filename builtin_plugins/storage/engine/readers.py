@@ -7,7 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from hookgate.builtin_plugins.storage.faults import broken, contain, fault
+from hookgate.builtin_plugins.storage.engine.faults import broken, contain, fault
 from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.storage.links import Link
+    from hookgate.builtin_plugins.storage.engine.links import Link
 
 __all__ = ["Readers"]
 

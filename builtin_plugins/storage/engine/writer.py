@@ -13,8 +13,8 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.builtin_plugins.storage.faults import broken, fault
-from hookgate.builtin_plugins.storage.group import (
+from hookgate.builtin_plugins.storage.engine.faults import broken, fault
+from hookgate.builtin_plugins.storage.engine.group import (
     Exclusive,
     Group,
     GroupLostError,
@@ -25,8 +25,8 @@ from hookgate.builtin_plugins.storage.group import (
     groups_of,
     refused,
 )
-from hookgate.builtin_plugins.storage.inserts import Inserts
-from hookgate.builtin_plugins.storage.room import Room
+from hookgate.builtin_plugins.storage.engine.inserts import Inserts
+from hookgate.builtin_plugins.storage.engine.room import Room
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Table
 
-    from hookgate.builtin_plugins.storage.group import Handle, Job
-    from hookgate.builtin_plugins.storage.links import Link
+    from hookgate.builtin_plugins.storage.engine.group import Handle, Job
+    from hookgate.builtin_plugins.storage.engine.links import Link
 
 __all__ = ["Writer"]
 

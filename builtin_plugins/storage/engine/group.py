@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
-from hookgate.builtin_plugins.storage.faults import contain, fault
-from hookgate.builtin_plugins.storage.inserts import check_columns
+from hookgate.builtin_plugins.storage.engine.faults import contain, fault
+from hookgate.builtin_plugins.storage.engine.inserts import check_columns
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, RootTransaction, Table
 
-    from hookgate.builtin_plugins.storage.inserts import Inserts
+    from hookgate.builtin_plugins.storage.engine.inserts import Inserts
 
 T = TypeVar("T")
 

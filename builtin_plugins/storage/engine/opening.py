@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
-from hookgate.builtin_plugins.storage import postgres, sqlite
-from hookgate.builtin_plugins.storage.faults import broken
-from hookgate.builtin_plugins.storage.links import AsyncLink, EngineLink, Link
-from hookgate.builtin_plugins.storage.lock import FileLock
+from hookgate.builtin_plugins.storage.engine import postgres, sqlite
+from hookgate.builtin_plugins.storage.engine.faults import broken
+from hookgate.builtin_plugins.storage.engine.links import AsyncLink, EngineLink, Link
+from hookgate.builtin_plugins.storage.engine.lock import FileLock
+from hookgate.builtin_plugins.storage.engine.readers import Readers
+from hookgate.builtin_plugins.storage.engine.writer import Writer
 from hookgate.builtin_plugins.storage.migrate import TablesError
-from hookgate.builtin_plugins.storage.readers import Readers
 from hookgate.builtin_plugins.storage.store import SqlStore
-from hookgate.builtin_plugins.storage.tables import METADATA
-from hookgate.builtin_plugins.storage.writer import Writer
+from hookgate.builtin_plugins.storage.tables import METADATA, SCRIPTS
 from hookgate.core.domain.errors import StartError, StoreUnavailableError
 
 if TYPE_CHECKING:
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
     from hookgate.builtin_plugins.storage.settings import StorageSettings
 
-__all__ = ["SCRIPTS", "open_store", "upgrade_database"]
+__all__ = ["open_store", "upgrade_database"]
 
-SCRIPTS = Path(__file__).parent / "migrations"
 LOSS = "Until then everything is kept in memory only, and is lost when the gateway stops."
 MEGABYTE = 1024 * 1024
 

@@ -15,7 +15,7 @@ from hookgate.core.domain.strict_json import StrictJSONError, loads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from hookgate.builtin_plugins.providers.template import TextTemplate
+    from hookgate.builtin_plugins.providers.wire.template import TextTemplate
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.parts import Image
 

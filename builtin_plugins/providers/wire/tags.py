@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from hookgate.builtin_plugins.providers.wire import arguments_of
+from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
 from hookgate.core.domain.strict_json import StrictJSONError, loads

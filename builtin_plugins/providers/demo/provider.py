@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from hookgate.builtin_plugins.providers.demo_rules import (
+from hookgate.builtin_plugins.providers.demo.rules import (
     DIRECTIVES,
     Finished,
     PlannedCall,

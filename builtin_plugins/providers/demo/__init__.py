@@ -1,0 +1,1 @@
+"""The demo provider, and the fixed rules that it answers by."""
