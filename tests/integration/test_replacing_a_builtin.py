@@ -7,7 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hookgate import hookimpl
+import pytest
+
+from hookgate import Principal, hookimpl
+from hookgate.core.domain.errors import WireError
+from hookgate.core.gateway.wire.rpc import Methods
 
 PAGE = Path(__file__).parents[2] / "docs" / "replacing-a-builtin.md"
 
@@ -37,5 +41,7 @@ async def test_what_replaces_control_says_what_clients_may_ask(
             return None
 
     async with gateway(Other, plugins={"replace": {"control": "acme_control"}}) as running:
-        assert "chat.send" not in running.host.operations
+        with pytest.raises(WireError) as caught:
+            Methods(running.host).find("chat.send", Principal.owner())
+        assert "plugins list" in caught.value.data["action"]
         assert (await running.chat("still there?")).answer == "Fine."

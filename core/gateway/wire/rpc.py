@@ -279,12 +279,13 @@ class Methods:
         operation = self._operations.get(name)
         if operation is None:
             shown = name[:_MAX_SHOWN]
-            near = get_close_matches(shown, self._operations, 1)
-            raise wire_error(
-                "method_not_found",
-                f"there is no method {shown!r}",
-                action=f"did you mean `{near[0]}`?" if near else "`operation.list` names them all",
-            )
+            if near := get_close_matches(shown, self._operations, 1):
+                action = f"did you mean `{near[0]}`?"
+            elif "operation.list" in self._operations:
+                action = "`operation.list` names them all"
+            else:
+                action = "`hookgate plugins list` says which plugin is off that would bring it"
+            raise wire_error("method_not_found", f"there is no method {shown!r}", action=action)
         method = self._ready[name] = Method(operation)
         return method
 
