@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ from typer import testing
 from typer.main import get_command
 
 from hookgate.builtin_plugins.egress import plugin as egress
-from hookgate.cli import generated
-from hookgate.cli.state import State
 from hookgate.core.hooks import contracts
 
 pytest_plugins = ["tests.support.postgres"]
@@ -60,22 +58,6 @@ def command() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(testing, "_get_command", made)
         patch.setattr(typer.main, "get_command", made)
-        yield
-
-
-@pytest.fixture(scope="module")
-def operations_once() -> Iterator[None]:
-    """Ask a gateway once for its operations, for tests that look at many commands of one tree."""
-    rows: list[Any] = []
-
-    def known(state: State) -> Sequence[Mapping[str, Any]]:
-        if not rows:
-            rows.extend(operations(state))
-        return rows
-
-    operations = generated.operations
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(generated, "operations", known)
         yield
 
 

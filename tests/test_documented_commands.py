@@ -62,7 +62,6 @@ def brought_by_examples() -> set[tuple[str, ...]]:
     return {tuple(name.split(".")) for table in points for name in table}
 
 
-@pytest.mark.usefixtures("operations_once")
 @pytest.mark.parametrize(("where", "words"), COMMANDS, ids=[" ".join(row[1]) for row in COMMANDS])
 def test_a_command_is_known_with_its_options(
     where: str, words: list[str], runner: CliRunner

@@ -13,6 +13,7 @@ import typer
 
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.errors import ConfigError
+from hookgate.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.cli.state import State
     from hookgate.core.settings.schema import PluginsSettings
 
-__all__ = ["Brought", "checks", "commands", "missing_plugin"]
+__all__ = ["Brought", "checks", "commands", "missing_plugin", "only_builtins"]
 
 COMMANDS = "commands"
 """What ``COMMANDS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.commands``: a
@@ -95,6 +96,16 @@ def missing_plugin(state: State, words: Sequence[str]) -> str:
         if wanted in _table(name, COMMANDS) and not _runs(section, state, name):
             return name
     return ""
+
+
+def only_builtins(state: State) -> Sequence[str]:
+    """Return the builtin plugins that would run here; none, where others would as well."""
+    section = _plugins_section(state)
+    without = {*state.disabled, *section.disable}
+    others = _of_third_parties(section, without, PROJECT)
+    if section.replace or next(others, None) is not None:
+        return ()
+    return [name for name in BUILTIN if _runs(section, state, name)]
 
 
 def _runs(section: PluginsSettings, state: State, name: str) -> bool:

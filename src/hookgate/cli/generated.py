@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 __all__ = ["commands", "function_of"]
+
+SHIPPED = Path(__file__).parent / "operations.json"
+"""The operations of builtin plugins that have a command; `make docs` writes it."""
 
 _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
@@ -54,7 +58,14 @@ def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
 
 
 def operations(state: State) -> Sequence[Mapping[str, Any]]:
-    """Return the operations that have a command, as ``operation.list`` describes them."""
+    """Return the operations that have a command, as ``operation.list`` describes them.
+
+    Where no gateway runs, and builtin plugins alone would, nothing is started to learn that.
+    """
+    from hookgate.cli.brought import only_builtins
+
+    if (running := only_builtins(state)) and state.run(state.running()) is None:
+        return [row for row in json.loads(SHIPPED.read_bytes()) if row["plugin"] in running]
     # All of them: a command that this client may not use says which scope it needs.
     rows: Sequence[Mapping[str, Any]] = state.ask("operation.list", {"all": True})["operations"]
     return [row for row in rows if row["command"]]

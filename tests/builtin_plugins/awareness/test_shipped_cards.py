@@ -192,7 +192,6 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.usefixtures("operations_once")
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_command_is_known_with_its_options(words: tuple[str, ...], runner: CliRunner) -> None:
     # Everything is parsed before `--help` is answered. A number stands for N.

@@ -1,0 +1,38 @@
+"""Write what the command line knows of builtin operations: ``python -m docs.commands_table``.
+
+With it, the help of a group of commands need not start a gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hookgate.cli.generated import SHIPPED
+from hookgate.core.domain.operations import describe
+from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
+
+TOLD = ("name", "summary", "scope", "plugin", "command", "params")
+
+
+async def rows() -> list[dict[str, Any]]:
+    """Return the operations of all builtin plugins that have a command."""
+    with TemporaryDirectory() as home:
+        data = {"home": home, "plugins": {"entry_points": False}, "log": {"level": "error"}}
+        async with Gateway(Settings.model_validate(data)) as gateway:
+            described = [describe(one) for _, one in sorted(gateway.host.operations.items())]
+    return [{key: row[key] for key in TOLD} for row in described if row["command"]]
+
+
+def text() -> str:
+    """Return the file: a row a line."""
+    lines = ",\n".join(json.dumps(row, sort_keys=True) for row in asyncio.run(rows()))
+    return f"[\n{lines}\n]\n"
+
+
+if __name__ == "__main__":
+    Path(SHIPPED).write_text(text(), encoding="utf-8")

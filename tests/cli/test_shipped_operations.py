@@ -1,0 +1,55 @@
+"""The help of commands that operations bring is known without a gateway, while nobody adds any."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from docs.commands_table import text
+from typer.testing import CliRunner
+
+from hookgate.cli import generated
+from hookgate.cli.app import app
+from hookgate.cli.state import State
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The gateways that the command line starts."""
+    seen: list[str] = []
+    start = State.gateway
+
+    def counted(self: State, *args: object, **more: object) -> object:
+        seen.append("started")
+        return start(self, *args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(State, "gateway", counted)
+    return seen
+
+
+def test_the_file_is_what_a_gateway_says() -> None:
+    assert generated.SHIPPED.read_text(encoding="utf-8") == text(), "run `make docs`"
+
+
+@pytest.mark.parametrize("words", [["cards", "--help"], ["token", "revoke", "--help"]])
+def test_help_starts_no_gateway(words: list[str], runner: CliRunner, started: list[str]) -> None:
+    done = runner.invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert {"cards": "cards a message would", "token": "Revoke"}[words[0]] in done.output, (
+        done.output
+    )
+    assert started == []
+
+
+def test_a_plugin_that_is_off_brings_no_commands(runner: CliRunner, started: list[str]) -> None:
+    done = runner.invoke(app, ["-p", "no:control", "token", "--help"])
+    assert "Revoke an access token" not in done.output
+    assert started == []
+
+
+def test_where_a_builtin_is_replaced_its_successor_is_asked(
+    runner: CliRunner, started: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "config.toml").write_text('[plugins]\nreplace = { memory = "nobody" }\n')
+    runner.invoke(app, ["cards", "--help"])
+    assert started
