@@ -22,7 +22,6 @@ from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.access.tokens import followed_token_book
-from hookgate.core.gateway.app import build_app
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.hooks.watchdog import Watchdog
@@ -245,6 +244,9 @@ class Gateway:
             raise StartError(
                 "the gateway does not run: call `app()` within `async with Gateway(...)`"
             )
+        # Who never serves loads no server.
+        from hookgate.core.gateway.app import build_app
+
         return build_app(self)
 
     # -- telling ---------------------------------------------------------------

@@ -21,8 +21,7 @@ from hookgate.core.domain.errors import ProviderErrorKind
 from hookgate.core.domain.operations import Operation
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
-from hookgate.core.gateway.server import PROTOCOL
-from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
+from hookgate.core.gateway.wire.handshake import PROTOCOL, AuthParams, AuthResult
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.gateway.wire.websocket import AUTH_SECONDS, MAX_REQUESTS
 from hookgate.core.settings.schema import LimitSettings

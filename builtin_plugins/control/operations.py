@@ -41,7 +41,7 @@ from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.access.tokens import token_book
 from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.server import PROTOCOL
+from hookgate.core.gateway.wire.handshake import PROTOCOL
 from hookgate.core.host import redact_json
 
 if TYPE_CHECKING:

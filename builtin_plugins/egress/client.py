@@ -9,14 +9,15 @@ from weakref import WeakSet
 import httpx
 
 from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, shown, target_of
-from hookgate.builtin_plugins.egress.resolver import Resolver, resolve_by_system
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.builtin_plugins.egress.transport import CheckedTransport
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.egress.resolver import Resolver
+    from hookgate.builtin_plugins.egress.transport import CheckedTransport
 
 __all__ = ["CheckedClient", "CheckedEgress", "tls_settings"]
 
@@ -209,7 +210,7 @@ class CheckedEgress:
         settings: EgressSettings | None = None,
         *,
         tls: ssl.SSLContext | None = None,
-        resolve: Resolver = resolve_by_system,
+        resolve: Resolver | None = None,
         denied: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings or EgressSettings()
@@ -241,6 +242,10 @@ class CheckedEgress:
         Raises:
             ValueError: A grant does not follow the grammar.
         """
+        # What stands below a client takes long to load, and a gateway may need no client.
+        from hookgate.builtin_plugins.egress.resolver import resolve_by_system
+        from hookgate.builtin_plugins.egress.transport import CheckedTransport
+
         if self._tls is None:
             self._tls = tls_settings()
         if isinstance(timeout, httpx.Timeout):
@@ -250,7 +255,7 @@ class CheckedEgress:
         transport = CheckedTransport(
             name,
             Grants(grants),
-            resolve=self._resolve,
+            resolve=self._resolve or resolve_by_system,
             private_hosts=frozenset(self._settings.private_hosts),
             max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
             tls=self._tls,

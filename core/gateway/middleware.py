@@ -9,7 +9,8 @@ from aiohttp import web
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.codes import describe, wire_error
-from hookgate.core.gateway.routes import CALLER, ROUTE, Handler, Route
+from hookgate.core.gateway.request_keys import CALLER, ROUTE
+from hookgate.core.gateway.routes import Handler, Route
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -1,4 +1,7 @@
-"""Routes: each declares who may use it, and none is served that does not."""
+"""Routes: each declares who may use it, and none is served that does not.
+
+They are declared at every start, so this loads nothing of the server that may serve them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from aiohttp import web
 from pydantic import TypeAdapter, ValidationError
 
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access, Cors
-from hookgate.core.gateway.access.auth import Caller
 from hookgate.core.gateway.access.credentials import FORMS, check_forms
 from hookgate.core.gateway.access.origin import OriginRule
 from hookgate.core.gateway.codes import FAILED, Code, Problem, is_own_code
@@ -21,22 +22,16 @@ from hookgate.core.settings.schema import OriginName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from hookgate.core.domain.turn import Principal
+    from aiohttp import web
 
-__all__ = ["CALLER", "ROUTE", "ErrorShape", "Handler", "Route", "Routes", "principal_of"]
+__all__ = ["ErrorShape", "Handler", "Route", "Routes"]
 
 T = TypeVar("T")
 
-Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
-ErrorShape: TypeAlias = Callable[[web.Request, Problem], web.Response]
+ErrorShape: TypeAlias = "Callable[[web.Request, Problem], web.Response]"
 """Makes the answer to an error."""
-
-CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
-"""Where the decision leaves who asks."""
-
-ROUTE: web.RequestKey[Route] = web.RequestKey("hookgate route")
-"""The route that a request came to, or the nearest one of its path."""
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
 _CODE = re.compile(r"[a-z][a-z0-9_]{2,63}")
@@ -204,15 +199,6 @@ class Routes:
 
     def __len__(self) -> int:
         return len(self._routes)
-
-
-def principal_of(request: web.Request) -> Principal:
-    """Return who makes a request to a route with ``Access.scoped``.
-
-    Raises:
-        KeyError: The route is public or checks for itself, so nobody was identified.
-    """
-    return request[CALLER].principal
 
 
 def _home(route: Route) -> str:

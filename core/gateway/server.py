@@ -14,6 +14,7 @@ from hookgate.core.gateway.access.tokens import principal_id
 from hookgate.core.gateway.clients import Clients, Expiry
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.request_log import RequestLog
+from hookgate.core.gateway.wire.handshake import PROTOCOL
 from hookgate.core.gateway.wire.rpc import Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.settings.secret_store import masked_json, redact_json
@@ -29,12 +30,9 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.clients import Client
     from hookgate.core.host import Host
 
-__all__ = ["PROTOCOL", "SERVER", "Server"]
+__all__ = ["SERVER", "Server"]
 
 TOKEN_REVOKED = "the token was revoked"
-
-PROTOCOL = 1
-"""The version of the wire protocol. It grows when an old client would no longer work."""
 
 PENDING = 512
 """Sockets at once that have shown no token yet."""

@@ -129,7 +129,8 @@ if TYPE_CHECKING:
         TurnRequest,
     )
     from hookgate.core.gateway.codes import Problem
-    from hookgate.core.gateway.routes import Routes, principal_of
+    from hookgate.core.gateway.request_keys import principal_of
+    from hookgate.core.gateway.routes import Routes
     from hookgate.core.gateway.wire.sse import EventStream
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host
@@ -308,7 +309,8 @@ _NAMES = {
         "TurnKey TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "Problem",
-    "hookgate.core.gateway.routes": "Routes principal_of",
+    "hookgate.core.gateway.request_keys": "principal_of",
+    "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.gateway.wire.sse": "EventStream",
     "hookgate.core.hooks.caller": "HookFailure",
     "hookgate.core.host": "Host",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -123,3 +126,34 @@ async def test_a_turn_is_shown_in_one_line_without_what_was_said() -> None:
     shown = rf"<Turn {turn.id} agent=\w+ session={re.escape(str(turn.session))} "
     assert re.fullmatch(f"{shown}done>", repr(turn))
     assert any(re.fullmatch(f"{shown}running>", line) for line in running)
+
+
+ALONE = """
+import asyncio, sys
+from hookgate import Gateway
+
+async def main():
+    async with Gateway() as gateway:
+        print((await gateway.chat("what is 17*23?")).answer)
+        print([name for name in sys.modules if name.split(".")[0] == "aiohttp"])
+        gateway.app()
+        print("aiohttp.web" in sys.modules)
+
+asyncio.run(main())
+"""
+
+
+def test_a_gateway_that_nobody_serves_loads_no_server(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE],
+        env={**os.environ, "HOOKGATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert [line for line in done.stdout.splitlines() if not line.startswith("{")] == [
+        "17*23 = 391.",
+        "[]",
+        "True",
+    ]
