@@ -307,7 +307,8 @@ class Index:
         if len(parts) > 1:
             scores = (1 - CLAUSE_WEIGHT) * scores + CLAUSE_WEIGHT * parts[1:].max(axis=0)
         order = _best_first(scores, places, count)
-        top = max(float(scores.max(initial=0.0)), 1e-6)
+        # Where nothing is better than nothing, there is no best one to measure by.
+        top = float(scores.max(initial=0.0)) or 1.0
         return Ranking(
             places=places[order],
             scores=(scores / top)[order],

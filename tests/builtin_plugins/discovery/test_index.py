@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 
@@ -89,6 +89,7 @@ messages = st.one_of(
 )
 
 
+@example([row("mail", "mail"), row("send", "mail")], "music")
 @given(corpora, messages)
 def test_ranking_is_the_one_of_the_formulas(rows: list[Capability], text: str) -> None:
     index, query = index_of(rows), query_of(text)
