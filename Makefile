@@ -132,7 +132,7 @@ bench-quick: $(DEV)  ## the same in a short form, for a look
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build pyz docs picture constraints clean help
+.PHONY: build pyz vectors docs picture constraints clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
@@ -144,6 +144,9 @@ pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 	  --python '/usr/bin/env python3' --output-file dist/hookgate.pyz \
 	  --constraint constraints.txt .
 	@ls -l dist/hookgate.pyz | awk '{ printf "dist/hookgate.pyz: %.1f MB\n", $$5 / 1e6 }'
+
+vectors: $(DEV)  ## embed anew what every gateway would embed at its first start
+	@$(PY) -m docs.shipped_vectors
 
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.embedding.operations import embedding_operations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.core.domain.errors import EmbeddingError, StartError
 from hookgate.core.domain.ports import EGRESS, EMBEDDER, Key
@@ -56,7 +57,12 @@ class Plugin:
         """Look for the model and offer it; load it a little later, beside the turns."""
         settings = self._settings
         engine = await self._engine(host)
-        embedder = CachedEmbedder(engine, kind=settings.embedder, cache_size=settings.cache_size)
+        embedder = CachedEmbedder(
+            engine,
+            kind=settings.embedder,
+            cache_size=settings.cache_size,
+            shipped=await asyncio.to_thread(ShippedVectors.read, engine.fingerprint),
+        )
         self._embedder = embedder
         host.provide(EMBEDDER, embedder)
         if isinstance(engine, ThreadEngine):

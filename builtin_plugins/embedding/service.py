@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbedderName
+    from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
 
 __all__ = ["CachedEmbedder", "Engine", "NoEngine"]
 
@@ -85,10 +86,19 @@ class CachedEmbedder:
         engine: Computes vectors.
         kind: The name of the embedder in the settings.
         cache_size: How many vectors of queries are kept.
+        shipped: Vectors that need not be computed.
     """
 
-    def __init__(self, engine: Engine, *, kind: EmbedderName, cache_size: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        kind: EmbedderName,
+        cache_size: int,
+        shipped: ShippedVectors | None = None,
+    ) -> None:
         self.engine = engine
+        self._shipped = shipped
         self.kind: EmbedderName = kind
         self.cache: QueryCache[npt.NDArray[np.float32]] = QueryCache(cache_size)
         self._coming: dict[str | bytes, asyncio.Task[npt.NDArray[np.float32]]] = {}
@@ -116,11 +126,17 @@ class CachedEmbedder:
         """Return one vector of length 1 for each text: an array of shape (texts, dimension).
 
         The cache has no part in it: texts that are embedded in bulk are seldom asked again.
+        The model is asked for those alone whose vectors have not come with hookgate.
 
         Raises:
             EmbeddingError: The model could not be asked.
         """
-        return await self.engine.embed(texts)
+        if self._shipped is None or not texts:
+            return await self.engine.embed(texts)
+        vectors, missing = self._shipped.find(texts)
+        if missing:
+            vectors[missing] = await self.engine.embed([texts[place] for place in missing])
+        return vectors
 
     async def embed_query(self, text: str) -> npt.NDArray[np.float32]:
         """Return the vector of a query, of shape (dimension,). It cannot be written to.
