@@ -42,6 +42,7 @@ from benchmarks._agentdojo_tasks import (
 )
 from benchmarks._agentdojo_tools import flags_of
 from benchmarks.report import Figure, report
+from hookgate import Gateway
 from hookgate.core.domain.models import (
     ModelInfo,
     StopEvent,
@@ -53,7 +54,6 @@ from hookgate.core.domain.models import (
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Effect, Tool
 from hookgate.core.domain.turn import Address, Principal
-from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

@@ -42,7 +42,7 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.registry.snapshots import Snapshot
-from hookgate.core.runtime import Gateway
+from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Settings
 from hookgate.core.turn.tools.call import ToolCalls
 
@@ -227,7 +227,7 @@ async def on_the_path(rules: Path, number: int) -> list[int]:
         # Verdicts that never wait hold the loop, and a gateway would warn of that.
         {"plugins": {"entry_points": False}, "log": {"level": "error"}}
     )
-    async with Gateway(settings, plugins=[plugin]) as gateway:
+    async with Runtime(settings, plugins=[plugin]) as gateway:
         calls = ToolCalls(gateway.host, lambda _: lambda _: ())
         turn = some_turn(some_tool())
         uses = [

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.sanitizing import Sanitizer
-    from hookgate.core.sessions.routing import Route
+    from hookgate.core.sessions.routing import AgentRoute
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.run import Turns
@@ -372,7 +372,7 @@ class Host:
         """Return the names of the agents."""
         return sorted(self._runner.maker.router.agents)
 
-    def route(self, address: Address) -> Route:
+    def route(self, address: Address) -> AgentRoute:
         """Return which agent answers `address`, and why.
 
         Raises:

@@ -1,6 +1,6 @@
 """A gateway as a value: plugins, services and turns, without a socket.
 
-`Gateway` starts and stops everything in the right order; `core.gateway.app` puts HTTP
+`Runtime` starts and stops everything in the right order; `core.gateway.app` puts HTTP
 and WebSocket in front of it. Two gateways run side by side in one process.
 """
 
@@ -55,18 +55,18 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Gateway"]
+__all__ = ["Runtime"]
 
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
-"""Sections of the settings that `Gateway.reload` takes over without a restart."""
+"""Sections of the settings that `Runtime.reload` takes over without a restart."""
 
 
-class Gateway:
-    """One gateway.
+class Runtime:
+    """What a gateway is made of; `hookgate.Gateway` is one that knows the builtin plugins.
 
     Use it as an async context manager::
 
-        async with Gateway(settings, builtin=BUILTIN) as gateway:
+        async with Runtime(settings, builtin=BUILTIN) as gateway:
             turn = await gateway.chat("hello")
             print(turn.answer)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import hookgate
 from hookgate.builtin_plugins import BUILTIN
 
 ROOT = Path(__file__).parent.parent
@@ -218,6 +219,16 @@ def test_the_core_holds_neither_sql_nor_html() -> None:
     ]
 
     assert wrong == []
+
+
+def test_a_class_that_the_face_names_is_the_only_one_of_its_name() -> None:
+    homes: dict[str, list[str]] = {}
+    for path in PRODUCT:
+        for node in tree(path).body:
+            if isinstance(node, ast.ClassDef) and node.name in hookgate.__all__:
+                homes.setdefault(node.name, []).append(shown(path, node))
+
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
 
 
 def test_the_face_alone_names_the_builtin_plugins() -> None:

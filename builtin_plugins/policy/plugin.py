@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hookgate.builtin_plugins.policy.desk.opening import opened
 from hookgate.builtin_plugins.policy.desk.operations import DeskOperations
 from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
-from hookgate.builtin_plugins.policy.judge.engine import Engine, Outcome
+from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.rules.linting import nobody_named
@@ -43,7 +43,7 @@ RULES = "policy rules"
 APPROVERS = "policy approvers"
 """What `status` calls rules whose approvers are nobody."""
 
-SHADOW: TurnKey[dict[str, tuple[Outcome, ...]]] = TurnKey("policy.shadow")
+SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
 
 def _told(reading: RuleReading) -> str:

@@ -1,4 +1,4 @@
-"""The gateway's own door: JSON-RPC over WebSocket, the same over HTTP, and who may come in.
+"""What the gateway serves: JSON-RPC over WebSocket, the same over HTTP, and who may come in.
 
 - `app.build_app` makes an aiohttp application of a gateway; it can be mounted.
 - `serve.serve` listens, drains and ends.

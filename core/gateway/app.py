@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp.web_urldispatcher import AbstractRoute
 
     from hookgate.core.gateway.access.peer import PeerLookup
-    from hookgate.core.runtime import Gateway
+    from hookgate.core.runtime import Runtime
 
 __all__ = ["ROUTES", "SERVER", "build_app"]
 
@@ -34,7 +34,7 @@ CLOSE_SECONDS = 3.0
 """Seconds that clients have to go away when the application ends."""
 
 
-def build_app(gateway: Gateway, *, peers: PeerLookup | None = None) -> web.Application:
+def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Application:
     """Return an aiohttp application that serves `gateway`.
 
     `Gateway.app` is the way to it: mount it, or serve it by itself. It holds no

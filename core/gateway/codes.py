@@ -32,7 +32,7 @@ __all__ = [
     "ERROR_CODES",
     "FAILED",
     "Code",
-    "Problem",
+    "ErrorAnswer",
     "describe",
     "is_own_code",
     "wire_error",
@@ -119,7 +119,7 @@ def wire_error(name: str, message: str, *, action: str = "", **data: Any) -> Wir
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ErrorAnswer:
     """An error as it goes out: secrets are masked.
 
     Attributes:
@@ -144,7 +144,7 @@ class Problem:
         return {"code": self.number, "message": self.message, "data": dict(self.data)}
 
 
-def describe(host: Host, error: Exception) -> Problem:
+def describe(host: Host, error: Exception) -> ErrorAnswer:
     """Return what a client gets to see of `error`.
 
     What hookgate raises on purpose is meant for people and goes out, redacted. Anything
@@ -164,7 +164,7 @@ def describe(host: Host, error: Exception) -> Problem:
             status = registered.status
         elif code.name == "refused" and data.get("retry_after") is not None:
             status = 429
-    return Problem(
+    return ErrorAnswer(
         number=code.number,
         message=host.secrets.redact(message),
         data=redact_json(host.secrets, {"code": code.name, "action": "", **data}),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aiohttp.web_urldispatcher import AbstractRoute
 
     from hookgate.core.domain.errors import WireError
-    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.server import Server
 
 __all__ = ["decide", "set_headers"]
@@ -197,7 +197,7 @@ def _answer(server: Server, request: web.Request, error: Exception) -> web.Strea
     return response
 
 
-def _shaped(server: Server, request: web.Request, problem: Problem) -> web.Response | None:
+def _shaped(server: Server, request: web.Request, problem: ErrorAnswer) -> web.Response | None:
     """Return the error in the shape of the route; None where it has none, or that fails."""
     route = request.get(ROUTE)
     if route is None or route.errors is None:
@@ -214,7 +214,7 @@ def _shaped(server: Server, request: web.Request, problem: Problem) -> web.Respo
     return response
 
 
-def _headers_of(problem: Problem) -> list[tuple[str, str]]:
+def _headers_of(problem: ErrorAnswer) -> list[tuple[str, str]]:
     headers: list[tuple[str, str]] = []
     retry_after = problem.data.get("retry_after")
     if retry_after is not None:

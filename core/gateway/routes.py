@@ -16,7 +16,7 @@ from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access, Cors
 from hookgate.core.gateway.access.credentials import FORMS, check_forms
 from hookgate.core.gateway.access.origin import OriginRule
-from hookgate.core.gateway.codes import FAILED, Code, Problem, is_own_code
+from hookgate.core.gateway.codes import FAILED, Code, ErrorAnswer, is_own_code
 from hookgate.core.settings.schema import OriginName
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"
 
-ErrorShape: TypeAlias = "Callable[[web.Request, Problem], web.Response]"
+ErrorShape: TypeAlias = "Callable[[web.Request, ErrorAnswer], web.Response]"
 """Makes the answer to an error."""
 
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
@@ -106,7 +106,7 @@ class Routes:
                 ``x-api-key``, ``subprotocol`` and ``cookie:NAME``. A cookie counts only in
                 requests of the gateway's own pages.
             errors: Makes the answer to an error, those from before the handler included: a
-                function of the request and the `Problem`. It must return a `web.Response`.
+                function of the request and the `ErrorAnswer`. It must return a `web.Response`.
             max_body: The longest body in bytes, for ``request.read()``, ``json()``, ``text()``
                 and ``post()``, instead of ``gateway.limits.frame_bytes``. A handler that reads
                 ``request.content`` counts by itself what comes without a length.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.gateway.server import Server
-    from hookgate.core.runtime import Gateway
+    from hookgate.core.runtime import Runtime
     from hookgate.core.settings.schema import GatewaySettings
 
 __all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
@@ -121,7 +121,7 @@ def _cannot_listen(settings: GatewaySettings, error: OSError) -> StartError:
 
 
 @asynccontextmanager
-async def listen(gateway: Gateway) -> AsyncIterator[Listener]:
+async def listen(gateway: Runtime) -> AsyncIterator[Listener]:
     """Listen for the length of an ``async with`` block.
 
     Args:
@@ -155,7 +155,7 @@ async def listen(gateway: Gateway) -> AsyncIterator[Listener]:
 
 
 async def serve(
-    gateway: Gateway,
+    gateway: Runtime,
     *,
     started: Callable[[Listener], None] = lambda _: None,
     signals: bool = True,
@@ -190,7 +190,7 @@ async def serve(
 
 
 @contextmanager
-def _handle_signals(gateway: Gateway, stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
+def _handle_signals(gateway: Runtime, stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -211,7 +211,7 @@ def _handle_signals(gateway: Gateway, stop: asyncio.Event, hurry: asyncio.Event)
             loop.remove_signal_handler(number)
 
 
-async def _reload(gateway: Gateway) -> None:
+async def _reload(gateway: Runtime) -> None:
     log = gateway.host.log
     try:
         log.info("reloaded", **await gateway.host.reload())
@@ -245,7 +245,7 @@ def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
     return logger
 
 
-async def drain(gateway: Gateway, listener: Listener, hurry: asyncio.Event | None = None) -> None:
+async def drain(gateway: Runtime, listener: Listener, hurry: asyncio.Event | None = None) -> None:
     """Accept nothing more; let what runs end within ``limits.drain_seconds``.
 
     Args:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.settings.schema import HookSettings
 
-__all__ = ["Answer", "FailureKind", "HookFailure", "Hooks", "Implementation"]
+__all__ = ["FailureKind", "HookAnswer", "HookFailure", "Hooks", "Implementation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +51,7 @@ CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[R]):
+class HookAnswer(Generic[R]):
     """What one plugin's implementation came to.
 
     Attributes:
@@ -175,7 +175,7 @@ class Hooks:
 
     async def each_by_plugin(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
-    ) -> list[Answer[R]]:
+    ) -> list[HookAnswer[R]]:
         """Call every implementation; return what each came to, in call order.
 
         Results that are None are left out. Of a hook that is not required, failures are
@@ -184,7 +184,7 @@ class Hooks:
         chain = self._chains[spec]
         values = chain.bind(args, kwargs)
         watch = Watch()
-        answers: list[Answer[R]] = await driven(watch, self._answers(watch, chain, values))
+        answers: list[HookAnswer[R]] = await driven(watch, self._answers(watch, chain, values))
         return answers
 
     async def first(
@@ -311,16 +311,16 @@ class Hooks:
 
     async def _answers(
         self, watch: Watch, chain: Chain, args: tuple[Any, ...]
-    ) -> list[Answer[Any]]:
-        answers: list[Answer[Any]] = []
+    ) -> list[HookAnswer[Any]]:
+        answers: list[HookAnswer[Any]] = []
         errors: list[HookError] = []
         for implementation in chain.implementations:
             value = await self._call(watch, chain, implementation, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
-                answers.append(Answer(implementation.plugin, failure=value.failure))
+                answers.append(HookAnswer(implementation.plugin, failure=value.failure))
             elif value is not None:
-                answers.append(Answer(implementation.plugin, value))
+                answers.append(HookAnswer(implementation.plugin, value))
         _raise(errors)
         return answers
 

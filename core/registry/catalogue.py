@@ -18,7 +18,7 @@ from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card, Whose
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.hooks.caller import Answer
+    from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
     from hookgate.core.registry.faces import Faces
     from hookgate.core.registry.snapshots import Registry
@@ -82,7 +82,7 @@ class Catalogue:
         for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
             self.add_operations(brought.plugin, brought.value or ())
 
-    def _in_order(self, answers: Sequence[Answer[T]]) -> list[Answer[T]]:
+    def _in_order(self, answers: Sequence[HookAnswer[T]]) -> list[HookAnswer[T]]:
         """Return answers in load order, so that of two things of one name a builtin's counts."""
         return sorted(answers, key=lambda answer: self._host.rank(answer.plugin))
 
@@ -130,7 +130,7 @@ class Catalogue:
 
     # -- one source at a time ------------------------------------------------
 
-    def _take(self, registry: Registry[T], answers: Sequence[Answer[Sequence[T]]]) -> None:
+    def _take(self, registry: Registry[T], answers: Sequence[HookAnswer[Sequence[T]]]) -> None:
         for answer in self._in_order(answers):
             whole = f"{_PLURAL[registry.what]} of {answer.plugin}"
             if answer.failure is not None:

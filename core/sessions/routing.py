@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address, Agent, Principal
     from hookgate.core.settings.schema import BindingSettings
 
-__all__ = ["Route", "Router", "Tier", "check_agent"]
+__all__ = ["AgentRoute", "Router", "Tier", "check_agent"]
 
 Tier: TypeAlias = Literal["request", "peer", "guild", "team", "account", "channel", "default"]
 _TIERS: tuple[Tier, ...] = ("peer", "guild", "team", "account", "channel", "default")
@@ -21,7 +21,7 @@ _FIELDS = ("peer", "guild", "team", "account", "channel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
+class AgentRoute:
     """Which agent answers, and why.
 
     Attributes:
@@ -63,7 +63,7 @@ class Router:
         """The agents by name."""
         return self._agents
 
-    def resolve(self, address: Address, agent: str | None = None) -> Route:
+    def resolve(self, address: Address, agent: str | None = None) -> AgentRoute:
         """Return who answers a message from `address`.
 
         Args:
@@ -79,18 +79,20 @@ class Router:
                     f"found no agent called {agent!r}; configured are {self._names()}",
                     action=f"add a section [agents.{agent}] to the settings",
                 )
-            return Route(agent=self._agents[agent], tier="request", reason="asked for by name")
+            return AgentRoute(agent=self._agents[agent], tier="request", reason="asked for by name")
         for tier in _TIERS:
             for number, binding in self._tiers[tier]:
                 if _matches(binding, address):
-                    return Route(
+                    return AgentRoute(
                         agent=self._agents[binding.agent],
                         tier=tier,
                         binding=number,
                         reason=f"bindings[{number}] matches by {_describe(binding)}",
                     )
         if self._default is not None:
-            return Route(agent=self._agents[self._default], tier="default", reason="the default")
+            return AgentRoute(
+                agent=self._agents[self._default], tier="default", reason="the default"
+            )
         raise NoAgentError(
             f"no binding matches channel {address.channel!r}, account {address.account!r}, "
             f"peer {address.peer!r}, and there is no default; configured are {self._names()}",

@@ -128,7 +128,7 @@ if TYPE_CHECKING:
         TurnPlan,
         TurnRequest,
     )
-    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.request_keys import principal_of
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.gateway.wire.sse import EventStream
@@ -187,6 +187,7 @@ __all__ = [
     "Embedder",
     "Empty",
     "Ending",
+    "ErrorAnswer",
     "Event",
     "EventStream",
     "Fence",
@@ -222,7 +223,6 @@ __all__ = [
     "Outcome",
     "Page",
     "Principal",
-    "Problem",
     "Provenance",
     "Provider",
     "ProviderError",
@@ -308,7 +308,7 @@ _NAMES = {
         "Address Agent Claim Fence FinishedCall Origin Outcome Principal SessionKey Turn "
         "TurnKey TurnPlan TurnRequest"
     ),
-    "hookgate.core.gateway.codes": "Problem",
+    "hookgate.core.gateway.codes": "ErrorAnswer",
     "hookgate.core.gateway.request_keys": "principal_of",
     "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.gateway.wire.sse": "EventStream",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins import BUILTIN
-from hookgate.core import runtime
+from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Gateway"]
 
 
-class Gateway(runtime.Gateway):
+class Gateway(Runtime):
     """A gateway with the builtin plugins.
 
     Use it in a script or a test::
@@ -38,7 +38,7 @@ class Gateway(runtime.Gateway):
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
     ) -> None:
-        """See `hookgate.core.runtime.Gateway`; `builtin` is all that there is."""
+        """See `hookgate.core.runtime.Runtime`; `builtin` is all that there is."""
         super().__init__(
             settings,
             builtin=builtin,

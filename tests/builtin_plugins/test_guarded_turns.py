@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from tests.support.script import Events, Script, Scripted, call, say, settings, until
 
+from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address, Principal
-from hookgate.core.runtime import Gateway
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.support.script import Events, Script, Scripted, gateway, say, until
 
+from hookgate import Gateway
 from hookgate.core.domain.errors import LaneFullError, ProviderError
 from hookgate.core.domain.models import Refusal, TextDelta
 from hookgate.core.domain.ports import LANES
 from hookgate.core.domain.turn import Turn
 from hookgate.core.observability.log import Log
-from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
 SECRET = "sk-canary-0123456789"

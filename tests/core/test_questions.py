@@ -154,7 +154,7 @@ async def test_a_plugin_asks_questions_of_its_own_with_a_store_and_without(
     plugin = Tailor()
     made = gateway(plugin, home=tmp_path)
     if builtin:
-        from hookgate.core.runtime import Gateway
+        from hookgate import Gateway
 
         made = Gateway(made.settings, builtin=builtin, plugins=[plugin])
     async with made as gate:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.script import Script, Scripted, echo_tool, gateway, say
 
 from hookgate.core.domain.errors import ConfigError, HookError, PluginError
-from hookgate.core.runtime import Gateway
+from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Section, Settings
 from hookgate.hookspecs import hookimpl
 
@@ -55,9 +55,9 @@ def settings(**plugins: Any) -> Settings:
     return Settings.model_validate({"plugin": plugins, "plugins": {"entry_points": False}})
 
 
-async def reloaded(*steps: dict[str, Any]) -> tuple[Gateway, list[dict[str, Any]]]:
+async def reloaded(*steps: dict[str, Any]) -> tuple[Runtime, list[dict[str, Any]]]:
     read = [settings(**step) for step in steps]
-    gate = Gateway(
+    gate = Runtime(
         settings(),
         plugins=[Scripted(Script(say("ok"))), Live, Fixed],
         read_settings=lambda: read.pop(0),
@@ -89,7 +89,7 @@ async def test_a_changed_section_of_another_plugin_is_named_as_waiting_for_a_res
 
 async def test_a_section_that_is_wrong_changes_nothing() -> None:
     read = [settings(live={"level": "high"})]
-    gate = Gateway(
+    gate = Runtime(
         settings(),
         plugins=[Scripted(Script(say("ok"))), Live],
         read_settings=lambda: read.pop(0),
@@ -155,7 +155,7 @@ async def test_where_one_plugin_fails_nothing_of_any_other_is_in_force(failing: 
             took.append(settings.level)
             return []
 
-    gate = Gateway(
+    gate = Runtime(
         settings(),
         plugins=[Scripted(Script(say("ok"))), *both, Taking],
         read_settings=lambda: settings(live={"level": 5}),

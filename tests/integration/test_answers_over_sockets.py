@@ -14,6 +14,7 @@ import pytest
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings, until
 from tests.support.wire import Served, bearer, tokens
 
+from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRequest
@@ -21,7 +22,6 @@ from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Origin, Principal, Turn, TurnRequest
 from hookgate.core.gateway.serve import listen
-from hookgate.core.runtime import Gateway
 
 SENDS = replace(Flags.none(), sends_externally=True)
 EVERYBODY = {"scopes": ["chat", "approve", "operate", "read"]}

@@ -28,13 +28,13 @@ from tests.support.script import (
     until,
 )
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.core.domain.descriptors import Card, Flags, Rejected, Selection
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.models import ModelRequest, Refusal
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Address, Principal, Turn, TurnPlan
-from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

@@ -31,6 +31,7 @@ from tests.integration.test_awareness import (
 )
 from tests.support.script import Events, Tools, call, echo_tool, say, settled, until
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.tables import StorePins
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
@@ -45,7 +46,6 @@ from hookgate.core.domain.models import ModelRequest, SystemText
 from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE, SWITCHES, Switch
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host
-from hookgate.core.runtime import Gateway
 from hookgate.core.sessions.routing import Router
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.schema import Settings

@@ -16,6 +16,7 @@ from tests.core.gateway.test_chat import turn_frames
 from tests.support.script import Script, Scripted, call, echo_tool, say, settings, until
 from tests.support.wire import Served
 
+from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import ModelRequest
@@ -23,7 +24,6 @@ from hookgate.core.domain.operations import Invocation, Operation, OperationMode
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnRequest
 from hookgate.core.gateway.serve import listen
-from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
 ARGUMENTS = {"text": "wipe it all \u202e"}

@@ -21,13 +21,13 @@ from tests.support.script import (
     settled,
 )
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
-from hookgate.core.runtime import Gateway
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})
 READS = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})

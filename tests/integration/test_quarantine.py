@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings
 
+from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.models import ModelRequest
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal, Turn
-from hookgate.core.runtime import Gateway
 
 PLUGINS = ("control", "storage", "audit", "policy")
 

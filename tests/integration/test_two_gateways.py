@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from tests.support.script import Script, Scripted, Tools, call, echo_tool, say, settings
 from tests.support.wire import Served, bearer, tokens
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.storage import questions as asking_module
 from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
 from hookgate.core.domain.descriptors import Flags
@@ -24,7 +25,6 @@ from hookgate.core.domain.models import ModelRequest
 from hookgate.core.domain.ports import STOPPED, STORE
 from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.serve import listen
-from hookgate.core.runtime import Gateway
 
 pytestmark = pytest.mark.slow
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from hookgate import Gateway
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import (
@@ -20,7 +21,6 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Turn
-from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.model import USAGE, Step, say

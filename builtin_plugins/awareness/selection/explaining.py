@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 
 from hookgate.builtin_plugins.awareness.selection.injector import frame
-from hookgate.builtin_plugins.awareness.selection.selector import Judged, fit, force, order, refuse
+from hookgate.builtin_plugins.awareness.selection.selector import (
+    JudgedCard,
+    fit,
+    force,
+    order,
+    refuse,
+)
 from hookgate.core.domain.descriptors import Flags, Rejected
 from hookgate.core.domain.errors import TurnError
 
@@ -146,7 +152,7 @@ class Explainer:
             )
         return made.flags
 
-    async def _clean(self, judged: Sequence[Judged]) -> list[Judged]:
+    async def _clean(self, judged: Sequence[JudgedCard]) -> list[JudgedCard]:
         host = self._awareness.host
         clean = []
         for one in judged:
@@ -173,7 +179,7 @@ def is_held_out(text: str) -> bool:
     return bool(hashlib.sha256(text.encode()).digest()[0] & 1)
 
 
-def _either(first: Sequence[Judged], second: Sequence[Judged]) -> list[Judged]:
+def _either(first: Sequence[JudgedCard], second: Sequence[JudgedCard]) -> list[JudgedCard]:
     """Return for each card the decision that chooses it, if one of the two does."""
     later = {one.card.id: one for one in second if one.chosen}
     return [one if one.chosen else later.get(one.card.id, one) for one in first]

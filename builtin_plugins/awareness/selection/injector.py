@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.awareness.selection.selector import Judged, fit, force, order, refuse
+from hookgate.builtin_plugins.awareness.selection.selector import (
+    JudgedCard,
+    fit,
+    force,
+    order,
+    refuse,
+)
 from hookgate.builtin_plugins.awareness.switch.records import (
     Injected,
     SessionType,
@@ -25,7 +31,7 @@ from hookgate.core.turn.context import Block
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher, Decision
+    from hookgate.builtin_plugins.awareness.selection.selector import CardDecision, CardMatcher
     from hookgate.builtin_plugins.awareness.settings import (
         AgentAwareness,
         AwarenessSettings,
@@ -135,10 +141,10 @@ class TurnCards:
     kind: SessionType
     tags: frozenset[str] = frozenset()
     seconds: float = 0.0
-    judged: dict[str, Judged] = field(default_factory=dict)
-    pending: list[Decision] = field(default_factory=list)
+    judged: dict[str, JudgedCard] = field(default_factory=dict)
+    pending: list[CardDecision] = field(default_factory=list)
     sources: dict[str, str] = field(default_factory=dict)
-    left_out: list[Decision] = field(default_factory=list)
+    left_out: list[CardDecision] = field(default_factory=list)
     injected: list[Injected] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     used: int = 0
@@ -181,7 +187,7 @@ class TurnCards:
         hidden = withheld_cards(turn)
         for card in self.rules.forced - hidden:
             if (there := turn.snapshot.cards.get(card)) is not None:
-                self.judged[card] = Judged(
+                self.judged[card] = JudgedCard(
                     card=there, score=0.0, reason="forced", chosen=True, forced=True
                 )
 
@@ -209,14 +215,16 @@ class TurnCards:
             elif forced or self.kind in card.triggers.session_types:
                 reason = await _plain_reason(selection.reason, sanitize)
                 why = reason or "chosen by a plugin"
-                self.judged[card.id] = Judged(
+                self.judged[card.id] = JudgedCard(
                     card=card, score=score, reason=why, chosen=True, forced=forced
                 )
             else:
                 reason = f"not for {self.kind} sessions"
-                self.judged[card.id] = Judged(card=card, score=score, reason=reason, chosen=False)
+                self.judged[card.id] = JudgedCard(
+                    card=card, score=score, reason=reason, chosen=False
+                )
 
-    def select_after_tools(self, matcher: CardMatcher, turn: Turn) -> list[Judged]:
+    def select_after_tools(self, matcher: CardMatcher, turn: Turn) -> list[JudgedCard]:
         """Return the cards that the tools call for which were used since the last look."""
         started = time.perf_counter()
         fresh = [done for done in turn.calls[self.used :] if done.decision.allowed]
@@ -248,11 +256,11 @@ class TurnCards:
 
     async def blocks(
         self,
-        judged: Sequence[Judged],
+        judged: Sequence[JudgedCard],
         sanitize: Sanitize,
     ) -> list[Block]:
         """Return the blocks of the cards that are chosen and fit; note what was decided."""
-        clean: list[Judged] = []
+        clean: list[JudgedCard] = []
         for one in order(judged):
             if one.chosen:
                 safe = await sanitize(one.card)
@@ -277,7 +285,7 @@ class TurnCards:
         for block in blocks:
             self.sources[block.key] = context.add(block)
 
-    def sent(self, request: ModelRequest) -> list[Decision]:
+    def sent(self, request: ModelRequest) -> list[CardDecision]:
         """Return which cards stand in `request` for the first time; nothing is pending any more.
 
         Under a tight budget the context leaves blocks out, and plugins may change a request,
@@ -335,7 +343,7 @@ class TurnCards:
 STATE: TurnKey[TurnCards] = TurnKey("awareness.cards")
 
 
-def selections(judged: Iterable[Judged]) -> list[Selection]:
+def selections(judged: Iterable[JudgedCard]) -> list[Selection]:
     """Return the chosen cards as the loop takes them."""
     return [
         Selection(
@@ -373,7 +381,7 @@ def plain_id(text: str) -> str:
     return _NO_ID.sub("_", text)[:ID_CHARS]
 
 
-def block_of(decision: Decision, *, rank: int) -> Block:
+def block_of(decision: CardDecision, *, rank: int) -> Block:
     """Return the block of a card that fits.
 
     Args:
@@ -422,7 +430,7 @@ def _is_wordless(message: Message) -> bool:
     return other and not message.text.strip()
 
 
-def _unasked(one: Judged, tags: Collection[str]) -> Judged:
+def _unasked(one: JudgedCard, tags: Collection[str]) -> JudgedCard:
     """Return the decision on a card in a turn of which only tags say anything."""
     if not one.card.triggers.router_tags or set(tags).isdisjoint(one.card.triggers.router_tags):
         return replace(one, chosen=False, score=0.0, reason="no word in the message")

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CUT_MARKER",
+    "CardDecision",
     "CardMatcher",
-    "Decision",
-    "Judged",
+    "JudgedCard",
     "cap_of",
     "cut",
     "fit",
@@ -55,7 +55,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedCard:
     """What became of one card.
 
     Attributes:
@@ -84,7 +84,7 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class CardDecision:
     """What becomes of one card once the budget has been looked at.
 
     Attributes:
@@ -93,7 +93,7 @@ class Decision:
         tokens: How many tokens that takes.
     """
 
-    judged: Judged
+    judged: JudgedCard
     text: str = ""
     tokens: int = 0
 
@@ -137,7 +137,7 @@ class CardMatcher:
         tags: frozenset[str],
         session_type: str,
         point: Literal["bootstrap", "mid"],
-    ) -> Sequence[Judged]:
+    ) -> Sequence[JudgedCard]:
         """Return a decision for every card, in the order of the cards.
 
         Args:
@@ -151,7 +151,7 @@ class CardMatcher:
 
     def after_tools(
         self, tools: Sequence[tuple[str, Flags]], *, session_type: str | None = None
-    ) -> Sequence[Judged]:
+    ) -> Sequence[JudgedCard]:
         """Return a decision for every card once tools have been used.
 
         Args:
@@ -163,7 +163,7 @@ class CardMatcher:
 
     def _judge(
         self, ready: _Ready, folded: Folded, tags: frozenset[str], session_type: str, point: str
-    ) -> Judged:
+    ) -> JudgedCard:
         card, triggers = ready.card, ready.card.triggers
         score, reason = _score(ready, folded, tags)
         chosen = False
@@ -178,7 +178,7 @@ class CardMatcher:
             chosen = True
         elif score:
             reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"
-        return Judged(card=card, score=score, reason=reason, chosen=chosen)
+        return JudgedCard(card=card, score=score, reason=reason, chosen=chosen)
 
 
 def _score(ready: _Ready, folded: Folded, tags: frozenset[str]) -> tuple[float, str]:
@@ -197,11 +197,11 @@ def _score(ready: _Ready, folded: Folded, tags: frozenset[str]) -> tuple[float, 
     return min(score, 1.0), f"{len(found)} of {len(ready.keywords)} keywords: {named}"
 
 
-def _after(card: Card, tools: Sequence[tuple[str, Flags]], session_type: str | None) -> Judged:
+def _after(card: Card, tools: Sequence[tuple[str, Flags]], session_type: str | None) -> JudgedCard:
     triggers = card.triggers
 
-    def judged(reason: str, score: float = 0.0, *, chosen: bool = False) -> Judged:
-        return Judged(card=card, score=score, reason=reason, chosen=chosen)
+    def judged(reason: str, score: float = 0.0, *, chosen: bool = False) -> JudgedCard:
+        return JudgedCard(card=card, score=score, reason=reason, chosen=chosen)
 
     if "post_tool" not in triggers.inject_at:
         return judged("not shown after tools")
@@ -218,7 +218,7 @@ def _after(card: Card, tools: Sequence[tuple[str, Flags]], session_type: str | N
     return judged("no tool was used that it names")
 
 
-def force(judged: Sequence[Judged], ids: Collection[str]) -> list[Judged]:
+def force(judged: Sequence[JudgedCard], ids: Collection[str]) -> list[JudgedCard]:
     """Return the decisions with those of `ids` forced: chosen past threshold and session type."""
     return [
         replace(
@@ -233,7 +233,7 @@ def force(judged: Sequence[Judged], ids: Collection[str]) -> list[Judged]:
     ]
 
 
-def refuse(judged: Sequence[Judged], ids: Collection[str], reason: str) -> list[Judged]:
+def refuse(judged: Sequence[JudgedCard], ids: Collection[str], reason: str) -> list[JudgedCard]:
     """Return the decisions with those of `ids` taken back, for a reason such as ``excluded``.
 
     This wins over everything, force included.
@@ -244,7 +244,7 @@ def refuse(judged: Sequence[Judged], ids: Collection[str], reason: str) -> list[
     ]
 
 
-def order(judged: Sequence[Judged]) -> list[Judged]:
+def order(judged: Sequence[JudgedCard]) -> list[JudgedCard]:
     """Return decisions in the order in which cards get their room.
 
     Chosen ones come before the others, and forced ones before all; then by priority and by
@@ -263,10 +263,10 @@ def order(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def fit(
-    judged: Sequence[Judged],
+    judged: Sequence[JudgedCard],
     budget: int,
     framed: Callable[[Card, str], str] = lambda _, text: text,
-) -> list[Decision]:
+) -> list[CardDecision]:
     """Return what of the chosen cards fits, in the order of `judged`.
 
     A card that does not fit is passed over, and those behind it are still looked at.
@@ -280,16 +280,16 @@ def fit(
     left, decisions = max(budget, 0), []
     for one in judged:
         if not one.chosen:
-            decisions.append(Decision(judged=one))
+            decisions.append(CardDecision(judged=one))
             continue
         text = framed(one.card, cut(one.card.text, cap_of(one.card)))
         tokens = tokens_of(text)
         if tokens > left:
             reason = f"does not fit: {tokens} tokens, {left} of {budget} left"
-            decisions.append(Decision(judged=replace(one, chosen=False, reason=reason)))
+            decisions.append(CardDecision(judged=replace(one, chosen=False, reason=reason)))
             continue
         left -= tokens
-        decisions.append(Decision(judged=one, text=text, tokens=tokens))
+        decisions.append(CardDecision(judged=one, text=text, tokens=tokens))
     return decisions
 
 

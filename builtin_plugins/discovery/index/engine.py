@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_
 from hookgate.builtin_plugins.discovery.index.saved import Saved, SavedError
 from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES, Query
 from hookgate.builtin_plugins.discovery.index.surroundings import (
-    Finding,
+    SearchResult,
     Surroundings,
     is_loaded,
     words_alone,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-__all__ = ["Engine", "Finding", "Surroundings"]
+__all__ = ["Engine", "SearchResult", "Surroundings"]
 
 PART = "discovery: vectors"
 
@@ -112,7 +112,7 @@ class Engine:
         learned: Lessons | None = None,
         patient: bool = True,
         by_tag: bool = True,
-    ) -> Finding:
+    ) -> SearchResult:
         """Return what fits `text` best.
 
         Args:
@@ -164,7 +164,7 @@ class Engine:
             "search": (perf_counter() - embedded) * 1000,
         }
         dense = index.dense is not None and query.matrix is not None
-        return Finding(found=found, version=index.version, dense=dense, milliseconds=times)
+        return SearchResult(found=found, version=index.version, dense=dense, milliseconds=times)
 
     def _ranked(
         self, index: Index, query: Query, count: int, boost: Boost

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.show.results import Found
     from hookgate.core.domain.ports import Embedder
 
-__all__ = ["Finding", "Surroundings", "is_loaded", "words_alone"]
+__all__ = ["SearchResult", "Surroundings", "is_loaded", "words_alone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class SearchResult:
     """What a search found.
 
     Attributes:

@@ -22,7 +22,7 @@ from hookgate.kit.content.fields import (
 )
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.reading import CONTENT_BYTES, read_text
-from hookgate.kit.content.yaml_reader import Document, Place, read_yaml
+from hookgate.kit.content.yaml_reader import Place, SourceDocument, read_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,7 +185,7 @@ def _entry(fields: Fields, path: Path, place: Place, stamp: Stamp) -> Declared |
     return Declared(row=row, path=path, line=place.line, stamps=(stamp,))
 
 
-def _toml(text: str, path: Path) -> Document:
+def _toml(text: str, path: Path) -> SourceDocument:
     def refuse(found: str) -> ContentError:
         return ContentError(Problem(file=str(path), found=f"no TOML ({found})", expected="TOML"))
 
@@ -196,4 +196,4 @@ def _toml(text: str, path: Path) -> Document:
     except RecursionError:
         raise refuse("it is nested too deep") from None
     places = {key: Place(line, 1) for key, line in locate(text).items()}
-    return Document(file=str(path), value=value, places=places)
+    return SourceDocument(file=str(path), value=value, places=places)

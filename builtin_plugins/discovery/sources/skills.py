@@ -21,7 +21,7 @@ from hookgate.kit.content.reading import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.yaml_reader import read_yaml
 
 if TYPE_CHECKING:
-    from hookgate.kit.content.yaml_reader import Document
+    from hookgate.kit.content.yaml_reader import SourceDocument
 
 __all__ = ["SKILL", "is_skill_name", "read_skill"]
 
@@ -63,7 +63,7 @@ def read_skill(path: Path) -> Reading:
     return Reading(declared=declared, problems=problems)
 
 
-def _row(path: Path, document: Document, fields: Fields) -> Capability:
+def _row(path: Path, document: SourceDocument, fields: Fields) -> Capability:
     fields.required("name")
     fields.required("description")
     name = _name(path, fields)
@@ -122,7 +122,7 @@ def _allowed_tools(fields: Fields) -> None:
 class _Metadata:
     """The ``metadata`` of a skill: strings by name."""
 
-    def __init__(self, document: Document, fields: Fields) -> None:
+    def __init__(self, document: SourceDocument, fields: Fields) -> None:
         self._document = document
         self._fields = fields
         self._texts: dict[str, str] = {}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench.bench import Bench, Word
     from hookgate.builtin_plugins.policy.settings import ProfileName
-    from hookgate.kit.content.yaml_reader import Document, KeyPath
+    from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
 
 __all__ = ["Case", "CaseReading", "Tried", "files_of_cases", "read_cases", "read_text_of_cases",
            "rule_paths", "run_case"]  # fmt: skip
@@ -234,7 +234,7 @@ def _tools(top: Fields) -> dict[str, Facts]:
 
 
 def _case(
-    document: Document, number: int, tools: Mapping[str, Facts]
+    document: SourceDocument, number: int, tools: Mapping[str, Facts]
 ) -> tuple[Case | None, list[Problem]]:
     fields = Fields(document, ("cases", number))
     fields.only(CASE_KEYS, strict=True)
@@ -366,7 +366,7 @@ def _turn(fields: Fields | None, turn: Facts) -> Facts:
 
 
 def _before(
-    document: Document, fields: Fields, path: KeyPath, turn: Facts, tools: Mapping[str, Facts]
+    document: SourceDocument, fields: Fields, path: KeyPath, turn: Facts, tools: Mapping[str, Facts]
 ) -> tuple[Happened, ...]:
     listed = fields.value("before")
     if listed is None:

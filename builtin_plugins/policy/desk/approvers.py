@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address, Turn
     from hookgate.core.host import Host
 
-__all__ = ["Approvers", "Routes", "senders"]
+__all__ = ["AnswerRoutes", "Approvers", "senders"]
 
 
 class Approvers:
@@ -85,7 +85,7 @@ def senders(turn: Turn | None) -> Iterator[str]:
         turn = turn.parent
 
 
-class Routes:
+class AnswerRoutes:
     """Says whether a question can reach anybody who may answer it.
 
     A route is: the principal of the turn itself; a principal who listens to events; and, where
@@ -133,7 +133,7 @@ class Routes:
         return "approve" in principal.scopes and self._approvers.may_answer(principal, turn, ask)
 
     def _coming(self) -> Sequence[Principal]:
-        """Return who can come in at this gateway's door."""
+        """Return who can come in at this gateway."""
         book = token_book(self._host)
         if not book.configured:
             return (Principal.owner(),)

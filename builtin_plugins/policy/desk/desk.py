@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.desk.approvals import Inbox
-from hookgate.builtin_plugins.policy.desk.approvers import Approvers, Routes
+from hookgate.builtin_plugins.policy.desk.approvers import AnswerRoutes, Approvers
 from hookgate.builtin_plugins.policy.desk.grants import Grants
 from hookgate.core.domain.errors import StoreError, TurnError
 from hookgate.core.domain.events import Event
@@ -66,7 +66,7 @@ class Desk:
         self._host = host
         self._scopes = SCOPES[settings.always]
         self._approvers = Approvers(settings)
-        self._routes = Routes(host, settings, self._approvers)
+        self._routes = AnswerRoutes(host, settings, self._approvers)
         self._granting: dict[str, Grant] = {}
         self.grants = Grants(
             store,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     )
     from hookgate.core.domain.descriptors import Flags
 
-__all__ = ["STRICTNESS", "Engine", "Judgement", "Outcome", "said"]
+__all__ = ["STRICTNESS", "Engine", "Judgement", "RuleOutcome", "said"]
 
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 
@@ -47,7 +47,7 @@ PLANS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RuleOutcome:
     """What one rule says of one call.
 
     Attributes:
@@ -77,9 +77,9 @@ class Judgement:
         arguments: New arguments, where a rule rewrites them.
     """
 
-    decisive: Outcome | None = None
-    shadow: tuple[Outcome, ...] = ()
-    outcomes: tuple[Outcome, ...] = ()
+    decisive: RuleOutcome | None = None
+    shadow: tuple[RuleOutcome, ...] = ()
+    outcomes: tuple[RuleOutcome, ...] = ()
     arguments: Mapping[str, Any] | None = None
 
     @property
@@ -227,7 +227,7 @@ class _Able:
 
     ready: _Ready
     of_tool: bool | None
-    settled: Outcome | None
+    settled: RuleOutcome | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,20 +272,20 @@ def _planned(groups: Iterable[_Group], facts: Facts) -> _Plan:
     return _Plan(tuple(left), judgement if judgement.effect != "rewrite" else None)
 
 
-def _settled(rule: Rule, of_tool: bool | None) -> Outcome | None:
+def _settled(rule: Rule, of_tool: bool | None) -> RuleOutcome | None:
     """Return what a rule says whose match is all there is to it; None for other rules."""
     if rule.when is not None or rule.after is not None or rule.more_than is not None:
         return None
     return _outcome(rule, "" if of_tool else UNDECLARED)
 
 
-def _concluded(outcomes: Sequence[Outcome]) -> Judgement:
+def _concluded(outcomes: Sequence[RuleOutcome]) -> Judgement:
     """Return what follows from outcomes; of a rewrite, without the new arguments."""
     if not outcomes:
         return _NOTHING
-    saying = [one for one in outcomes if one.effect is not None]
-    enforced = [one for one in saying if one.rule.mode == "enforce"]
-    shadow = tuple(one for one in saying if one.rule.mode == "shadow")
+    effective = [one for one in outcomes if one.effect is not None]
+    enforced = [one for one in effective if one.rule.mode == "enforce"]
+    shadow = tuple(one for one in effective if one.rule.mode == "shadow")
     # max() keeps the first of equals: the order of rules is the order of reasons.
     decisive = max(enforced, key=lambda one: STRICTNESS[one.effect or ""], default=None)
     return Judgement(decisive=decisive, shadow=shadow, outcomes=tuple(outcomes))
@@ -319,9 +319,9 @@ class _Looker:
     history: History
     now: float
 
-    def at(self, groups: Iterable[_Group]) -> list[Outcome]:
+    def at(self, groups: Iterable[_Group]) -> list[RuleOutcome]:
         """Return the outcomes of rules whose match holds, or may; those that fail are left out."""
-        outcomes: list[Outcome] = []
+        outcomes: list[RuleOutcome] = []
         for group in groups:
             if group.any_holds is not None and group.any_holds.holds(self.variables) is False:
                 continue  # none of their conditions holds
@@ -331,22 +331,22 @@ class _Looker:
                     outcomes.append(found)
         return outcomes
 
-    def at_every(self, rules: Iterable[_Ready]) -> list[Outcome]:
+    def at_every(self, rules: Iterable[_Ready]) -> list[RuleOutcome]:
         """Return the outcomes of all rules, with why the others fail."""
-        outcomes: list[Outcome] = []
+        outcomes: list[RuleOutcome] = []
         for ready in rules:
-            found: Outcome | str = "it is about other circumstances"
+            found: RuleOutcome | str = "it is about other circumstances"
             of_tool = ready.rule.match.of_tool(self.facts)
             if of_tool is False:
                 found = "it is about other tools"
             elif ready.fits(self.facts):
                 found = self._look(ready, of_tool)
             if isinstance(found, str):
-                found = Outcome(rule=ready.rule, state="fails", why=found)
+                found = RuleOutcome(rule=ready.rule, state="fails", why=found)
             outcomes.append(found)
         return outcomes
 
-    def _look(self, ready: _Ready, of_tool: bool | None) -> Outcome | str:
+    def _look(self, ready: _Ready, of_tool: bool | None) -> RuleOutcome | str:
         """Return what a rule says whose match may hold, or why it fails.
 
         By Kleene's logic, one part that fails is enough for that.
@@ -387,23 +387,25 @@ class _Looker:
         return left < 1 and (more.match is None or kind.may_have(self.facts))
 
 
-def _outcome(rule: Rule, unknown: str) -> Outcome:
+def _outcome(rule: Rule, unknown: str) -> RuleOutcome:
     """Return what follows where a rule holds, or cannot be decided for the reason `unknown`."""
     if not unknown:
-        return Outcome(rule=rule, state="holds", why="all of its parts hold", effect=rule.effect)
+        return RuleOutcome(
+            rule=rule, state="holds", why="all of its parts hold", effect=rule.effect
+        )
     # Where it cannot be said, a rule that loosens does not; one that tightens says what follows.
     effect = rule.unknown if rule.effect in ("ask", "deny") else None
-    return Outcome(rule=rule, state="unknown", why=unknown, effect=effect)
+    return RuleOutcome(rule=rule, state="unknown", why=unknown, effect=effect)
 
 
 def _rewritten(
-    outcomes: Sequence[Outcome], facts: Facts, variables: Variables
-) -> tuple[Outcome, Mapping[str, Any] | None]:
+    outcomes: Sequence[RuleOutcome], facts: Facts, variables: Variables
+) -> tuple[RuleOutcome, Mapping[str, Any] | None]:
     """Return the first rewrite that changes something, with its arguments.
 
     A rule whose values cannot be made denies: the call must not run as it was.
     """
-    first: Outcome | None = None
+    first: RuleOutcome | None = None
     for outcome in outcomes:
         rewrite = outcome.rule.rewrite
         if outcome.effect != "rewrite" or rewrite is None:
@@ -417,7 +419,7 @@ def _rewritten(
                 arguments[name] = condition.value(variables)
         except ConditionError as error:
             why = f"the arguments that it sets cannot be made: {error}"
-            return Outcome(rule=outcome.rule, state="unknown", why=why, effect="deny"), None
+            return RuleOutcome(rule=outcome.rule, state="unknown", why=why, effect="deny"), None
         if arguments != dict(facts.arguments):
             return outcome, arguments
     assert first is not None, "a rewrite was decisive"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
-from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, Rule, judge
+from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge
 from hookgate.core.domain.descriptors import FLAG_NAMES
 from hookgate.core.domain.tools import Ask, Effect, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from hookgate.builtin_plugins.policy.judge.engine import Outcome
+    from hookgate.builtin_plugins.policy.judge.engine import RuleOutcome
     from hookgate.builtin_plugins.policy.rules import model as rules
     from hookgate.builtin_plugins.policy.settings import PolicySettings
     from hookgate.core.domain.descriptors import Flags
@@ -70,7 +70,7 @@ class Judge:
         self._settings = settings
         self._recheck = recheck
         self._allowed = Verdict.allow(rule=f"profile:{settings.profile}", recheck=recheck)
-        self._known: dict[tuple[Flags, Provenance, bool], Rule | None] = {}
+        self._known: dict[tuple[Flags, Provenance, bool], ProfileRule | None] = {}
         # From the strictest to the mildest: the first list that names a tool counts.
         lists = (
             (Effect.DENY, "deny", settings.deny),
@@ -83,7 +83,7 @@ class Judge:
 
     def judge(
         self, turn: Turn, call: ToolCall, history: History | None = None, now: float = 0.0
-    ) -> tuple[Verdict, tuple[Outcome, ...]]:
+    ) -> tuple[Verdict, tuple[RuleOutcome, ...]]:
         """Return the verdict on `call`, and what rules in shadow mode would have said.
 
         There always is a verdict: policy never abstains. The strictest of the settings' lists
@@ -121,7 +121,7 @@ class Judge:
         ask = self._ask(turn, call, rule.why, rule)
         return Verdict.ask(ask, rule=rule.name, recheck=self._recheck)
 
-    def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> Rule | None:
+    def _profiled(self, flags: Flags, provenance: Provenance, tainted: bool) -> ProfileRule | None:
         key = (flags, provenance, tainted)
         try:
             return self._known[key]
@@ -133,7 +133,7 @@ class Judge:
             return rule
 
     def _ruled(
-        self, turn: Turn, call: ToolCall, said: Outcome, arguments: Mapping[str, Any] | None
+        self, turn: Turn, call: ToolCall, said: RuleOutcome, arguments: Mapping[str, Any] | None
     ) -> Verdict:
         rule, name = said.rule, f"rule:{said.rule.name}"
         why = rule.reason or rule.description or f"the rule {rule.name} says so"
@@ -173,7 +173,7 @@ class Judge:
                 why = "the operator's settings allow it"
                 return Verdict.allow(why, rule=rule, recheck=self._recheck)
 
-    def _ask(self, turn: Turn, call: ToolCall, why: str, rule: Rule | None) -> Ask:
+    def _ask(self, turn: Turn, call: ToolCall, why: str, rule: ProfileRule | None) -> Ask:
         flags = ", ".join(
             f"{name} {_word(call.flags.get(name))} ({call.flags.standing(name)})"
             for name in FLAG_NAMES

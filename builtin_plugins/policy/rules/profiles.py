@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
-__all__ = ["PROFILES", "Cell", "Circumstances", "Rule", "When", "cells", "judge"]
+__all__ = ["PROFILES", "Cell", "Circumstances", "ProfileRule", "When", "cells", "judge"]
 
 When: TypeAlias = Literal["always", "tainted", "inter_session", "not_external_user"]
 
@@ -39,7 +39,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ProfileRule:
     """One line of a profile.
 
     Attributes:
@@ -80,7 +80,7 @@ _UNKNOWN: frozenset[bool | None] = frozenset((None,))
 _TRUE_OR_UNKNOWN = _TRUE | _UNKNOWN
 
 _BALANCED = (
-    Rule(
+    ProfileRule(
         name="privileged-without-a-person",
         flag="executes_privileged",
         values=_TRUE,
@@ -88,7 +88,7 @@ _BALANCED = (
         effect=Effect.DENY,
         why="it acts with raised rights, and no person's message led to this",
     ),
-    Rule(
+    ProfileRule(
         name="privileged-after-foreign-text",
         flag="executes_privileged",
         values=_TRUE,
@@ -97,7 +97,7 @@ _BALANCED = (
         why="it acts with raised rights, and this turn has read text that somebody else wrote",
         severity="critical",
     ),
-    Rule(
+    ProfileRule(
         name="privileged-unknown",
         flag="executes_privileged",
         values=_UNKNOWN,
@@ -105,7 +105,7 @@ _BALANCED = (
         effect=Effect.ASK,
         why="it does not say whether it acts with raised rights",
     ),
-    Rule(
+    ProfileRule(
         name="send-after-foreign-text",
         flag="sends_externally",
         values=_TRUE_OR_UNKNOWN,
@@ -114,7 +114,7 @@ _BALANCED = (
         why="it can carry data out, and this turn has read text that somebody else wrote",
         severity="critical",
     ),
-    Rule(
+    ProfileRule(
         name="send-between-sessions",
         flag="sends_externally",
         values=_TRUE_OR_UNKNOWN,
@@ -122,7 +122,7 @@ _BALANCED = (
         effect=Effect.ASK,
         why="it can carry data out, and another session asked for it",
     ),
-    Rule(
+    ProfileRule(
         name="autonomous-without-a-person",
         flag="creates_autonomous_actions",
         values=_TRUE_OR_UNKNOWN,
@@ -130,7 +130,7 @@ _BALANCED = (
         effect=Effect.ASK,
         why="it makes something that acts later by itself, and no person's message led to this",
     ),
-    Rule(
+    ProfileRule(
         name="write-after-foreign-text",
         flag="writes_persistent_state",
         values=_TRUE_OR_UNKNOWN,
@@ -143,7 +143,7 @@ _BALANCED = (
 _STRICT = (
     *_BALANCED,
     *(
-        Rule(
+        ProfileRule(
             name=f"undeclared-{flag.replace('_', '-')}",
             flag=flag,
             values=_UNKNOWN,
@@ -153,7 +153,7 @@ _STRICT = (
         )
         for flag in FLAG_NAMES
     ),
-    Rule(
+    ProfileRule(
         name="privileged",
         flag="executes_privileged",
         values=_TRUE,
@@ -162,7 +162,7 @@ _STRICT = (
         why="it acts with raised rights",
         severity="critical",
     ),
-    Rule(
+    ProfileRule(
         name="send",
         flag="sends_externally",
         values=_TRUE,
@@ -170,7 +170,7 @@ _STRICT = (
         effect=Effect.ASK,
         why="it can carry data out",
     ),
-    Rule(
+    ProfileRule(
         name="autonomous",
         flag="creates_autonomous_actions",
         values=_TRUE,
@@ -180,7 +180,7 @@ _STRICT = (
     ),
 )
 
-PROFILES: Mapping[ProfileName, tuple[Rule, ...]] = {
+PROFILES: Mapping[ProfileName, tuple[ProfileRule, ...]] = {
     "open": (),
     "balanced": _BALANCED,
     "strict": _STRICT,
@@ -188,7 +188,7 @@ PROFILES: Mapping[ProfileName, tuple[Rule, ...]] = {
 """The rules of each profile. A call that no rule is about is allowed."""
 
 
-def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> Rule | None:
+def judge(profile: ProfileName, flags: Flags, circumstances: Circumstances) -> ProfileRule | None:
     """Return the strictest rule of `profile` that is about such a call; None allows it."""
     applying = [rule for rule in PROFILES[profile] if rule.applies(flags, circumstances)]
     # max() keeps the first of equals: the order of the table is the order of reasons.

@@ -28,7 +28,7 @@ from hookgate.kit.durations import FORMS, seconds_of, told
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from hookgate.kit.content.yaml_reader import Document
+    from hookgate.kit.content.yaml_reader import SourceDocument
 
 __all__ = [
     "SUFFIXES",
@@ -160,7 +160,7 @@ def _double(rule: Rule, other: Rule) -> Problem:
     )
 
 
-def opened(text: str, file: str, keys: Sequence[str]) -> tuple[Document, Fields]:
+def opened(text: str, file: str, keys: Sequence[str]) -> tuple[SourceDocument, Fields]:
     """Return a document of policy and its top, whose last key is the list that it is about.
 
     Raises:
@@ -211,7 +211,7 @@ def read_text_of_rules(text: str, file: str) -> RuleReading:
     return replace(reading, rules=()) if reading.failed else reading
 
 
-def _rule(document: Document, number: int) -> tuple[Rule | None, list[Problem]]:
+def _rule(document: SourceDocument, number: int) -> tuple[Rule | None, list[Problem]]:
     fields = Fields(document, ("rules", number))
     fields.only(RULE_KEYS, strict=True)
     for key in ("name", "effect"):

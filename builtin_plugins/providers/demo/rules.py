@@ -118,21 +118,21 @@ def read_script(text: str) -> Script:
     """
     script = Script()
     rest: list[str] = []
-    saying: list[str] | None = None
+    lines_said: list[str] | None = None
     for line in text.splitlines():
         word, _, tail = line.strip().partition(" ")
         if word == "/say":
-            saying = [tail.strip()]
+            lines_said = [tail.strip()]
         elif (apply := _DIRECTIVES.get(word)) is not None:
-            script.say = script.say if saying is None else "\n".join(saying)
-            saying = None
+            script.say = script.say if lines_said is None else "\n".join(lines_said)
+            lines_said = None
             apply(script, tail.strip())
-        elif saying is not None:
-            saying.append(line)
+        elif lines_said is not None:
+            lines_said.append(line)
         else:
             rest.append(line)
-    if saying is not None:
-        script.say = "\n".join(saying)
+    if lines_said is not None:
+        script.say = "\n".join(lines_said)
     script.rest = "\n".join(rest).strip()
     return script
 

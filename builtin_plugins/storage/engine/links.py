@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-__all__ = ["AsyncLink", "EngineLink", "Link"]
+__all__ = ["AsyncLink", "DatabaseLink", "EngineLink"]
 
 T = TypeVar("T")
 
 
-class Link(Protocol):
+class DatabaseLink(Protocol):
     """A connection that belongs to one thread. It opens with its first use."""
 
     def on_open(self, prepare: Callable[[Connection], None]) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 
 from hookgate.builtin_plugins.storage.engine import postgres, sqlite
 from hookgate.builtin_plugins.storage.engine.faults import broken
-from hookgate.builtin_plugins.storage.engine.links import AsyncLink, EngineLink, Link
+from hookgate.builtin_plugins.storage.engine.links import AsyncLink, DatabaseLink, EngineLink
 from hookgate.builtin_plugins.storage.engine.lock import FileLock
 from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.writer import Writer
@@ -171,7 +171,7 @@ async def _with_own_tables(
 
 def _writer(
     settings: StorageSettings,
-    link: Link,
+    link: DatabaseLink,
     *,
     tell: Callable[[str], None] = lambda _: None,
     check: Callable[[], None] = lambda: None,
@@ -187,7 +187,7 @@ def _writer(
     )
 
 
-def _reading(link: Link, prepare: Callable[..., None]) -> Link:
+def _reading(link: DatabaseLink, prepare: Callable[..., None]) -> DatabaseLink:
     link.on_open(prepare)
     return link
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.storage.engine.links import Link
+    from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
 
 __all__ = ["Readers"]
 
@@ -30,9 +30,9 @@ class Readers:
         count: How many threads.
     """
 
-    def __init__(self, connect: Callable[[], Link], count: int) -> None:
+    def __init__(self, connect: Callable[[], DatabaseLink], count: int) -> None:
         self._connect = connect
-        self._links: list[Link] = []
+        self._links: list[DatabaseLink] = []
         self._mine = threading.local()
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="hookgate-read")
         self._closed = False
@@ -56,7 +56,7 @@ class Readers:
         self._links.clear()
 
     def _read(self, work: Callable[[Connection], T]) -> T:
-        link: Link | None = getattr(self._mine, "link", None)
+        link: DatabaseLink | None = getattr(self._mine, "link", None)
         if link is None:
             link = self._mine.link = self._connect()
             self._links.append(link)
@@ -87,7 +87,7 @@ class Readers:
         return cast("T", value)
 
     @staticmethod
-    def _give_up(link: Link) -> None:
+    def _give_up(link: DatabaseLink) -> None:
         try:
             link.reset()
         except Exception:  # noqa: BLE001

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Table
 
     from hookgate.builtin_plugins.storage.engine.group import Handle, Job
-    from hookgate.builtin_plugins.storage.engine.links import Link
+    from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
 
 __all__ = ["Writer"]
 
@@ -62,7 +62,7 @@ class Writer:
 
     def __init__(
         self,
-        link: Link,
+        link: DatabaseLink,
         *,
         queue_jobs: int = 16_384,
         group_rows: int = 4096,

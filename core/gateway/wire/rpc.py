@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.operations import Invocation, Operation
     from hookgate.core.domain.turn import Principal
-    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.host import Host
 
 __all__ = [
@@ -303,7 +303,7 @@ def result_frame(call_id: CallId, body: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":' + orjson.dumps(call_id) + b',"result":' + body + b"}"
 
 
-def error_frame(call_id: CallId | None, problem: Problem) -> bytes:
+def error_frame(call_id: CallId | None, problem: ErrorAnswer) -> bytes:
     """Return the error answer to a request; `call_id` is None where it could not be read."""
     return orjson.dumps({"jsonrpc": "2.0", "id": call_id, "error": problem.to_json()})
 

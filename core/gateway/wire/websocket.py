@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
     from hookgate.core.gateway.access.auth import Caller
-    from hookgate.core.gateway.codes import Problem
+    from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import CallId, Method
 
@@ -278,7 +278,7 @@ class Connection:
             elif kind is not WSMsgType.PONG:
                 return
 
-    def _failed(self, call_id: CallId | None, error: Exception) -> Problem:
+    def _failed(self, call_id: CallId | None, error: Exception) -> ErrorAnswer:
         # Also where nobody waits for an answer: a fault of the gateway is logged all the same.
         problem = describe(self._server.host, error)
         if isinstance(error, BadCall):
@@ -440,7 +440,7 @@ class Running:
             body = self._connection._server.body(result)
             self._connection._outbox.put(result_frame(self._call_id, body))
 
-    def _fail(self, error: Exception) -> Problem:
+    def _fail(self, error: Exception) -> ErrorAnswer:
         problem = describe(self._connection._server.host, error)
         if not self._answered:
             self._answered = True

@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.awareness.selection.keywords import SCANNED_CHARS,
 from hookgate.builtin_plugins.awareness.selection.selector import (
     CUT_MARKER,
     CardMatcher,
-    Judged,
+    JudgedCard,
     cap_of,
     cut,
     fit,
@@ -42,7 +42,7 @@ def card(
     )
 
 
-def judge(one: Card, message: str, *, tags: str = "", session: str = "main") -> Judged:
+def judge(one: Card, message: str, *, tags: str = "", session: str = "main") -> JudgedCard:
     (judged,) = CardMatcher({one.id: one}).judge(
         message, tags=frozenset(tags.split()), session_type=session, point="bootstrap"
     )
@@ -281,7 +281,7 @@ JUDGED = CARDS.flatmap(
     lambda cards: st.tuples(
         *(
             st.builds(
-                Judged,
+                JudgedCard,
                 card=st.just(one),
                 score=st.floats(0, 1),
                 reason=st.just("why"),
@@ -294,7 +294,9 @@ JUDGED = CARDS.flatmap(
 
 
 @given(JUDGED, st.randoms())
-def test_the_order_is_by_priority_then_score_then_id(judged: tuple[Judged, ...], random) -> None:  # type: ignore[no-untyped-def]  # hypothesis has no public type
+def test_the_order_is_by_priority_then_score_then_id(
+    judged: tuple[JudgedCard, ...], random
+) -> None:  # type: ignore[no-untyped-def]  # hypothesis has no public type
     mixed = list(judged)
     random.shuffle(mixed)
     ordered = order(mixed)
@@ -307,7 +309,7 @@ def test_the_order_is_by_priority_then_score_then_id(judged: tuple[Judged, ...],
 
 @given(JUDGED, st.integers(-10, 400))
 def test_a_budget_is_kept_and_whatever_fits_is_shown(
-    judged: tuple[Judged, ...], budget: int
+    judged: tuple[JudgedCard, ...], budget: int
 ) -> None:
     decisions = fit(judged, budget)
     assert [one.judged.card.id for one in decisions] == [one.card.id for one in judged]
@@ -324,8 +326,8 @@ def test_a_budget_is_kept_and_whatever_fits_is_shown(
 
 def test_a_card_that_does_not_fit_is_passed_over_with_a_reason() -> None:
     judged = [
-        Judged(card=card("big", text="x" * 1200), score=1, reason="tag", chosen=True),
-        Judged(card=card("small", text="y" * 400), score=1, reason="tag", chosen=True),
+        JudgedCard(card=card("big", text="x" * 1200), score=1, reason="tag", chosen=True),
+        JudgedCard(card=card("small", text="y" * 400), score=1, reason="tag", chosen=True),
     ]
     big, small = fit(judged, 120)
     assert not big.judged.chosen
@@ -334,7 +336,7 @@ def test_a_card_that_does_not_fit_is_passed_over_with_a_reason() -> None:
 
 
 def test_what_frames_a_card_counts() -> None:
-    judged = [Judged(card=card(text="x" * 40), score=1, reason="tag", chosen=True)]
+    judged = [JudgedCard(card=card(text="x" * 40), score=1, reason="tag", chosen=True)]
     (decision,) = fit(judged, 20, lambda one, text: f"## {one.id}\n{text}\n\n")
     assert decision.text == f"## a\n{'x' * 40}\n\n"
     assert decision.tokens == tokens_of(decision.text) == 12
@@ -356,7 +358,7 @@ def test_forced_cards_come_first_past_their_threshold_and_within_the_budget() ->
 
 
 def test_excluding_wins_over_forcing() -> None:
-    judged = [Judged(card=card(), score=1, reason="tag", chosen=True)]
+    judged = [JudgedCard(card=card(), score=1, reason="tag", chosen=True)]
     (one,) = refuse(force(judged, {"a"}), {"a"}, "excluded")
     assert (one.chosen, one.forced, one.reason) == (False, False, "excluded")
 

@@ -5,13 +5,12 @@ from typing import Any
 
 import pytest
 
-from hookgate import __version__
+from hookgate import Gateway, __version__
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import NoAgentError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
-from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

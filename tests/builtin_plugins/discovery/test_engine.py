@@ -32,7 +32,7 @@ from hookgate.builtin_plugins.discovery.learn.learned import Learned
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from hookgate.builtin_plugins.discovery.index.engine import Finding
+    from hookgate.builtin_plugins.discovery.index.engine import SearchResult
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.registry.snapshots import CapabilityIndex
 
@@ -78,7 +78,7 @@ class World:
         assert self.embedder is not None
         return self.embedder
 
-    async def find(self, rows: CapabilityIndex, text: str, **more: Any) -> Finding:
+    async def find(self, rows: CapabilityIndex, text: str, **more: Any) -> SearchResult:
         return await self.engine.find(rows, text, **{"limit": 5, **more})
 
     def embedded(self) -> list[str]:
@@ -101,7 +101,7 @@ def names(folder: Path) -> list[str]:
     return [found.name for found in folder.iterdir()]
 
 
-def ids(finding: Finding) -> list[str]:
+def ids(finding: SearchResult) -> list[str]:
     return [found.row.id for found in finding.found]
 
 

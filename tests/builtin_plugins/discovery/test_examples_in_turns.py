@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.script import Allow, Script, Scripted, call, echo_tool, say, settings, settled
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.core.domain.descriptors import Flags, Selection
 from hookgate.core.domain.tools import Tool, ToolResult
-from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import pytest
 from tests.builtin_plugins.discovery.folders import manifest, skill, write
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.discovery.sources.collecting import Inventory, Sources
 from hookgate.core.domain.descriptors import Capability
-from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
 PATIENCE = 30.0

@@ -10,7 +10,7 @@ from tests.builtin_plugins.providers.raw import RawServer, Wire
 from tests.builtin_plugins.providers.transcripts import chunk, sse
 from tests.support.script import Events, settings
 
-from hookgate.core.runtime import Gateway
+from hookgate import Gateway
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from tests.builtin_plugins.providers.requests_made import CALCULATE, request, us
 from tests.builtin_plugins.providers.transcripts import chunk, sse
 from tests.support.script import Allow, Events, Tools, echo_tool, settings
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.providers.wire.tags import MAX_CALL, TagReader, ThinkTags
 from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
-from hookgate.core.runtime import Gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable

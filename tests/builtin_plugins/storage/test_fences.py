@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 from tests.support.script import Script, Scripted, say
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
@@ -18,7 +19,6 @@ from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
-from hookgate.core.runtime import Gateway
 from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.sessions.lanes import InProcessLanes
 from hookgate.core.settings.schema import Settings

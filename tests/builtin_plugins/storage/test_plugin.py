@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.core.domain.errors import PluginError, StoreHeldError, StoreUnavailableError
 from hookgate.core.domain.operations import Empty, Invocation
 from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.core.domain.turn import Principal
 from hookgate.core.host import Host
-from hookgate.core.runtime import Gateway
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from tests.support.wire import bearer, tokens
 
+from hookgate import Gateway
 from hookgate.builtin_plugins.storage.settings import DATABASE_NAME
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.switches import SqlSwitches
 from hookgate.core.domain.ports import SWITCHES, Switch
 from hookgate.core.gateway.access.tokens import token_book
-from hookgate.core.runtime import Gateway
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.schema import Settings
 

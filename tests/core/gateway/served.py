@@ -14,10 +14,10 @@ from typing import Any
 
 from tests.support.script import settings
 
+from hookgate import Gateway
 from hookgate.core.domain.models import ModelEvent, ModelInfo, ModelRequest, StopEvent, TextDelta
 from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.serve import loop_factory, serve
-from hookgate.core.runtime import Gateway
 from hookgate.hookspecs import hookimpl
 
 

@@ -13,9 +13,9 @@ from tests.core.gateway.test_chat import turn_frames
 from tests.support.script import Script, Scripted, say, settings
 from tests.support.wire import Served, Socket, tokens
 
+from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.gateway.serve import listen
-from hookgate.core.runtime import Gateway
 
 PARAMS: dict[str, dict[str, Any]] = {
     "chat.send": {"content": "hi"},

@@ -17,10 +17,10 @@ from hookgate import (
     Access,
     Cors,
     Empty,
+    ErrorAnswer,
     Gateway,
     Invocation,
     Operation,
-    Problem,
     Routes,
     StartError,
     WireError,
@@ -32,7 +32,7 @@ LISTED = "https://listed.example"
 COOKIE = {"Cookie": "session=k_alice"}
 
 
-def vendors(_: web.Request, problem: Problem) -> web.Response:
+def vendors(_: web.Request, problem: ErrorAnswer) -> web.Response:
     """The shape of errors of another product."""
     error = {"message": problem.message, "type": problem.code}
     return web.json_response({"error": error}, status=problem.status, headers={"x-shape": "1"})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hookgate.core.domain.strict_json import MAX_INTEGER
 from hookgate.kit.content import yaml_reader
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.yaml_reader import MAX_DEPTH, Document, Place, read_yaml
+from hookgate.kit.content.yaml_reader import MAX_DEPTH, Place, SourceDocument, read_yaml
 
 
 def value(text: str) -> Any:
@@ -207,7 +207,7 @@ def test_whichever_parser_reads_says_the_same(text: str) -> None:
         assert outcome(text) == quick
 
 
-def outcome(text: str) -> Document | str:
+def outcome(text: str) -> SourceDocument | str:
     try:
         return read_yaml(text, "file.yaml")
     except ContentError as error:

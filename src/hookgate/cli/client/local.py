@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from hookgate import Gateway
     from hookgate.core.domain.events import Event
-    from hookgate.core.runtime import Gateway
 
 __all__ = ["AnsweredError", "Client", "LocalClient", "Stream"]
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from hookgate.core.sessions.routing import Route
+    from hookgate.core.sessions.routing import AgentRoute
 
 __all__ = ["db", "reload", "route", "sessions", "status"]
 
@@ -128,7 +128,7 @@ def route(
     state.show(data, render)
 
 
-async def _resolve(state: State, address: Any) -> Route:
+async def _resolve(state: State, address: Any) -> AgentRoute:
     from hookgate.core.registry.agents import load_agents
     from hookgate.core.sessions.routing import Router
 
@@ -138,7 +138,7 @@ async def _resolve(state: State, address: Any) -> Route:
     return Router(agents, settings.bindings, settings.default_agent).resolve(address)
 
 
-def _tiers(state: State, found: Route) -> Any:
+def _tiers(state: State, found: AgentRoute) -> Any:
     """Return a table of the tiers in the order in which they are tried."""
     from rich.text import Text
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hookgate.kit.content.problems import Problem
-    from hookgate.kit.content.yaml_reader import Document, KeyPath
+    from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
 
 __all__ = [
     "DESCRIPTION_CHARS",
@@ -83,7 +83,7 @@ class Fields:
         problems: What is wrong, in the order in which it was asked for.
     """
 
-    def __init__(self, document: Document, path: KeyPath = ()) -> None:
+    def __init__(self, document: SourceDocument, path: KeyPath = ()) -> None:
         """Look at the mapping that stands at `path`; the document has one there."""
         self.problems: list[Problem] = []
         self._document = document

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from yaml.events import Event
 
-__all__ = ["MAX_DEPTH", "Document", "KeyPath", "Place", "read_yaml"]
+__all__ = ["MAX_DEPTH", "KeyPath", "Place", "SourceDocument", "read_yaml"]
 
 MAX_DEPTH = 8
 """Mappings and sequences may be nested this deep, the outermost one counted."""
@@ -64,7 +64,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class SourceDocument:
     """One YAML document.
 
     Attributes:
@@ -103,7 +103,7 @@ def read_yaml(
     first_line: int = 1,
     max_bytes: int = MANIFEST_BYTES,
     max_values: int | None = None,
-) -> Document:
+) -> SourceDocument:
     """Read one document.
 
     The time goes into values more than into bytes: where reading has to be quick whatever the
@@ -166,7 +166,7 @@ class _Reader:
         self._texts: dict[KeyPath, str] = {}
         self._events: Iterator[Event] = iter(())
 
-    def document(self, text: str, loader: Any) -> Document:
+    def document(self, text: str, loader: Any) -> SourceDocument:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
             where = Place(1 + self._offset, 1)
@@ -192,7 +192,7 @@ class _Reader:
         except (ValueError, OverflowError, RecursionError) as error:
             # PyYAML passes on what Python says of an escape beyond Unicode, for one.
             self._refuse(Place(1, 1), f"no YAML ({shortened(str(error))[1:-1]})", "YAML")
-        return Document(file=self._file, value=value, places=self._places, texts=self._texts)
+        return SourceDocument(file=self._file, value=value, places=self._places, texts=self._texts)
 
     # -- structure ---------------------------------------------------------
 
