@@ -168,7 +168,7 @@ class Runtime:
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
         maker = TurnMaker(host, router, self._catalogue.snapshot)
-        self._turns = Turns(host, Loop(host, calls), maker)
+        self._turns = Turns(host, Loop(host, calls), maker, begins=self._watchdog.begins)
         host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 import threading
 import time
@@ -22,6 +23,12 @@ __all__ = ["LIMIT", "Watchdog"]
 LIMIT = 0.05
 """Seconds for which the event loop may be held before somebody is named."""
 
+IDLE = 0.5
+"""Seconds between two looks at an event loop that has nothing to do."""
+
+IDLE_SHARE = 0.01
+"""The share of a processor below which the event loop has nothing to do."""
+
 SETTLING = 10.0
 """Seconds after the start for which that is no warning: what is loaded then is loaded once."""
 
@@ -36,7 +43,8 @@ _CALLERS = (
 class Watchdog:
     """A thread that asks the event loop for a sign of life, and looks who holds it if none comes.
 
-    While the gateway settles after its start, what it finds is told for debugging only.
+    While the gateway settles after its start, what it finds is told for debugging only. A loop
+    that does nothing is asked seldom, until something does run or a turn is said to begin.
 
     Attributes:
         reports: How many times the loop was held for longer than `LIMIT`.
@@ -48,6 +56,7 @@ class Watchdog:
         self._settling = settling
         self._settled = 0.0
         self._stop = threading.Event()
+        self._begins = threading.Event()
         self._thread: threading.Thread | None = None
         self.reports = 0
 
@@ -62,12 +71,28 @@ class Watchdog:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._begins.set()
         if self._thread is not None:
             self._thread.join()
 
+    def begins(self) -> None:
+        """Have the loop looked at closely from now on: a turn begins."""
+        if not self._begins.is_set():
+            self._begins.set()
+
     def _watch(self, loop: asyncio.AbstractEventLoop, thread: int) -> None:
         alive = threading.Event()
-        while not self._stop.wait(self._limit):
+        spent, idle = _processor_time(thread), False
+        while True:
+            if idle:
+                self._begins.wait(IDLE)
+            else:
+                self._stop.wait(self._limit)
+            if self._stop.is_set():
+                return
+            self._begins.clear()
+            before, spent = spent, _processor_time(thread)
+            idle = spent - before < IDLE_SHARE * (IDLE if idle else self._limit)
             alive.clear()
             try:
                 loop.call_soon_threadsafe(alive.set)
@@ -103,6 +128,13 @@ class Watchdog:
             longer_than_ms=self._limit * 1000,
             by=[f"{item.filename}:{item.lineno} {item.name}" for item in stack],
         )
+
+
+def _processor_time(thread: int) -> float:
+    """Return the seconds that a thread has computed for; without end where nobody counts them."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return math.inf  # which is never idle: the difference is not a number
+    return time.clock_gettime(time.pthread_getcpuclockid(thread))
 
 
 def _implementation(frame: FrameType | None) -> Implementation | None:

@@ -63,10 +63,16 @@ class Turns:
 
     Attributes:
         maker: Makes them of requests.
+
+    Args:
+        begins: Called when a turn begins.
     """
 
-    def __init__(self, host: Host, loop: Loop, maker: TurnMaker) -> None:
+    def __init__(
+        self, host: Host, loop: Loop, maker: TurnMaker, *, begins: Callable[[], None]
+    ) -> None:
         self._host = host
+        self._begins = begins
         self._loop = loop
         self.maker = maker
         self._running: dict[str, TurnHandle] = {}
@@ -220,6 +226,7 @@ class Turns:
                 code="stopping",
                 action="send it again in a moment",
             )
+        self._begins()
         task = contained_task(work, name=turn.id)
         task.add_done_callback(lambda done: self._over(turn, done))
         handle = self._running[turn.id] = TurnHandle(turn, task, events)

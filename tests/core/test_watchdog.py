@@ -40,6 +40,28 @@ async def test_whoever_holds_the_loop_is_a_warning_once_the_gateway_has_settled(
     assert set(lines.kept) == {(level, "the event loop is held")}
 
 
+async def test_a_loop_with_nothing_to_do_is_asked_seldom_until_a_turn_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, seldom, again = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    call, last = loop.call_soon_threadsafe, time.monotonic()
+
+    def heard(callback: Any, *args: Any, **more: Any) -> Any:
+        nonlocal last
+        before, last = last, time.monotonic()
+        call(again.set if seldom.is_set() else seldom.set if last - before > 0.4 else int)
+        return call(callback, *args, **more)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", heard)
+    with Watchdog(Host(Settings(), SecretStore(Settings())), limit=0.01) as watchdog:
+        async with asyncio.timeout(30):
+            await seldom.wait()
+            began = time.monotonic()
+            watchdog.begins()
+            await again.wait()
+    assert last - began < 0.4
+
+
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: str) -> None:
     def hold() -> None:

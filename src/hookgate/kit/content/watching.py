@@ -20,7 +20,7 @@ LOOK_MS = 1000
 POLL_SECONDS = 5.0
 """So often the folders are read again where the system cannot watch them."""
 
-STEP_MS = 50
+STEP_MS = 250
 """A burst of changes is over when nothing more came for so long."""
 
 Identity = tuple[tuple[str, int, int], ...]
