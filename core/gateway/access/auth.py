@@ -84,6 +84,16 @@ _RESERVED = re.compile(r"loopback|embedded|token:.*", re.DOTALL)
 _ID = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 
 
+def _counted(client: IPAddress | None) -> str:
+    """Return what the failed attempts of a client are counted by."""
+    return "unknown" if client is None else address_key(client)
+
+
+def _shown(client: IPAddress | None) -> str:
+    """Return a client's address as plugins are told it."""
+    return "" if client is None else str(client)
+
+
 def flaw_of(principal: Any) -> str | None:
     """Return why the `Principal` that a plugin named cannot be let in; None where it can.
 
@@ -287,19 +297,23 @@ class Gate:
             WireError: A credential was presented and is not known; or this address has failed
                 too often, and nothing was compared; or a stranger asks on loopback.
         """
-        if self.tokens.configured:
-            self.check_attempts(self.address_of(request))
-        credential = read_credential(request.headers, forms, client=self._client(request))
+        client, configured = self._client(request), self.tokens.configured
+        address = _counted(client)
+        if configured:
+            self.check_attempts(address)
+        credential = read_credential(request.headers, forms, client=_shown(client))
         if credential is None:
-            return None if self.tokens.configured else self._owner(request)
+            return None if configured else self._owner(request)
         if credential.kind == "cookie":
             # Not counted: a foreign page could make the browser that it is in fail at will.
             self._check_own_page(request)
-        return await self.check(credential, request)
+        if not configured:
+            self.check_attempts(address)
+        return await self._check(credential, request, address)
 
     def credential(self, value: str, request: web.Request) -> Credential:
         """Return what came in the first frame of a socket as the credential that it is."""
-        return bearer(value, client=self._client(request))
+        return bearer(value, client=_shown(self._client(request)))
 
     async def check(self, credential: Credential, request: web.Request) -> Caller:
         """Return who comes with `credential`: by the tokens of the settings, then by plugins.
@@ -313,6 +327,10 @@ class Gate:
         """
         address = self.address_of(request)
         self.check_attempts(address)
+        return await self._check(credential, request, address)
+
+    async def _check(self, credential: Credential, request: web.Request, address: str) -> Caller:
+        """Do as `check` says, for an address that may try."""
         caller = self._from_settings(credential)
         if caller is not None or not credential.value or not self._asks_plugins:
             return self._settle(address, caller)
@@ -389,15 +407,12 @@ class Gate:
 
     def address_of(self, request: web.Request) -> str:
         """Return what this request's failed attempts are counted by."""
-        peer, _ = self._ends(request)
-        if peer is None:
-            return "unknown"
-        return address_key(self._proxies.client(peer, request.headers))
+        return _counted(self._client(request))
 
-    def _client(self, request: web.Request) -> str:
+    def _client(self, request: web.Request) -> IPAddress | None:
         """Return the client's address, as far as trusted proxies tell it."""
         peer, _ = self._ends(request)
-        return "" if peer is None else str(self._proxies.client(peer, request.headers))
+        return None if peer is None else self._proxies.client(peer, request.headers)
 
     def _owner(self, request: web.Request) -> Caller:
         transport = request.transport

@@ -134,9 +134,9 @@ def _given(
     for offer in offered_protocols(headers):
         if offer.startswith(BEARER_PROTOCOL):
             yield "subprotocol", "", offer.removeprefix(BEARER_PROTOCOL) or " "
-    names = {form.removeprefix(COOKIE) for form in forms if form.startswith(COOKIE)}
-    if names:
-        for text in headers.getall("Cookie", ()):
+    if cookies := headers.getall("Cookie", ()):
+        names = {form.removeprefix(COOKIE) for form in forms if form.startswith(COOKIE)}
+        for text in cookies:
             for pair in text.split(";"):
                 name, _, value = pair.strip().partition("=")
                 if name in names:

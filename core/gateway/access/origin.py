@@ -10,6 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate.core.domain.errors import StartError
@@ -73,6 +74,9 @@ def read_authority(text: str) -> Authority | None:
     return Authority(host, port)
 
 
+# A request asks five times for the same two addresses, and reading one is slow. Bounded, since
+# strangers choose what is read here.
+@lru_cache(maxsize=1024)
 def canonical(address: str) -> IPAddress | None:
     """Return an address without scope, IPv4-mapped ones folded; None where it is none."""
     try:
@@ -103,6 +107,7 @@ def is_loopback_bind(host: str) -> bool:
     return host.lower() == "localhost" or is_loopback(canonical(host.strip("[]")))
 
 
+@lru_cache(maxsize=64)
 def own_authorities(local: str, port: int) -> frozenset[Authority]:
     """Return the names under which a listener on `local`:`port` is reached without settings.
 
