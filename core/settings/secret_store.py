@@ -153,18 +153,18 @@ class SecretStore:
         if not self._known:
             return text
         pattern = (self._forms or self._compile()).pattern
+        match = pattern.search(text)
+        if match is None:  # as nearly always
+            return text
         masked: list[str] = []
         end = 0
         # Matches may overlap: of two secrets that share characters, neither shows its rest.
-        match = pattern.search(text)
-        while match:
+        while match is not None:
             start, stop = match.span()
             if start >= end:
                 masked += (text[end:start], MASK)
             end = max(end, stop)
             match = pattern.search(text, start + 1)
-        if not masked:
-            return text
         masked.append(text[end:])
         return "".join(masked)
 
@@ -188,7 +188,10 @@ class SecretStore:
             # The longest form first, so that a secret that begins with another is masked whole.
             longest = sorted(self._known, key=lambda form: (-len(form), form))
             pattern = re.compile("|".join(map(re.escape, longest)))
-            self._forms = _Forms(pattern, tuple(sorted(longest)), len(longest[0]))
+            firsts = re.compile(
+                f"[{''.join(map(re.escape, sorted({form[0] for form in longest})))}]"
+            )
+            self._forms = _Forms(pattern, firsts, tuple(sorted(longest)), len(longest[0]))
             return self._forms
 
 
@@ -198,20 +201,26 @@ class _Forms:
 
     Attributes:
         pattern: Finds each of them.
+        firsts: Finds the characters that they begin with.
         ordered: All of them, in order.
         longest: The length of the longest one.
     """
 
     pattern: re.Pattern[str]
+    firsts: re.Pattern[str]
     ordered: tuple[str, ...]
     longest: int
 
     def open_end(self, text: str) -> int:
         """Return where the longest end of `text` starts with which a longer form begins."""
         first = max(0, len(text) - self.longest + 1)
-        cut = next((at for at in range(first, len(text)) if self._begins(text[at:])), len(text))
-        if cut == len(text):
-            return cut
+        # Most texts end in nothing that begins a secret, and most of their characters begin none.
+        for found in self.firsts.finditer(text, first):
+            cut = found.start()
+            if self._begins(text[cut:]):
+                break
+        else:
+            return len(text)
         # A whole secret that ends behind the cut waits, too: no part of it may go ahead.
         while match := self._across(text, cut):
             cut = match.start()
