@@ -178,6 +178,10 @@ class Instrument:
         if len({label.name for label in self.labels}) != len(self.labels):
             raise ValueError(f"instrument {self.name}: two of its labels have one name")
 
+    def __hash__(self) -> int:
+        # Every reading is looked up by its instrument, and few have the name of another one.
+        return hash(self.name)
+
     def readings(self, record: MetricRecord) -> Iterator[Reading]:
         """Yield what `record` says of this figure.
 
