@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hookgate.core.domain.messages import Part
-    from hookgate.core.domain.parts import ContentPart
     from hookgate.core.domain.ports import TokenCounter
 
 __all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
@@ -143,24 +142,20 @@ def message_tokens(message: Message, counter: TokenCounter) -> int:
 
 def _part_tokens(part: Part, counter: TokenCounter) -> int:
     match part:
+        case Text(text):  # nearly every part is
+            return counter.count(text)
         case ToolResultPart():
             own = counter.count(part.tool_use_id)
-            return own + sum(_content_tokens(item, counter) for item in parts_of(part.content))
+            return own + sum(_part_tokens(item, counter) for item in parts_of(part.content))
         case ToolUse():
             given = part.input if isinstance(part.input, str) else canonical(part.input).decode()
             return counter.count(given) + counter.count(part.name) + counter.count(part.id)
         case Opaque():
             return counter.count(canonical(part.data).decode())
-        case _:
-            return _content_tokens(part, counter)
-
-
-def _content_tokens(part: ContentPart, counter: TokenCounter) -> int:
-    match part:
+        case Link():
+            return counter.count(plain_text((part,)))
         case Image():
             return IMAGE_TOKENS
-        case Text() | Link():
-            return counter.count(plain_text((part,)))
         case _:
             return math.ceil(part.size / MEDIA_BYTES_PER_TOKEN)
 
