@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select, update
@@ -60,6 +61,7 @@ class SqlSwitches:
         self._tell = tell
         self._watchers = Watchers()
         self._known: dict[str, Switch] = {}
+        self._looked = monotonic()
         self._kept = True
         self._looking = asyncio.Lock()
 
@@ -101,15 +103,21 @@ class SqlSwitches:
         """Call `watcher` with each change of a switch; return what undoes it."""
         return self._watchers.add(name, watcher)
 
+    def behind(self) -> float:
+        """Return the seconds since the last look that succeeded; 0 on a database of its own."""
+        return monotonic() - self._looked if self._store.shared else 0.0
+
     async def look(self) -> None:
         """See what has changed, tell who watches, and keep it in the home folder."""
         async with self._looking:
+            began = monotonic()
             try:
                 rows = await self._store.read(lambda connection: connection.execute(_ALL).all())
-            except (StoreError, SQLAlchemyError) as error:
+                found = {row.name: _switch(row) for row in rows}
+            except (StoreError, SQLAlchemyError, ValueError) as error:
                 self._tell(f"what other gateways switch is not heard of: {error}")
                 return
-            found = {row.name: _switch(row) for row in rows}
+            self._looked = began
             changed = [one for one in found.values() if self._known.get(one.name) != one]
             self._known = found
             self._kept = self._kept and not changed

@@ -178,7 +178,13 @@ class Switches(Protocol):
         """Call `watcher` on the event loop with each change of a switch; return what undoes it.
 
         A change by this gateway is told at once, one by another gateway within a second. Of
-        several changes in between only the last is told.
+        several changes in between only the last is told. What a watcher raises is logged.
+        """
+
+    def behind(self) -> float:
+        """Return for how many seconds other gateways have not been heard of; 0 without others.
+
+        Whoever must not act on what has been taken back elsewhere asks before it acts.
         """
 
 

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.ports import Switch
 
@@ -33,9 +35,16 @@ class Watchers:
         return lambda: watchers.remove(watcher)
 
     def tell(self, switch: Switch) -> None:
-        """Tell all who watch `switch` what it is now."""
+        """Tell all who watch `switch` what it is now.
+
+        Whoever fails to take it keeps nobody else from hearing of it, nor of later changes.
+        """
         for watcher in tuple(self._watchers.get(switch.name, ())):
-            watcher(switch)
+            try:
+                watcher(switch)
+            except Exception as error:
+                log = structlog.get_logger("hookgate")
+                log.error("a watcher of a switch failed", switch=switch.name, exc_info=error)
 
 
 class FileSwitches:
@@ -80,6 +89,10 @@ class FileSwitches:
     def watch(self, name: str, watcher: Callable[[Switch], None]) -> Callable[[], None]:
         """Call `watcher` with each change of a switch; return what undoes it."""
         return self._watchers.add(name, watcher)
+
+    def behind(self) -> float:
+        """Return 0: nobody else sets what is in this file."""
+        return 0.0
 
     async def keep(self, switches: Iterable[Switch]) -> None:
         """Put `switches` in the place of all that the file holds.

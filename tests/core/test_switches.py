@@ -73,3 +73,15 @@ async def test_a_plugin_has_switches_of_its_own_without_any_store(tmp_path: Path
         assert await switches.put("acme.maintenance", True, version=0)
         assert plugin.closed
     assert (await FileSwitches(tmp_path).get("acme.maintenance")).value is True
+
+
+async def test_a_watcher_that_fails_keeps_nobody_else_from_hearing(tmp_path: Path) -> None:
+    switches, heard = FileSwitches(tmp_path), list[Switch]()
+
+    def fails(switch: Switch) -> None:
+        raise RuntimeError("not me")
+
+    switches.watch("a", fails)
+    switches.watch("a", heard.append)
+    assert await switches.put("a", 1, version=0) == Switch("a", 1, 1)
+    assert heard == [Switch("a", 1, 1)]

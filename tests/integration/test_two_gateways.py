@@ -24,6 +24,7 @@ from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import ModelRequest
 from hookgate.core.domain.ports import STOPPED, STORE
 from hookgate.core.domain.turn import Turn
+from hookgate.core.gateway.access import tokens as token_module
 from hookgate.core.gateway.serve import listen
 
 pytestmark = pytest.mark.slow
@@ -94,6 +95,26 @@ async def test_a_token_revoked_on_one_is_refused_on_both_within_a_second(
     # One that starts later, with a home of its own, has never heard of it.
     async with served(url, tmp_path / "c", wire) as c:
         assert (await c.get("/v1/status", **ann))[0] == 401
+
+
+async def test_a_gateway_that_cannot_read_revocations_lets_nobody_new_in_by_a_token(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_module, "DEAF_SECONDS", 1.5)
+    wire, made = tokens(ann={"scopes": ["chat", "read"]})
+    ann = bearer(made["ann"])
+    async with served(url, tmp_path / "a", wire) as a, a.socket(**ann) as socket:
+        store = a.gate.host[STORE]
+
+        async def says(status: int) -> bool:
+            return (await a.get("/v1/status", **ann))[0] == status
+
+        assert await says(200)
+        await store.write(lambda c: c.execute(sa.text("ALTER TABLE storage_switches RENAME TO x")))
+        await soon(partial(says, 503), seconds=10)
+        assert await socket.result("ping") == {"pong": True}
+        await store.write(lambda c: c.execute(sa.text("ALTER TABLE x RENAME TO storage_switches")))
+        await soon(partial(says, 200), seconds=10)
 
 
 async def test_cards_turned_off_on_one_are_off_on_both_within_a_second(

@@ -363,7 +363,15 @@ class Gate:
         if credential.kind == "cookie" or not 0 < len(credential.value) <= MAX_TOKEN:
             return None
         token = self.tokens.redeem(credential.value)
-        return None if token is None else Caller(token.principal, token.name)
+        if token is None:
+            return None
+        if self.tokens.deaf:
+            raise wire_error(
+                "not_checked",
+                "whether this token was revoked at another gateway cannot be found out now",
+                action="try again in a moment; operators find the reason in `status`",
+            )
+        return Caller(token.principal, token.name)
 
     @property
     def _asks_plugins(self) -> bool:

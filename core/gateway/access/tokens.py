@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.core.domain.errors import StartError, StoreError
 from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
+from hookgate.core.hooks.shielding import finish
 from hookgate.core.sessions.switches import write_json
 from hookgate.core.settings.secret_store import read_key_file
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import TokenSettings
 
 __all__ = [
+    "DEAF_SECONDS",
     "PREFIX",
     "REVOKED_SWITCH",
     "TOKEN_BOOK",
@@ -42,6 +44,9 @@ PREFIX = "hgt_"
 
 REVOKED_SWITCH = "tokens.revoked"
 """The switch that holds the digests of all revoked tokens, for every gateway on one store."""
+
+DEAF_SECONDS = 5.0
+"""A gateway that has not heard for so long what others revoke lets nobody in by a token."""
 
 _REVOKED_FILE = "revoked-tokens.json"
 
@@ -95,6 +100,7 @@ class TokenBook:
         self._watchers: list[Callable[[str], None]] = []
         self._writing = asyncio.Lock()
         self._switches: Switches | None = None
+        self._unreadable = False
         self.evaluated = 0
 
     @property
@@ -106,6 +112,13 @@ class TokenBook:
     def tokens(self) -> tuple[Token, ...]:
         """The tokens of the settings."""
         return self._tokens
+
+    @property
+    def deaf(self) -> bool:
+        """Whether a token may have been revoked at another gateway and nobody here knows of it."""
+        return self._unreadable or (
+            self._switches is not None and self._switches.behind() > DEAF_SECONDS
+        )
 
     def is_revoked(self, token: Token) -> bool:
         """Whether `token` has been revoked."""
@@ -152,7 +165,10 @@ class TokenBook:
         self._switches = switches
 
     def _heard(self, switch: Switch) -> None:
-        for digest in _digests(switch) - self._revoked:
+        self._unreadable = True
+        fresh = _digests(switch) - self._revoked
+        self._unreadable = False
+        for digest in fresh:
             self._mark(digest)
 
     def _mark(self, digest: str) -> None:
@@ -163,22 +179,36 @@ class TokenBook:
                     watcher(token.name)
 
     async def revoke(self, name: str) -> Token | None:
-        """Revoke the token called `name`: durably, then at once. None where there is none.
+        """Revoke the token called `name`: at once, then durably. None where there is none.
 
         Raises:
-            StoreError: It is revoked here, and gateways beside this one were not told.
+            StoreError: It is revoked here until the gateway stops, and the home folder, or
+                gateways beside this one, were not told.
         """
         token = next((token for token in self._tokens if token.name == name), None)
         if token is None:
             return None
-        digest = token.digest.hex()
+        self._mark(token.digest.hex())
+        # Whole: who revokes its own token is cut off by that, and others have to hear of it.
+        await finish(self._keep(name))
+        return token
+
+    async def _keep(self, name: str) -> None:
+        """Have the home folder and the switch name all that is revoked here; try both."""
+        failed: OSError | None = None
         async with self._writing:
-            kept = sorted(self._revoked | {digest})
-            await asyncio.to_thread(write_json, self._file, {"digests": kept})
-        self._mark(digest)
+            try:
+                kept = {"digests": sorted(self._revoked)}
+                await asyncio.to_thread(write_json, self._file, kept)
+            except OSError as error:
+                failed = error
         if self._switches is not None:
             await self._share(self._switches)
-        return token
+        if failed is not None:
+            raise StoreError(
+                f"token {name!r} is revoked, and {self._file} cannot be written ({failed}): a "
+                "start may let it back in; make room there and revoke it again"
+            ) from failed
 
     async def _share(self, switches: Switches) -> None:
         """Have the switch name all that is revoked here, beside what it names already."""

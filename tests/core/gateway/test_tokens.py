@@ -15,7 +15,7 @@ from tests.support.wire import bearer, serving, tokens
 from hookgate.core.domain.errors import ConfigError, StartError
 from hookgate.core.domain.ports import SWITCHES
 from hookgate.core.gateway.access.auth import Caller, check_listener
-from hookgate.core.gateway.access.tokens import REVOKED_SWITCH, new_token
+from hookgate.core.gateway.access.tokens import DEAF_SECONDS, REVOKED_SWITCH, new_token
 from hookgate.core.gateway.serve import listen
 from hookgate.core.sessions.switches import FileSwitches
 
@@ -153,6 +153,78 @@ async def test_without_the_list_of_revoked_tokens_nobody_is_let_in(tmp_path: Pat
     with pytest.raises(StartError, match=r"revoked-tokens\.json"):
         async with serving(wire=section, home=tmp_path):
             raise AssertionError("it started")
+
+
+# -- when revocations cannot be kept, or not be heard of ------------------------------------------
+
+
+async def test_who_revokes_its_own_token_by_a_request_is_cut_off_and_others_hear_of_it() -> None:
+    section, made = tokens(ops={"scopes": ["operate"]})
+    async with serving(wire=section) as served:
+        ops = bearer(made["ops"])
+        with pytest.raises(aiohttp.ClientError):
+            await served.post("/v1/operations/token.revoke", {"name": "ops"}, **ops)
+        switches, digest = served.gate.host[SWITCHES], section["tokens"]["ops"]["digest"]
+        await until_async(lambda: _names(switches, digest))
+
+
+async def _names(switches: Any, digest: str) -> bool:
+    return digest in ((await switches.get(REVOKED_SWITCH)).value or [])
+
+
+async def until_async(condition: Any) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_token_is_revoked_even_where_that_cannot_be_kept(tmp_path: Path) -> None:
+    section, made = tokens(ops={"scopes": ["operate", "read"]}, ann={})
+    async with (
+        serving(wire=section, home=tmp_path) as served,
+        served.socket(**bearer(made["ops"])) as operator,
+        served.socket(**bearer(made["ann"])) as ann,
+    ):
+        (tmp_path / "revoked-tokens.json").mkdir()
+        closed = asyncio.ensure_future(ann.closed())
+        answer = await operator.call("token.revoke", name="ann")
+        assert answer["error"]["data"]["code"] == "store_failed"
+        assert "revoke it again" in answer["error"]["message"]
+        assert await closed == 1008
+        assert (await served.get("/v1/status", **bearer(made["ann"])))[0] == 401
+        (tmp_path / "revoked-tokens.json").rmdir()
+        assert await operator.result("token.revoke", name="ann") == {"name": "ann"}
+    assert section["tokens"]["ann"]["digest"] in (tmp_path / "revoked-tokens.json").read_text()
+
+
+async def test_a_gateway_that_cannot_hear_of_revocations_lets_nobody_new_in_by_a_token() -> None:
+    section, made = tokens(ann={})
+    ann = bearer(made["ann"])
+    async with serving(wire=section) as served, served.socket(**ann) as there:
+        switches = served.gate.host[SWITCHES]
+        switches.behind = lambda: DEAF_SECONDS + 1  # type: ignore[method-assign]
+        status, body = await served.get("/v1/status", **ann)
+        assert (status, body["error"]["data"]["code"]) == (503, "not_checked")
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            async with served.socket(hello=False, **ann):
+                raise AssertionError("it was let in")
+        assert await there.result("ping") == {"pong": True}
+        switches.behind = lambda: DEAF_SECONDS - 1  # type: ignore[method-assign]
+        assert (await served.get("/v1/status", **ann))[0] == 200
+
+
+async def test_a_list_of_revocations_that_cannot_be_read_lets_nobody_in_until_it_can() -> None:
+    section, made = tokens(ann={}, bob={})
+    ann, bob = bearer(made["ann"]), bearer(made["bob"])
+    async with serving(wire=section) as served:
+        switches = served.gate.host[SWITCHES]
+        junk = await switches.put(REVOKED_SWITCH, ["no digest"], version=0)
+        assert junk is not None
+        assert (await served.get("/v1/status", **ann))[0] == 503
+        digest = section["tokens"]["ann"]["digest"]
+        await switches.put(REVOKED_SWITCH, [digest], version=junk.version)
+        assert (await served.get("/v1/status", **ann))[0] == 401
+        assert (await served.get("/v1/status", **bob))[0] == 200
 
 
 # -- what does not start -----------------------------------------------------------------------
