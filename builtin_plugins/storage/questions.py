@@ -18,6 +18,7 @@ from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import STOPPED, Question, Settled
 from hookgate.core.domain.turn import Address
+from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -110,13 +111,22 @@ class SqlQuestions:
         # There before others can see it: an answer may come at once.
         self._waiting[question.id] = settled
         try:
-            await self._store.write(work)
-        except BaseException:
+            await finish(self._store.write(work))
+        except BaseException as error:
             self._waiting.pop(question.id, None)
+            if isinstance(error, asyncio.CancelledError):
+                # It was written all the same, and nobody would hear an answer to it.
+                await finish(self._unasked(question.id))
             raise
         if self._store.shared and (self._following is None or self._following.done()):
             self._following = self._spawn(self._follow(), name="storage.questions")
         return settled
+
+    async def _unasked(self, question_id: str) -> None:
+        try:
+            await self.end(question_id, "withdrawn", "its asker was cancelled")
+        except StoreError as error:
+            self._tell(f"a question that nobody waits for any more is not ended: {error}")
 
     async def end(
         self, question_id: str, state: Literal["expired", "withdrawn"], why: str
@@ -234,10 +244,14 @@ class SqlQuestions:
                 also(connection)
             return counts
 
-        counts = await self._store.write(work)
-        if counts:
-            self._resolve(question_id, Settled(state="answered", value=value, by=by))
-        return counts
+        async def settle() -> bool:
+            counts = await self._store.write(work)
+            if counts:
+                self._resolve(question_id, Settled(state="answered", value=value, by=by))
+            return counts
+
+        # Whole: what was handed to the store is written, and then its asker has to hear of it.
+        return await finish(settle())
 
     # -- within ------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.ports import Settled
+from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,6 +29,11 @@ class _Waiting:
     taken: bool = False
     free: asyncio.Event = field(default_factory=asyncio.Event)
 
+    @property
+    def open(self) -> bool:
+        # Whoever awaited it with a limit has cancelled it: nobody would hear an answer.
+        return not self.taken and not self.settled.done()
+
 
 class InProcessQuestions:
     """Questions that end with the process; see `hookgate.core.domain.ports.Questions`.
@@ -44,19 +50,20 @@ class InProcessQuestions:
         """Let `question` wait; the future says what becomes of it."""
         settled: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = _Waiting(question, settled)
+        settled.add_done_callback(lambda _: self._waiting.pop(question.id, None))
         return settled
 
     async def find(self, question_id: str) -> Question | None:
         """Return a question that waits."""
         found = self._waiting.get(question_id)
-        return None if found is None or found.taken else found.question
+        return found.question if found is not None and found.open else None
 
     async def waiting(self, principal: Principal) -> Sequence[Question]:
         """Return the questions at addresses that `principal` may claim, the oldest first."""
         return [
             one.question
             for one in self._waiting.values()
-            if not one.taken and principal.may_claim(one.question.address)
+            if one.open and principal.may_claim(one.question.address)
         ]
 
     async def answer(
@@ -69,25 +76,34 @@ class InProcessQuestions:
     ) -> bool:
         """Answer a question; False where it does not wait any more."""
         found = self._waiting.get(question_id)
-        if found is None or found.taken:
+        if found is None or not found.open:
             return False
         found.question.check(value)
         found.taken = True
-        try:
-            if also is not None:
-                store = self._store()
-                if store is None:
-                    also(None)
-                else:
-                    await store.write(also)
-        except BaseException:
-            found.taken = False
-            raise
-        finally:
-            found.free.set()
-            found.free = asyncio.Event()
-        self._settle(found, Settled(state="answered", value=value, by=by))
+
+        async def settle() -> None:
+            try:
+                await self._write(also)
+            except BaseException:
+                found.taken = False
+                raise
+            finally:
+                found.free.set()
+                found.free = asyncio.Event()
+            self._settle(found, Settled(state="answered", value=value, by=by))
+
+        # Whole: what was handed to the store is written, and then its asker has to hear of it.
+        await finish(settle())
         return True
+
+    async def _write(self, also: Callable[[Connection | None], None] | None) -> None:
+        store = self._store()
+        if also is None:
+            return
+        if store is None:
+            also(None)
+        else:
+            await store.write(also)
 
     async def end(
         self, question_id: str, state: Literal["expired", "withdrawn"], why: str
@@ -96,7 +112,8 @@ class InProcessQuestions:
         found = self._waiting.get(question_id)
         while found is not None and found.taken and not found.settled.done():
             await found.free.wait()
-        if found is None:
+        if found is None or found.settled.cancelled():
+            self._waiting.pop(question_id, None)
             return Settled(state=state, why=why)
         if not found.settled.done():
             self._settle(found, Settled(state=state, why=why))
@@ -108,4 +125,5 @@ class InProcessQuestions:
 
     def _settle(self, found: _Waiting, settled: Settled) -> None:
         self._waiting.pop(found.question.id, None)
-        found.settled.set_result(settled)
+        if not found.settled.done():
+            found.settled.set_result(settled)

@@ -108,6 +108,44 @@ async def test_whoever_ends_a_question_while_it_is_being_answered_hears_of_the_a
     assert (settled.result().by, kept) == ("ada", [None])
 
 
+async def test_an_answer_that_was_handed_to_the_store_counts_though_its_giver_went_away() -> None:
+    begun, slow = asyncio.Event(), asyncio.Event()
+
+    class Slow:
+        async def write(self, work: Any) -> Any:
+            begun.set()
+            await slow.wait()
+            return work(None)
+
+    questions = InProcessQuestions(lambda: Slow())  # type: ignore[arg-type,return-value]
+    settled = await questions.ask(SIZE)
+    kept: list[Any] = []
+    answering = asyncio.create_task(
+        questions.answer(SIZE.id, {"size": "S"}, by="ada", also=kept.append)
+    )
+    await begun.wait()
+    answering.cancel()
+    await asyncio.sleep(0)
+    assert not await questions.answer(SIZE.id, {"size": "L"}, by="bob", also=kept.append)
+    slow.set()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert (settled.result().by, kept) == ("ada", [None])
+
+
+async def test_a_question_whose_asker_gave_up_waits_for_nobody() -> None:
+    questions = InProcessQuestions()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(await questions.ask(SIZE), 0)
+    assert await questions.find(SIZE.id) is None
+    assert await questions.waiting(ADA) == []
+    kept: list[Any] = []
+    assert not await questions.answer(SIZE.id, {"size": "S"}, by="ada", also=kept.append)
+    assert kept == []
+    ended = await questions.end(SIZE.id, "expired", "too late")
+    assert (ended.state, ended.why) == ("expired", "too late")
+
+
 class Sizes(OperationModel):
     """The sizes that were told."""
 

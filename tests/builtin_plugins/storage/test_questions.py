@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -128,3 +129,40 @@ async def test_what_is_over_for_a_month_is_forgotten(store: SqlStore) -> None:
     await questions.ask(question(3, asked=CLOCK.now() - timedelta(days=31)))
     await questions.expire()
     assert await rows(store) == [("ask_2", "withdrawn", "why"), ("ask_3", "waiting", "")]
+
+
+async def test_an_answer_whose_giver_went_away_reaches_the_asker(store: SqlStore) -> None:
+    questions = opened(store)
+    settled = await questions.ask(question())
+    begun, written = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def also(_: Connection | None) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert written.wait(10)
+
+    answering = asyncio.create_task(questions.answer("ask_1", {"yes": True}, by="ada", also=also))
+    await begun.wait()
+    answering.cancel()
+    await asyncio.sleep(0)
+    written.set()
+    with pytest.raises(asyncio.CancelledError):
+        await answering
+    assert (await asyncio.wait_for(settled, 10)).by == "ada"
+
+
+async def test_a_question_whose_asker_is_cancelled_while_it_is_put_down_waits_for_nobody(
+    store: SqlStore,
+) -> None:
+    questions, written = opened(store), threading.Event()
+    blocking = asyncio.create_task(store.write(lambda _: written.wait(10)))
+    await asyncio.sleep(0)
+    asking = asyncio.create_task(questions.ask(question()))
+    await asyncio.sleep(0)
+    asking.cancel()
+    written.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await blocking
+    assert await questions.find("ask_1") is None
+    assert await rows(store) == [("ask_1", "withdrawn", "its asker was cancelled")]
