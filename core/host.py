@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -35,7 +36,16 @@ from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Coroutine,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from pathlib import Path
 
     from structlog.typing import FilteringBoundLogger
@@ -55,12 +65,15 @@ if TYPE_CHECKING:
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.run import Turns
 
-__all__ = ["Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
+__all__ = ["KEY_ENDED", "Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 METRICS_CAPACITY = 4096
+
+KEY_ENDED = "the key was taken back"
+"""Why something ends with the key that it came in with."""
 
 
 class SystemClock:
@@ -143,6 +156,8 @@ class Host:
         self._plugins: Plugins | None = None
         self._sanitizer: Sanitizer | None = None
         self._turns: Turns | None = None
+        self._key_enders: list[Callable[[str], None]] = []
+        self._ended_keys: list[set[str]] = []
         self._reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
@@ -367,6 +382,41 @@ class Host:
         """Return who started the running turn called `turn_id`; None where there is none."""
         handle = None if self._turns is None else self._turns.handle(turn_id)
         return None if handle is None else handle.turn.principal
+
+    def end_key(self, key: str) -> None:
+        """End what came in with a key that a plugin knows and has taken back.
+
+        The plugin calls it once its `authenticate` does not know the key any more. Sockets and
+        requests of it are closed and its turns cancelled, at this gateway alone: the plugins of
+        gateways beside this one have to hear of it, by a switch for example, and call it there.
+        A token of the settings that has the name of the key is another one; see `token.revoke`.
+
+        Args:
+            key: The `Principal.key` of those whom the plugin let in.
+        """
+        for ended in self._ended_keys:
+            ended.add(key)
+        for end in tuple(self._key_enders):
+            end(key)
+        for turn in self.running():
+            if turn.principal.came_by(key):
+                self.cancel(turn.id, KEY_ENDED)
+
+    def ends_keys(self, end: Callable[[str], None]) -> Callable[[], None]:
+        """Call `end` with each key that is ended; return what undoes it. For gateways' doors."""
+        self._key_enders.append(end)
+        return lambda: self._key_enders.remove(end)
+
+    @contextmanager
+    def keys_ended(self) -> Iterator[Collection[str]]:
+        """Collect the keys that are ended within the block: what was found out may be over."""
+        ended: set[str] = set()
+        self._ended_keys.append(ended)
+        try:
+            yield ended
+        finally:
+            # By identity: equal sets of other blocks stay.
+            self._ended_keys = [one for one in self._ended_keys if one is not ended]
 
     def agents(self) -> Sequence[str]:
         """Return the names of the agents."""

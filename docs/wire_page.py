@@ -86,7 +86,7 @@ SHA-256 only. `token.revoke` closes the token's live connections within a second
 then on. {LIMITS.attempts_per_minute} failed attempts from one address (an IPv6 /64 is one) in a
 minute are compared; until the minute is over nothing more is. `agents`, `models` and `expires` of
 `[gateway.tokens.NAME]` say whom a token may speak to, which models may answer it and when it
-ends; its sockets are closed then.
+ends; its sockets are closed then, and its turns cancelled.
 
 A token that the settings do not know is shown to plugins
 ([authenticate](hooks/authenticate.md)), which may know keys of their own, and cookies on routes

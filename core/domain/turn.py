@@ -123,6 +123,10 @@ class Principal:
         """Whether this principal has ended by `now`."""
         return self.expires is not None and now >= self.expires
 
+    def came_by(self, key: str) -> bool:
+        """Whether this principal was let in by a key called `key` that a plugin knows."""
+        return bool(key) and self.key == key and not self.id.startswith("token:")
+
     def may_see(self, address: Address) -> bool:
         """Whether this principal may see what is said at `address`: an operator may, anywhere."""
         return "operate" in self.scopes or self.may_claim(address)

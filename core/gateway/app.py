@@ -111,6 +111,7 @@ def _run(server: Server) -> Callable[[web.Application], AsyncIterator[None]]:
         async with AsyncExitStack() as stack:
             stack.callback(server.gate.close)
             stack.callback(unwatch)
+            stack.callback(host.ends_keys(server.end_key))
             asking = host.spawn(server.clients.keep_asking(), name="gateway heartbeat")
             yield
             asking.cancel()

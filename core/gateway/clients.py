@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["EXPIRED", "Client", "Clients", "Expiry"]
-
-EXPIRED = "the token has expired"
+__all__ = ["Client", "Clients"]
 
 _AT_ONCE = 32
 """Clients that are asked in one go; others wait for less than a millisecond meanwhile."""
@@ -46,39 +43,6 @@ class Client(Protocol):
             code: A WebSocket close code.
             reason: For people, at most 123 bytes.
         """
-
-
-class Expiry:
-    """Ends a client when its principal expires.
-
-    Args:
-        client: The client.
-        clock: Says when that is. It is looked at again at least each `LOOK` seconds: it may be
-            set, and a machine that sleeps stops no wall clock.
-    """
-
-    LOOK = 60.0
-
-    def __init__(self, client: Client, clock: Clock) -> None:
-        self._client = client
-        self._clock = clock
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._look()
-
-    def _look(self) -> None:
-        expires = self._client.principal.expires
-        assert expires is not None, "only who expires is watched"
-        left = (expires - self._clock.now()).total_seconds()
-        if left <= 0:
-            self._client.end(1008, EXPIRED)
-        else:
-            self._timer = self._loop.call_later(min(left, self.LOOK), self._look)
-
-    def cancel(self) -> None:
-        """Let the client be; it is gone."""
-        if self._timer is not None:
-            self._timer.cancel()
 
 
 class Clients:

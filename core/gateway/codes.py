@@ -90,7 +90,7 @@ CODES = (
     Code(-32022, "not_acceptable", 406, "It only streams: ask with `Accept: text/event-stream`."),
     Code(-32023, "upgrade_required", 426, "This path speaks WebSocket only."),
     Code(-32024, "timeout", 408, "The rest of the request did not come in time."),
-    Code(-32025, "not_checked", 503, "The credential could not be checked just now; nobody is let in."),
+    Code(-32025, "not_checked", 503, "The credential cannot be checked now; nobody is let in."),
 )
 
 _BY_NAME = {code.name: code for code in CODES}

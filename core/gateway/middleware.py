@@ -69,7 +69,10 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                 if caller is not None:
                     request[CALLER] = caller
                 request = _limited(request, route)
-                return await handler(request)
+                if caller is None or caller.token or not caller.principal.key:
+                    return await handler(request)
+                with server.keyed(request):
+                    return await handler(request)
         except web.HTTPRequestEntityTooLarge:
             return _answer(server, request, _too_large(request.client_max_size))
         except web.HTTPException:

@@ -11,12 +11,15 @@ from hookgate import __version__
 from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.access.proof import new_key
 from hookgate.core.gateway.access.tokens import principal_id
-from hookgate.core.gateway.clients import Clients, Expiry
+from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
+from hookgate.core.gateway.request_keys import CALLER
 from hookgate.core.gateway.request_log import RequestLog
 from hookgate.core.gateway.wire.handshake import PROTOCOL
 from hookgate.core.gateway.wire.rpc import Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
+from hookgate.core.host import KEY_ENDED
+from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.settings.secret_store import masked_json, redact_json
 
 if TYPE_CHECKING:
@@ -61,6 +64,7 @@ class Server:
         self.key = new_key()
         wanted = host.settings.log.requests
         self.requests = RequestLog(self.host.log) if wanted else None
+        self._keyed: dict[int, web.Request] = {}
         self.stopping = False
         self._live = 0
         self._pending = 0
@@ -80,12 +84,11 @@ class Server:
         self.clients.add(client)
         if client.token and not self.gate.tokens.holds(client.token):
             client.end(1008, TOKEN_REVOKED)
-        timer = Expiry(client, self.host.clock) if client.principal.expires else None
+        expiry = Expiry(client.principal, self.host.clock, lambda: client.end(1008, EXPIRED))
         try:
             yield
         finally:
-            if timer is not None:
-                timer.cancel()
+            expiry.cancel()
             self.clients.remove(client)
 
     def revoked(self, name: str) -> None:
@@ -96,6 +99,28 @@ class Server:
         for turn in self.host.running():
             if turn.principal.id == principal_id(name):
                 self.host.cancel(turn.id, TOKEN_REVOKED)
+
+    @contextmanager
+    def keyed(self, request: web.Request) -> Iterator[None]:
+        """Know a request of somebody who came by a plugin's key, for as long as it lasts."""
+        self._keyed[id(request)] = request
+        try:
+            yield
+        finally:
+            del self._keyed[id(request)]
+
+    def end_key(self, key: str) -> None:
+        """End the connections of whoever came in with `key`, which a plugin has taken back."""
+        for client in self.clients:
+            if client.principal.came_by(key):
+                client.end(1008, KEY_ENDED)
+        # Those whose request still arrives, and those that a plugin's own handler answers.
+        for request in tuple(self._keyed.values()):
+            transport = request.transport
+            # A socket has a close frame yet to send.
+            mine = request[CALLER].principal.came_by(key) and "Upgrade" not in request.headers
+            if mine and transport is not None:
+                transport.abort()
 
     def check_open(self) -> None:
         """Refuse new work while the gateway starts or stops.

@@ -81,12 +81,14 @@ class TurnMaker:
             sink: Takes the turn's events; must not wait.
 
         Raises:
-            NotAllowedError: The principal's key does not allow the agent.
+            NotAllowedError: The principal's key does not allow the agent, or has expired.
             ClientToolError: A tool that the request brings has the name of another one.
             TurnError: The request asks for what it cannot have.
         """
         _check_honoured(request)
         check_agent(principal, agent)
+        if principal.has_expired(self._host.clock.now()):
+            raise NotAllowedError(f"{principal.id} has expired", action="use another token")
         snapshot = self.snapshot()
         believed = self._host.settings.gateway.believe_client_flags
         tools = admitted(request.client_tools, snapshot.tools, principal, believed)

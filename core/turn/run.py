@@ -25,6 +25,7 @@ from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnRequest
 from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cancelled
+from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.sessions.order import InSessionOrder
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
@@ -230,6 +231,8 @@ class Turns:
         task = contained_task(work, name=turn.id)
         task.add_done_callback(lambda done: self._over(turn, done))
         handle = self._running[turn.id] = TurnHandle(turn, task, events)
+        expiry = Expiry(turn.principal, self._host.clock, lambda: handle.cancel(EXPIRED))
+        task.add_done_callback(lambda _: expiry.cancel())
         return handle
 
     def _over(self, turn: Turn, task: asyncio.Task[None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hmac
 import secrets
 import sys
+from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal
 
@@ -16,9 +17,11 @@ from pydantic import AwareDatetime, Field
 from hookgate import Claim, Principal, Section, hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from aiohttp import web
 
-    from hookgate import Credential
+    from hookgate import Credential, Host
 
 PREFIX = "hgk_"
 """What every key begins with, so that one is recognised where it should not be."""
@@ -53,10 +56,22 @@ class Plugin:
 
     def __init__(self, settings: ApiKeys) -> None:
         self.settings = settings
+        self.host: Host | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Keep the gateway, which ends what came in with a key."""
+        self.host = host
+        yield
+        self.host = None
 
     def take_settings(self, settings: ApiKeys) -> tuple[str, ...]:
-        """Take over changed keys; nothing waits for a restart."""
-        self.settings = settings
+        """Take over changed keys, and end what came in with those that were; nothing waits."""
+        before, self.settings = self.settings.keys, settings
+        for name, key in before.items():
+            if self.host is not None and settings.keys.get(name) != key:
+                self.host.end_key(name)
         return ()
 
     @hookimpl

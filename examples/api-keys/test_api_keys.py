@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from contextlib import asynccontextmanager
@@ -18,9 +19,8 @@ from hookgate import Gateway, Settings
 GOOD, OLD = new_key(), new_key()
 
 
-@asynccontextmanager
-async def served(home: Path, **wire):
-    settings = Settings.model_validate(
+def settings_in(home: Path, **wire) -> Settings:
+    return Settings.model_validate(
         {
             "home": home,
             "gateway": wire,
@@ -42,12 +42,19 @@ async def served(home: Path, **wire):
             },
         }
     )
+
+
+@asynccontextmanager
+async def served(home: Path, *, later=None, **wire):
     builtin = ("control", "egress", "providers")
+    settings = settings_in(home, **wire)
+    read = (lambda: later) if later else None
     async with (
-        Gateway(settings, builtin=builtin) as gateway,
+        Gateway(settings, builtin=builtin, read_settings=read) as gateway,
         TestServer(gateway.app()) as server,
         TestClient(server) as client,
     ):
+        client.reload = gateway.reload
         yield client
 
 
@@ -104,6 +111,27 @@ async def test_a_key_opens_a_socket(tmp_path: Path) -> None:
 
     assert message.type is WSMsgType.TEXT
     assert message.json()["params"]["principal"] == "key:shop"
+
+
+async def test_a_key_that_is_gone_at_a_reload_takes_its_socket_with_it(tmp_path: Path) -> None:
+    later = settings_in(tmp_path)
+    del later.plugin["api_keys"]["keys"]["shop"]
+    async with (
+        served(tmp_path, later=later) as client,
+        client.ws_connect("/ws", headers={"x-api-key": GOOD}) as socket,
+    ):
+        await socket.receive()
+        closed = asyncio.ensure_future(socket.receive())
+        await client.reload()
+        message = await closed
+        status, _ = await say(client, GOOD)
+
+    assert (message.type, message.data, message.extra) == (
+        WSMsgType.CLOSE,
+        1008,
+        "the key was taken back",
+    )
+    assert status == 401
 
 
 def test_the_module_makes_keys() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -327,3 +329,14 @@ async def test_a_gateway_that_stops_takes_no_new_turn() -> None:
         with pytest.raises(TurnError, match="takes no new messages"):
             mail.start()
         await until(lambda: not gate.host.running())
+
+
+async def test_who_has_expired_starts_nothing() -> None:
+    mail = Mail()
+    late = replace(MAIL, expires=datetime(2020, 1, 1, tzinfo=UTC))
+    async with gateway(mail, Scripted(Script(say("x")))) as gate:
+        with pytest.raises(NotAllowedError, match="mail has expired"):
+            mail.start(principal=late)
+        with pytest.raises(NotAllowedError, match="mail has expired"):
+            await gate.host.call_tool(late, HOOK, FROM_BOB, "echo", {})
+        assert gate.host.running() == ()

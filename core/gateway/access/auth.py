@@ -385,7 +385,7 @@ class Gate:
         """
         try:
             # What a plugin raises may hold what it was given, and goes to the log.
-            with masking(credential.value):
+            with masking(credential.value), self._host.keys_ended() as ended:
                 principal = await self._host.hooks.first(
                     hookspecs.authenticate, credential, request
                 )
@@ -396,6 +396,8 @@ class Gate:
         if (flaw := flaw_of(principal)) is not None:
             self._host.log.error("authenticate named a principal that cannot be", flaw=flaw)
             raise _not_checked()
+        if principal.key in ended:
+            return None
         return Caller(principal)
 
     def check_attempts(self, address: str) -> None:

@@ -13,7 +13,6 @@ from hookgate.core.domain.errors import WireError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.access.auth import SUBPROTOCOL
 from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
-from hookgate.core.gateway.clients import EXPIRED
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.wire.rpc import (
@@ -27,6 +26,7 @@ from hookgate.core.gateway.wire.rpc import (
     result_frame,
 )
 from hookgate.core.gateway.wire.stream import NO_DRAIN, SocketOutbox
+from hookgate.core.sessions.expiry import EXPIRED
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import HookError, ProviderError, RefusedError
+from hookgate.core.domain.errors import HookError, NotAllowedError, ProviderError, RefusedError
 from hookgate.core.domain.models import (
     Ending,
     ReasoningDelta,
@@ -95,6 +95,7 @@ class ModelCall:
         hooks = self._host.hooks
         began = self._host.clock.monotonic()
         request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
+        self._check_model(request)
         self.request = self._readable(request)
         ending = Ending(status="failed", error="the call did not come to an end")
         stream: AsyncIterator[ModelEvent] | None = None
@@ -128,6 +129,22 @@ class ModelCall:
                 await self._close(stream)
             finally:
                 await finish(self._settle(ending))
+
+    def _check_model(self, request: ModelRequest) -> None:
+        """Refuse a model that may not answer the turn's principal, whoever has put it there.
+
+        What a plugin asks for a purpose of its own is no answer to the principal.
+
+        Raises:
+            NotAllowedError: It may not.
+        """
+        principal = self.turn.principal
+        if self.request.cause == "turn" and not principal.may_use_model(request.model):
+            raise NotAllowedError(
+                f"{principal.id} may not be answered by {request.model}",
+                action="use a token whose `models` allow it, or have `prepare_model_call` keep "
+                "to `turn.principal.models`",
+            )
 
     def _readable(self, request: ModelRequest) -> ModelRequest:
         provider = self._host.providers.get(request.model.provider)

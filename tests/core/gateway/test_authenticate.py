@@ -10,10 +10,19 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.core.gateway.test_chat import Gate
 from tests.support.script import Recorder, Script, Scripted, say, until
 from tests.support.wire import Served, bearer, serving, tokens
 
-from hookgate import Claim, Credential, Principal, hookimpl
+from hookgate import (
+    Claim,
+    Credential,
+    ModelRef,
+    ModelRequest,
+    Principal,
+    Turn,
+    hookimpl,
+)
 
 ALICE = Principal(
     id="key:alice", key="alice", scopes=frozenset(("chat", "read")), bindings=(Claim(),)
@@ -284,6 +293,24 @@ async def test_a_key_is_answered_by_its_models_alone() -> None:
     assert [str(request.model) for request in scripted.scripts[0].requests] == ["script/small"]
 
 
+async def test_no_plugin_puts_a_model_there_that_the_key_does_not_allow() -> None:
+    class Upgrade:
+        @hookimpl
+        def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest:
+            return replace(request, model=ModelRef("script", "big"))
+
+    scripted = model()
+    agents = {"main": {"model": "script/small"}}
+    keys = Keys(k_small=replace(ALICE, models=("script/small",)), k_all=ALICE)
+    async with serving(scripted, Upgrade(), keys, agents=agents) as served:
+        status, answer = await served.post("/v1/turns", {"content": "x"}, **with_key("k_small"))
+        assert (answer["ending"], answer["error"]["code"]) == ("failed", "not_allowed")
+        assert "script/big" in answer["error"]["message"]
+        assert not scripted.scripts[0].requests
+        status, answer = await served.post("/v1/turns", {"content": "x"}, **with_key("k_all"))
+        assert (status, answer["ending"]) == (200, "done")
+
+
 async def test_settings_limit_a_token_in_the_same_way() -> None:
     agents = {"main": {"model": "script/one"}, "billing": {"model": "script/one"}}
     section, made = tokens(
@@ -335,3 +362,95 @@ async def test_a_frame_after_the_end_is_not_served(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(type(clock), "now", lambda _: soon)
         await socket.send("ping")
         assert await socket.closed() == 1008
+
+
+async def test_a_turn_that_was_to_be_finished_without_its_client_ends_with_its_key() -> None:
+    gate, recorder = Gate(), Recorder()
+    keys = Keys(k_soon=timedelta(seconds=0.5))
+    async with serving(
+        Scripted(Script(gate.stops())), keys, recorder, wire={"on_disconnect": "finish"}
+    ) as served:
+        async with served.socket(**with_key("k_soon")) as socket:
+            await socket.send("chat.send", content="x")
+            await gate.reached.wait()
+        await until(lambda: len(recorder.turns) == 1)
+    turn = recorder.turns[0]
+    assert (turn.ending, str(turn.error)) == ("cancelled", "the token has expired")
+
+
+# -- a key that is taken back -------------------------------------------------------------
+
+
+async def test_a_key_that_is_taken_back_ends_what_came_in_with_it_and_nothing_else() -> None:
+    gate, recorder = Gate(), Recorder()
+    section, made = tokens(alice={})
+    keys = Keys(k_alice=ALICE, k_bob=replace(ALICE, id="key:bob", key="bob"))
+    wire = {**section, "on_disconnect": "finish"}
+    script = Script(gate.stops())
+    async with serving(Scripted(script), keys, recorder, wire=wire) as served:
+        async with (
+            served.socket(**with_key("k_alice")) as idle,
+            served.socket(**with_key("k_bob")) as other,
+            # A token of the settings may have the name of a key: it is not the plugin's to end.
+            served.socket(**bearer(made["alice"])) as named,
+        ):
+            async with served.socket(**with_key("k_alice")) as gone:
+                await gone.send("chat.send", content="x")
+                await gate.reached.wait()
+            closed = asyncio.ensure_future(idle.closed())
+            del keys.keys["k_alice"]
+            served.gate.host.end_key("alice")
+            assert await closed == 1008
+            await until(lambda: len(recorder.turns) == 1)
+            assert await other.result("ping") == {"pong": True}
+            assert await named.result("ping") == {"pong": True}
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 401
+    turn = recorder.turns[0]
+    assert (turn.ending, str(turn.error)) == ("cancelled", "the key was taken back")
+
+
+async def test_a_key_that_is_taken_back_while_it_is_looked_up_lets_nobody_in() -> None:
+    looked, going = asyncio.Event(), asyncio.Event()
+
+    class Slow(Keys):
+        @hookimpl
+        async def authenticate(self, credential: Credential, request: Any) -> Principal | None:
+            found = self.keys.get(credential.value)
+            looked.set()
+            await going.wait()
+            return found
+
+    async with serving(model(), Slow(k_alice=ALICE)) as served:
+        asking = asyncio.ensure_future(served.get("/v1/status", **with_key("k_alice")))
+        await looked.wait()
+        served.gate.host.end_key("alice")
+        going.set()
+        assert (await asking)[0] == 401
+        # One that is given anew, under the same name, is another one.
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 200
+
+
+async def test_a_key_that_is_taken_back_while_its_request_arrives_starts_nothing() -> None:
+    recorder = Recorder()
+    arriving = asyncio.Event()
+
+    async def body() -> Any:
+        yield b'{"content":'
+        arriving.set()
+        await asyncio.sleep(30)
+        yield b'"x"}'
+
+    keys = Keys(k_alice=ALICE)
+    async with serving(model(), keys, recorder) as served:
+        headers = {"x-api-key": "k_alice", "Content-Type": "application/json"}
+        asking = asyncio.ensure_future(
+            served.http.post(f"{served.url}/v1/turns", data=body(), headers=headers)
+        )
+        await arriving.wait()
+        await until(lambda: len(keys.asked) == 1)
+        await until(lambda: bool(served.server._keyed))
+        served.gate.host.end_key("alice")
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+        assert served.gate.host.running() == ()
+    assert recorder.turns == []
