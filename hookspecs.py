@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
     from hookgate.core.domain.metrics import MetricRecord
     from hookgate.core.domain.models import (
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-    from hookgate.core.domain.turn import Outcome, Principal, Turn, TurnPlan
+    from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnPlan
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.hooks.caller import HookFailure
     from hookgate.core.host import Host

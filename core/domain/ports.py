@@ -456,19 +456,25 @@ class Question:
         """Hold an answer against the schema.
 
         Raises:
-            TurnError: It does not fit.
+            TurnError: It does not fit, or nothing can: the schema is not valid, or refers to
+                what is not in it.
         """
         # Whoever asks nobody needs no validator.
-        import jsonschema_rs
+        from hookgate.core.domain.schemas import problems_of
 
         try:
-            jsonschema_rs.Draft202012Validator(dict(self.schema)).validate(value)
-        except jsonschema_rs.ValidationError as error:
+            problems = problems_of(value, self.schema)
+        except (ValueError, TypeError) as error:
             raise TurnError(
-                f"the answer to {self.id!r} is none that was asked for: {error.message[:240]}",
+                f"{self.id!r} cannot be answered: its schema cannot be used: {error}",
+                action="tell whoever makes the plugin that asks",
+            ) from error
+        if problems:
+            raise TurnError(
+                f"the answer to {self.id!r} is none that was asked for: {'; '.join(problems)}",
                 code="invalid_params",
                 action="answer as the question's schema says",
-            ) from error
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,8 @@ __all__ = [
     "Address",
     "Agent",
     "Claim",
+    "Credential",
+    "CredentialKind",
     "Fence",
     "FinishedCall",
     "Origin",
@@ -48,6 +50,8 @@ T = TypeVar("T")
 
 Scope: TypeAlias = Literal["chat", "approve", "operate", "read"]
 ALL_SCOPES: frozenset[Scope] = frozenset(("chat", "approve", "operate", "read"))
+
+CredentialKind: TypeAlias = Literal["bearer", "x-api-key", "cookie", "subprotocol"]
 
 TurnEnding: TypeAlias = Literal["done", "awaiting_client", "refused", "failed", "cancelled"]
 
@@ -150,6 +154,28 @@ class Principal:
         except ValueError:
             return False
         return self.may_see(Address(key.channel, key.account, key.peer))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Credential:
+    """One credential as a request brought it: well-formed, and not checked yet.
+
+    `repr` leaves the value out. Two of them are never equal: compare values with
+    ``hmac.compare_digest``, or look their digests up.
+
+    Attributes:
+        kind: How it came: ``bearer`` in the header ``Authorization`` or in a socket's first
+            frame, ``x-api-key`` in the header of that name, ``cookie``, or ``subprotocol`` of a
+            WebSocket from a browser.
+        value: The secret itself: 1 to 4,096 visible ASCII characters.
+        name: The name of the cookie; "" for every other kind.
+        client: The address of the client, as far as trusted proxies tell it.
+    """
+
+    kind: CredentialKind
+    value: str = field(repr=False)
+    name: str = ""
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

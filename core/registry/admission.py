@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.descriptors import FLAG_NAMES, KIND_PATTERN, KINDS, Flags
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.schemas import NAME, compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.frozen import frozen_json, settled
-from hookgate.core.registry.schemas import NAME, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable

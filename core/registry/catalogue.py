@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, least_own, parameters_of
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER
 from hookgate.core.registry.faces import own_sources
-from hookgate.core.registry.schemas import compile_schema
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 
 if TYPE_CHECKING:

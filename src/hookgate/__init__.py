@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.credentials import Credential
     from hookgate.core.domain.descriptors import (
         Capabilities,
         Capability,
@@ -117,6 +116,7 @@ if TYPE_CHECKING:
         Address,
         Agent,
         Claim,
+        Credential,
         Fence,
         FinishedCall,
         Origin,
@@ -279,7 +279,6 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
-    "hookgate.core.domain.credentials": "Credential",
     "hookgate.core.domain.descriptors": (
         "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
     ),
@@ -305,8 +304,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (
-        "Address Agent Claim Fence FinishedCall Origin Outcome Principal SessionKey Turn "
-        "TurnKey TurnPlan TurnRequest"
+        "Address Agent Claim Credential Fence FinishedCall Origin Outcome Principal SessionKey "
+        "Turn TurnKey TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "ErrorAnswer",
     "hookgate.core.gateway.request_keys": "principal_of",

@@ -72,6 +72,25 @@ async def test_an_answer_that_does_not_fit_or_cannot_be_kept_leaves_the_question
     assert not await questions.answer("another", {"size": "L"}, by="ada")
 
 
+async def test_nothing_is_fetched_to_hold_an_answer_against_a_schema() -> None:
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readline())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        elsewhere = {"$ref": f"http://127.0.0.1:{port}/size.json"}
+        questions = InProcessQuestions()
+        settled = await questions.ask(replace(SIZE, schema={"properties": {"size": elsewhere}}))
+        with pytest.raises(TurnError, match="nothing is fetched"):
+            await asyncio.wait_for(questions.answer(SIZE.id, {"size": "S"}, by="ada"), 10)
+    assert asked == []
+    assert not settled.done()
+
+
 async def test_each_sees_what_waits_at_addresses_that_it_may_claim() -> None:
     questions = InProcessQuestions()
     await questions.ask(SIZE)

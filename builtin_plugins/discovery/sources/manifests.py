@@ -15,8 +15,8 @@ from hookgate.core.domain.descriptors import (
     parameters_of,
 )
 from hookgate.core.domain.errors import ToolDefinitionError
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.strict_json import StrictJSONError, loads
-from hookgate.core.registry.schemas import compile_schema
 from hookgate.core.settings.sections import nearest
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,

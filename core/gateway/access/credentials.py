@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.credentials import Credential
 from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.turn import Credential
 from hookgate.core.gateway.codes import wire_error
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
-    from hookgate.core.domain.credentials import CredentialKind
+    from hookgate.core.domain.turn import CredentialKind
 
 __all__ = [
     "BEARER_PROTOCOL",

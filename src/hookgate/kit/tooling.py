@@ -28,9 +28,9 @@ from pydantic_core import PydanticSerializationError, to_json, to_jsonable_pytho
 
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
+from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.hooks.shielding import called
-from hookgate.core.registry.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

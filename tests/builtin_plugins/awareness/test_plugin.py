@@ -13,9 +13,9 @@ from hookgate.builtin_plugins.awareness.cards.listing import MAX_ROWS
 from hookgate.builtin_plugins.awareness.plugin import Plugin
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.domain.descriptors import Capability, Card, Flags, Rejected
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.host import PluginInfo
-from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn

@@ -9,8 +9,8 @@ from tests.builtin_plugins.turns import attach, make_host, make_turn
 from hookgate.builtin_plugins.discovery.plugin import Plugin
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import Capability, Card, Rejected
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
-from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

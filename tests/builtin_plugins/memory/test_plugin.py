@@ -10,8 +10,8 @@ from tests.builtin_plugins.turns import make_host, make_turn
 from hookgate.builtin_plugins.memory.plugin import Plugin
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.turn import Address
-from hookgate.core.registry.schemas import compile_schema
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,8 +13,8 @@ from hookgate.builtin_plugins.tools.plugin import Plugin
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.ports import EGRESS
+from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult
-from hookgate.core.registry.schemas import compile_schema
 
 
 class OpenEgress:

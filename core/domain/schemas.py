@@ -1,9 +1,10 @@
-"""The schema of a tool, compiled to a check of its arguments."""
+"""JSON Schemas, compiled to checks: of a tool's arguments, and of answers to questions."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-__all__ = ["SchemaCheck", "compile_schema"]
+__all__ = ["SchemaCheck", "compile_schema", "problems_of"]
 
 SchemaCheck: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
 """Takes arguments and returns what is wrong with them, in sentences; nothing wrong: []."""
@@ -32,9 +33,6 @@ MAX_PROBLEM_CHARS = 240
 BACKTRACK_LIMIT = 10_000
 """Steps that a pattern with look-around or back-references may take on one value. Patterns
 without them run in linear time whatever this is."""
-
-
-# -- schemas ---------------------------------------------------------------
 
 
 def compile_schema(schema: Mapping[str, Any], *, tool: str = "") -> SchemaCheck:
@@ -60,11 +58,7 @@ def compile_schema(schema: Mapping[str, Any], *, tool: str = "") -> SchemaCheck:
             "arguments of a tool have names",
         )
     try:
-        validator = jsonschema_rs.Draft202012Validator(
-            canonical(schema).decode(),
-            retriever=_refuse,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT),
-        )
+        validator = _compiled(canonical(schema))
     except (ValueError, TypeError) as error:
         place = _path(getattr(error, "instance_path", ()))
         where = f" at `{place}`" if place else ""
@@ -74,14 +68,35 @@ def compile_schema(schema: Mapping[str, Any], *, tool: str = "") -> SchemaCheck:
 
     def check(arguments: Mapping[str, Any]) -> list[str]:
         try:
-            return [
-                _problem(error)
-                for error in islice(validator.iter_errors(dict(arguments)), MAX_PROBLEMS)
-            ]
+            return _problems(validator, dict(arguments))
         except ValueError as error:
             return [f"the arguments hold what JSON cannot: {error}"]
 
     return check
+
+
+def problems_of(value: Any, schema: Mapping[str, Any]) -> list[str]:
+    """Return what of `value` does not fit `schema`, of any type, in sentences.
+
+    Raises:
+        ValueError: The schema is not valid, or refers to what is not in it.
+        TypeError: The schema or the value holds what JSON cannot.
+    """
+    return _problems(_compiled(canonical(schema)), value)
+
+
+@lru_cache(maxsize=1024)
+def _compiled(schema: bytes) -> jsonschema_rs.Draft202012Validator:
+    """Compile a schema, given in canonical JSON. Who makes, admits and calls a tool shares one."""
+    return jsonschema_rs.Draft202012Validator(
+        schema.decode(),
+        retriever=_refuse,
+        pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT),
+    )
+
+
+def _problems(validator: jsonschema_rs.Draft202012Validator, value: Any) -> list[str]:
+    return [_problem(error) for error in islice(validator.iter_errors(value), MAX_PROBLEMS)]
 
 
 def _refuse(uri: str) -> Any:
