@@ -465,9 +465,10 @@ class Host:
         names = [info.name for info in self.plugins()]
         return names.index(source) if source in names else len(names)
 
-    def clash(self, what: str, source: str, name: str, owner: str) -> None:
+    def clash(self, what: str, source: str, name: str, owner: str, file: str = "") -> None:
         """Say that what `source` brings is left out, since `owner` brings one of its name."""
-        why = f"{owner} brings one of this id: rename one of the two"
+        where = f"; this one stands in {file}" if file else ""
+        why = f"{owner} brings one of this id: rename one of the two{where}"
         if owner == source:
             why = f"{source} brings two of this name, of which the first counts: rename one"
         elif what not in ("capability", "card", "description"):
@@ -485,9 +486,10 @@ class Host:
     ) -> Registry[T]:
         return Registry(what, name_of, admit, rank=self.rank, tell=self._clash)
 
-    def _clash(self, what: str, source: str, name: str, owner: str) -> None:
+    def _clash(self, what: str, source: str, name: str, owner: str, thing: object) -> None:
         if owner:
-            self.clash(what, source, name, owner)
+            file = str(getattr(thing, "source_ref", ""))
+            self.clash(what, source, name, owner, file)
         else:
             self.recover(f"{what} {name} of {source}")
 

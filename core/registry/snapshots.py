@@ -41,7 +41,7 @@ class Registry(Generic[T]):
         admit: Callable[[str, T], T] = lambda _, thing: thing,
         *,
         rank: Callable[[str], int] = lambda _: 0,
-        tell: Callable[[str, str, str, str], None] = lambda *_: None,
+        tell: Callable[[str, str, str, str, T | None], None] = lambda *_: None,
     ) -> None:
         """Hold nothing yet.
 
@@ -50,8 +50,8 @@ class Registry(Generic[T]):
             name_of: Returns a thing's name.
             admit: See the attribute.
             rank: Returns a source's place in the load order.
-            tell: Hears of what is left out: what it is, its source, its name, and the source
-                whose counts; "" where it is left out no more.
+            tell: Hears of what is left out: what it is, its source, its name, the source whose
+                counts, and the thing; "" and None where it is left out no more.
         """
         self.what = what
         self.name_of = name_of
@@ -78,6 +78,7 @@ class Registry(Generic[T]):
             HookgateError: A thing cannot be admitted. Nothing is changed.
         """
         fresh: set[str] = set()
+        left_out: dict[tuple[str, str], T] = {}
         items, sources, clashes = dict(self._items), dict(self._sources), dict(self.clashes)
         for name in remove:
             clashes.pop((source, name), None)
@@ -87,20 +88,21 @@ class Registry(Generic[T]):
             name = self.name_of(item)
             owner = sources.get(name, source)
             if name in fresh or not self._may_bring(source, owner):
-                clashes[source, name] = owner
+                clashes[source, name], left_out[source, name] = owner, item
                 continue
             fresh.add(name)
             if clashes:
                 clashes.pop((source, name), None)
-            items[name], sources[name] = self.admit(source, item), source
+            admitted = self.admit(source, item)
             if owner != source:
-                clashes[owner, name] = source
+                clashes[owner, name], left_out[owner, name] = source, items[name]
+            items[name], sources[name] = admitted, source
         before, self.clashes = self.clashes, clashes
         self._items, self._sources = items, sources
         self.changed()
         for key in before.keys() | clashes.keys():
             if before.get(key) != clashes.get(key):
-                self._tell(self.what, *key, clashes.get(key, ""))
+                self._tell(self.what, *key, clashes.get(key, ""), left_out.get(key))
 
     def _may_bring(self, source: str, owner: str) -> bool:
         return owner == source or self._rank(source) < self._rank(owner)
@@ -122,18 +124,6 @@ class Registry(Generic[T]):
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each change."""
         self._watchers.append(watcher)
-
-    def unclaimed(self, source: str, items: Iterable[T]) -> tuple[list[T], dict[str, str]]:
-        """Return the items that `source` may bring, and who has brought each other one."""
-        good, owners = [], {}
-        for item in items:
-            name = self.name_of(item)
-            owner = self._sources.get(name, source)
-            if self._may_bring(source, owner):
-                good.append(item)
-            else:
-                owners[name] = owner
-        return good, owners
 
     def source_of(self, name: str) -> str | None:
         """Return who brought the thing called `name`."""

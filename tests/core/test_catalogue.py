@@ -409,7 +409,10 @@ async def test_an_id_that_two_plugins_bring_is_the_first_ones_and_said(what: str
         owner = registry.source_of("a")
         loser = other if owner == "one" else one
         part = f"{what} a of {loser.name}"
-        assert gate.host.degraded[part] == f"{owner} brings one of this id: rename one of the two"
+        where = f"; this one stands in {loser.name}" if what == "capability" else ""
+        assert gate.host.degraded[part] == (
+            f"{owner} brings one of this id: rename one of the two{where}"
+        )
         loser.rows = []
         await gate.reload()
         assert gate.host.degraded == {}

@@ -126,21 +126,21 @@ class CardRegistry:
             await self._read(host)
             if self._cards == before:
                 return
-            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
-            host.cards.replace(SOURCE, cards)
+            host.cards.replace(SOURCE, self._cards)
         self._tell(host, before)
 
     async def settle(self, host: Host) -> None:
         """Register the cards again where a reload has brought what it had read before a change."""
         async with self._reading:
-            cards, _ = host.cards.unclaimed(SOURCE, self._cards)
+            left_out = {name for owner, name in host.cards.clashes if owner == SOURCE}
+            wanted = {card.id: card for card in self._cards if card.id not in left_out}
             there = {
                 name: card
                 for name, card in host.cards.view().items()
                 if host.cards.source_of(name) == SOURCE
             }
-            if {card.id: card for card in cards} != there:
-                host.cards.replace(SOURCE, cards)
+            if wanted != there:
+                host.cards.replace(SOURCE, self._cards)
 
     def _tell(self, host: Host, before: Sequence[Card]) -> None:
         known = {card.id: card for card in before}

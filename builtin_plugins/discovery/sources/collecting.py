@@ -118,7 +118,6 @@ class Sources:
         self._user_home = Path.home() if user_home is None else user_home
         self._source = source
         self._inventory = Inventory()
-        self._refused: set[str] = set()
         self._reading = asyncio.Lock()
 
     @property
@@ -166,7 +165,7 @@ class Sources:
         async with self._reading:
             inventory = await asyncio.to_thread(self._read, host, self._around(host))
             self._take(host, inventory)
-        return self._free(host, inventory)
+        return inventory.rows
 
     async def watch(self, host: Host, on_change: OnChange | None = None) -> None:
         """Read again whenever a file or the set of tools changes; it runs until cancelled.
@@ -205,7 +204,7 @@ class Sources:
             if inventory == self._inventory:
                 return
             self._take(host, inventory)
-            host.capabilities.replace(self._source, self._free(host, inventory))
+            host.capabilities.replace(self._source, inventory.rows)
         host.log.info("capabilities changed", rows=len(inventory.rows))
         if on_change is not None:
             on_change(inventory)
@@ -227,21 +226,6 @@ class Sources:
             host.recover(PART)
             return
         host.degrade(PART, f"passed over: {brief(errors)}")
-
-    def _free(self, host: Host, inventory: Inventory) -> list[Capability]:
-        """Return the rows whose ids nobody else has; name the others."""
-        rows, owners = host.capabilities.unclaimed(self._source, inventory.rows)
-        refused = set()
-        for row in inventory.rows:
-            if row.id in owners:
-                part = f"{PART}: {row.id}"
-                refused.add(part)
-                why = f"{owners[row.id]} brings one of this id: change it in {row.source_ref}"
-                host.degrade(part, why)
-        for part in self._refused - refused:
-            host.recover(part)
-        self._refused = refused
-        return rows
 
     def _around(self, host: Host) -> _Around:
         plugins = host.settings.plugins

@@ -201,7 +201,7 @@ async def test_an_id_of_another_plugin_is_left_out_and_said_and_does_not_stop_a_
         assert "capability skill:a of discovery" in gate.host.degraded
         await gate.reload()
         assert gate.host.capabilities.view()["skill:a"].source_ref == "other"
-        assert str(path) in gate.host.degraded["capabilities: skill:a"]
+        assert str(path) in gate.host.degraded["capability skill:a of discovery"]
         path.unlink()
         await gate.reload()
         assert gate.host.degraded == {}
