@@ -31,16 +31,17 @@ __all__ = ["EXPORT", "HISTORY", "SINCE", "SqlConversations"]
 
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")
+_COUNTED = select(
+    SESSIONS.c.session,
+    SESSIONS.c.fence,
+    SESSIONS.c.messages,
+    SESSIONS.c.turns,
+    SESSIONS.c.last_turn,
+    SESSIONS.c.taint,
+)
+_SESSION = _COUNTED.where(_IS_SESSION).with_for_update()
 _SESSIONS = (
-    select(
-        SESSIONS.c.session,
-        SESSIONS.c.fence,
-        SESSIONS.c.messages,
-        SESSIONS.c.turns,
-        SESSIONS.c.last_turn,
-        SESSIONS.c.taint,
-    )
-    .where(SESSIONS.c.session.in_(bindparam("keys", expanding=True)))
+    _COUNTED.where(SESSIONS.c.session.in_(bindparam("keys", expanding=True)))
     # PostgreSQL locks the rows in this order, so that two gateways cannot wait for each other.
     .order_by(SESSIONS.c.session)
     .with_for_update()
@@ -358,7 +359,12 @@ def _take_positions(connection: Connection, count: int) -> int:
 
 
 def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
-    rows = connection.execute(_SESSIONS, {"keys": sorted(keys)})
+    if len(keys) == 1:
+        # The usual case: the text of a statement with a list is made anew each time.
+        (key,) = keys
+        rows = connection.execute(_SESSION, {"key": key})
+    else:
+        rows = connection.execute(_SESSIONS, {"keys": sorted(keys)})
     return {key: _Session(*values) for key, *values in rows}
 
 

@@ -194,19 +194,24 @@ class Group:
                 self._works.append(job)
         self._inserts = inserts
         self._guard = guard
+        self._alone = len(jobs) == 1
+        self._whole = False
 
     def commit(self, connection: Connection) -> None:
         """Run all jobs in one transaction and commit it; each outcome is left in its job.
 
         Inserts come first, those of one table and shape as one ``executemany``; then items,
         all that one function takes at once; then the functions, in their order. Whatever may
-        fail by itself runs in a savepoint.
+        fail by itself runs in a savepoint; in SQLite a job that is alone has the whole transaction.
 
         Raises:
             GroupLostError: The transaction is gone.
             SQLAlchemyError: It could not begin, or it could not commit.
         """
         root = connection.begin()
+        # PostgreSQL commits a transaction in which a statement failed as if it had not, and nothing
+        # of it: there, only the savepoint tells of an error that a function kept to itself.
+        self._whole = self._alone and connection.dialect.name == "sqlite"
         if self._rows:
             try:
                 self._insert_together(connection)
@@ -222,7 +227,8 @@ class Group:
             self._handle_together(connection, root, handle, items)
         for work in self._works:
             self._one(connection, root, work, work.work)
-        root.commit()
+        if root.is_active:
+            root.commit()
 
     def _insert_together(self, connection: Connection) -> None:
         batches: dict[tuple[Table, tuple[str, ...]], list[Mapping[str, Any]]] = {}
@@ -282,19 +288,20 @@ class Group:
     ) -> T:
         """Run `work` in a savepoint and return its value; undo it if it raises."""
         # Plain SQL, the same in both databases; SQLAlchemy's own takes four times as long.
-        connection.exec_driver_sql("SAVEPOINT job")
+        if not self._whole:
+            connection.exec_driver_sql("SAVEPOINT job")
         self._guard.closed = True
         try:
             value = work(connection)
-            if root.is_active:
+            if root.is_active and not self._whole:
                 connection.exec_driver_sql("RELEASE SAVEPOINT job")
         except BaseException as error:
             self._guard.closed = False
-            _undo(connection, root, error)
+            _undo(connection, root, error, whole=self._whole)
             raise
         finally:
             self._guard.closed = False
-        if not root.is_active:
+        if not _stands(connection, root):
             raise GroupLostError("a function that was handed to the store ended the transaction")
         return value
 
@@ -313,15 +320,29 @@ def _inserter(job: Insert) -> Callable[[Connection], None]:
     return insert
 
 
-def _undo(connection: Connection, root: RootTransaction, cause: BaseException) -> None:
-    """Undo what was done since the savepoint; raise where the transaction is gone with it."""
-    reason = fault(cause) or f"{type(cause).__name__}: {cause}"
+def _stands(connection: Connection, root: RootTransaction) -> bool:
+    """Whether the transaction is still there."""
     # SQLite rolls a whole transaction back by itself when the disk is full or fails
     # (https://sqlite.org/lang_transaction.html, "Response To Errors Within A Transaction").
     driver = connection.connection.dbapi_connection if root.is_active else None
-    if not root.is_active or not getattr(driver, "in_transaction", True):
+    return root.is_active and getattr(driver, "in_transaction", True)
+
+
+def _undo(
+    connection: Connection, root: RootTransaction, cause: BaseException, *, whole: bool
+) -> None:
+    """Undo what was done since the savepoint, or the whole transaction where it had none.
+
+    Raises:
+        GroupLostError: The transaction was gone already.
+    """
+    reason = fault(cause) or f"{type(cause).__name__}: {cause}"
+    if not _stands(connection, root):
         raise GroupLostError(reason) from cause
     try:
+        if whole:
+            root.rollback()
+            return
         connection.exec_driver_sql("ROLLBACK TO SAVEPOINT job")
         connection.exec_driver_sql("RELEASE SAVEPOINT job")
     except SQLAlchemyError as error:

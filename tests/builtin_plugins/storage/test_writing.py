@@ -229,6 +229,35 @@ async def test_work_that_ends_the_transaction_is_refused_and_nothing_is_half_wri
     assert await store.write(add(3)) == 3
 
 
+async def test_work_that_raises_alone_undoes_itself_and_the_next_one_is_kept(
+    store: SqlStore,
+) -> None:
+    def broken(connection: sa.Connection) -> None:
+        add(50)(connection)
+        raise LookupError("on purpose")
+
+    with pytest.raises(LookupError, match="on purpose"):
+        await store.write(broken)
+    assert await ids(store) == []
+    assert await store.write(add(1)) == 1
+    assert await ids(store) == [1]
+
+
+async def test_work_that_hides_that_the_database_rolled_everything_back_is_refused(
+    store: SqlStore,
+) -> None:
+    def hides(connection: sa.Connection) -> None:
+        add(50)(connection)
+        with pytest.raises(IntegrityError):
+            connection.exec_driver_sql("INSERT OR ROLLBACK INTO rows VALUES (1, 'twice')")
+
+    await store.write(add(1))
+    with pytest.raises(StoreUnavailableError):
+        await store.write(hides)
+    assert await store.write(add(2)) == 2
+    assert await ids(store) == [1, 2]
+
+
 async def test_work_may_use_savepoints_of_its_own(store: SqlStore) -> None:
     def work(connection: sa.Connection) -> None:
         add(1)(connection)
