@@ -6,10 +6,12 @@ One table serves JSON-RPC and HTTP: the number stands in ``error.code``, the nam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import (
     HookError,
     HookgateError,
@@ -21,6 +23,7 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import Key
+from hookgate.core.hooks.shielding import told
 from hookgate.core.host import redact_json
 from hookgate.core.turn.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 
@@ -151,7 +154,7 @@ def describe(host: Host, error: Exception) -> ErrorAnswer:
     else is a fault: the client gets an id, and the log has the rest under it.
     """
     code, data = _classify(error)
-    message = str(error)
+    message = _text(error)
     if code.name == "internal" and not isinstance(error, HookgateError):
         fault = new_id("fault")
         host.log.error("internal error", id=fault, exc_info=error)
@@ -167,9 +170,33 @@ def describe(host: Host, error: Exception) -> ErrorAnswer:
     return ErrorAnswer(
         number=code.number,
         message=host.secrets.redact(message),
-        data=redact_json(host.secrets, {"code": code.name, "action": "", **data}),
+        data=_sendable(host, {"code": code.name, "action": "", **data}),
         status=status,
     )
+
+
+def _text(error: Exception) -> str:
+    """Return what an error says, which code of plugins may have made, as text that can be sent."""
+    try:
+        return str(error).encode("utf-8", "replace").decode()
+    except Exception as unreadable:  # noqa: BLE001 - whatever it raises, the client is answered
+        return f"{type(error).__name__}, whose message cannot be read ({type(unreadable).__name__})"
+
+
+def _sendable(host: Host, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of an error, redacted; without what a plugin put there that is no JSON."""
+    kept: dict[str, Any] = {"code": "failed", "action": ""}
+    for name, value in data.items():
+        try:
+            clean = redact_json(host.secrets, {name: value})
+            strict_json.dumps(clean)
+            if name == "retry_after" and not 0 <= float(value) < math.inf:
+                raise ValueError("expected seconds, 0 or more")
+        except Exception as wrong:  # noqa: BLE001 - whatever it is, the client is answered
+            host.log.error("the data of an error cannot be sent", name=name, found=told(wrong))
+        else:
+            kept.update(clean)
+    return kept
 
 
 def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:

@@ -11,6 +11,7 @@ from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.request_keys import CALLER, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
+from hookgate.core.hooks.shielding import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -70,9 +71,9 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                     request[CALLER] = caller
                 request = _limited(request, route)
                 if caller is None or caller.token or not caller.principal.key:
-                    return await handler(request)
+                    return _made(route, await contained(handler(request)))
                 with server.keyed(request):
-                    return await handler(request)
+                    return _made(route, await contained(handler(request)))
         except web.HTTPRequestEntityTooLarge:
             return _answer(server, request, _too_large(request.client_max_size))
         except web.HTTPException:
@@ -85,6 +86,16 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
             return _answer(server, request, error)
 
     return decide
+
+
+def _made(route: Route, response: object) -> web.StreamResponse:
+    """Return what a handler has returned, if it is an answer."""
+    if isinstance(response, web.StreamResponse):
+        return response
+    raise TypeError(
+        f"{route.method} {route.path} of {route.plugin} returned {type(response).__name__}, "
+        "expected an aiohttp.web.Response"
+    )
 
 
 # -- the body -----------------------------------------------------------------------
