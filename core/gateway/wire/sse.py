@@ -99,7 +99,16 @@ class EventStream:
             headers: More headers of the answer.
             client: Who counts for this request as a client of the gateway already, and is asked
                 and ended in place of the stream.
+
+        Raises:
+            ValueError: A header has a line break or a NUL in it. Found later, it would leave
+                an answer without a head.
         """
+        for name, value in (headers or {}).items():
+            if _UNFIT.search(f"{name}{value}"):
+                raise ValueError(
+                    f"found the header {name!r} with a line break or a NUL, expected one line"
+                )
         self.response = web.StreamResponse(
             headers={
                 "Content-Type": "text/event-stream",

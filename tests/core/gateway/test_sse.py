@@ -28,8 +28,9 @@ Tell = Callable[[EventStream], Awaitable[None]]
 class Ticker:
     """A plugin with a route that answers with a stream."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, more: str = "1") -> None:
         self.tell = tell
+        self.more = more
         self.left: list[str] = []
 
     @hookimpl
@@ -37,7 +38,7 @@ class Ticker:
         routes.add("GET", "/ticks", self.ticks, access=Access.scoped("read"))
 
     async def ticks(self, request: web.Request) -> web.StreamResponse:
-        async with EventStream(request, headers={"x-more": "1"}) as stream:
+        async with EventStream(request, headers={"x-more": self.more}) as stream:
             try:
                 await self.tell(stream)
                 self.left.append("whole")
@@ -195,6 +196,12 @@ async def test_a_failure_within_the_stream_breaks_it_and_one_before_is_an_answer
             with pytest.raises(aiohttp.ClientPayloadError):
                 await answer.content.read()
         assert (await served.get("/ticks", **with_key("nobody's")))[0] == 401
+
+
+async def test_a_header_that_would_split_the_answer_is_refused_before_it_begins() -> None:
+    async with serving(model(), Ticker(forever, more="1\r\nSet-Cookie: a=b")) as served:
+        status, body = await served.get("/ticks")
+        assert (status, body["error"]["data"]["code"]) == (500, "internal")
 
 
 async def test_a_stream_ends_with_the_key_that_it_was_asked_for_with() -> None:
