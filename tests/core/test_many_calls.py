@@ -102,15 +102,18 @@ class Ticker:
             await asyncio.sleep(0)
 
 
-async def test_others_get_their_turn_while_calls_are_read_and_judged() -> None:
-    await many(2, max_iterations=1)  # what a first start imports, it waits for
+async def ticks_of(number: int, **options: int) -> int:
+    """How often the event loop came round while so many calls were read and judged."""
     async with Ticker() as ticker:
-        await many(2, max_iterations=1)
-        few = ticker.ticks
-        _, _, recorder = await many(10_000)
-        ticks = ticker.ticks - few
-    assert len(recorder.decided) == 64
-    assert ticks - few > 10_000 / BREATH + 60
+        _, _, recorder = await many(number, **options)
+    assert len(recorder.decided) == min(number, 64)
+    return ticker.ticks
+
+
+async def test_others_get_their_turn_while_calls_are_read_and_judged() -> None:
+    # It comes round while a thread is awaited, too: the least of several is what has to be.
+    few = min([await ticks_of(2, max_iterations=1) for _ in range(5)])
+    assert await ticks_of(10_000) - few > 10_000 / BREATH + 60
 
 
 async def test_the_work_grows_as_the_calls_do() -> None:
