@@ -42,8 +42,8 @@ KeyPath = tuple[str | int, ...]
 _READ_DIFFERENTLY = re.compile(
     r"[^\n\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]|\?[^ \n]|[|>][-+0-9]*+#|^---", re.M
 )
-"""Where the two parsers differ: tabs, odd line breaks, question marks within words, comments that
-stick to the head of a block, and empty documents behind their mark."""
+"""Where the two parsers differ: tabs, odd line breaks, question marks within words or beside
+brackets, comments that stick to the head of a block, and empty documents behind their mark."""
 _MANY_BRACKETS = 200
 """The parser in C looks ever longer for the ends of brackets, the more of them are open."""
 
@@ -129,9 +129,11 @@ def read_yaml(
 
 
 def _is_read_alike(text: str, max_bytes: int) -> bool:
+    brackets = text.count("[") + text.count("{")
     return (
         len(text) <= max_bytes
-        and text.count("[") + text.count("{") <= _MANY_BRACKETS
+        and brackets <= _MANY_BRACKETS
+        and not (brackets and "?" in text)
         and _READ_DIFFERENTLY.search(text) is None
     )
 
