@@ -127,6 +127,18 @@ class Tool:
     tags: tuple[str, ...] = ()
     idempotent: bool | None = None
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
+    _declared: str = field(default="", init=False, repr=False, compare=False)
+
+    @property
+    def declaration(self) -> str:
+        """What a request says of it, as JSON; kept of a tool that was admitted and so stays."""
+        if self._declared:
+            return self._declared
+        named = {"name": self.name, "description": self.description, "schema": dict(self.schema)}
+        text = canonical(named).decode()
+        if self.admitted:
+            object.__setattr__(self, "_declared", text)
+        return text
 
     @property
     def digest(self) -> str:

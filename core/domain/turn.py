@@ -551,6 +551,12 @@ class Turn:
         self._events += 1
         self.client(self.named(event))
 
+    def _may_be_seen_by(self, principal: Principal) -> bool:
+        return principal.may_see(self.root.address)
+
+    def _narrowed(self, audience: Callable[[Principal], bool]) -> Callable[[Principal], bool]:
+        return lambda principal: self._may_be_seen_by(principal) and audience(principal)
+
     def named(self, event: Event) -> Event:
         """Return `event` as this turn's: for those who may see where its message came in.
 
@@ -558,11 +564,8 @@ class Turn:
         """
         if not self._name:
             self._name = str(self.session)
-        address, audience = self.root.address, event.audience
-
-        def may_see(principal: Principal) -> bool:
-            return principal.may_see(address) and (audience is None or audience(principal))
-
+        audience = event.audience
+        seen = self._may_be_seen_by if audience is None else self._narrowed(audience)
         return Event(
             event.type,
             event.data,
@@ -570,7 +573,7 @@ class Turn:
             self._name,
             event.scope,
             perf_counter(),
-            may_see,
+            seen,
             self._events,
             event.value,
         )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.strict_json import canonical
 from hookgate.core.turn.tools.call import may_use
 
 if TYPE_CHECKING:
@@ -24,10 +23,7 @@ __all__ = ["choose_tools", "is_chosen", "schema_tokens", "usable_tools"]
 
 def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
     """Return how many tokens a tool's declaration takes in a request."""
-    declaration = canonical(
-        {"name": tool.name, "description": tool.description, "schema": dict(tool.schema)}
-    )
-    return counter.count(declaration.decode())
+    return counter.count(tool.declaration)
 
 
 async def choose_tools(host: Host, turn: Turn) -> None:
