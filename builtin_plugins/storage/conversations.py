@@ -401,6 +401,10 @@ def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exc
 
 
 def _forget(connection: Connection, key: str) -> int:
+    # The row before the messages, as in every write: what another gateway is committing to this
+    # session comes before, and is forgotten, too, or behind, and is refused.
+    if not _load(connection, [key]):
+        return 0
     gone = connection.execute(delete(MESSAGES).where(MESSAGES.c.session == key)).rowcount
     connection.execute(delete(SESSIONS).where(SESSIONS.c.session == key))
     return gone

@@ -23,6 +23,7 @@ from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
     from tests.builtin_plugins.storage.conftest import OpenStore
 
 pytestmark = pytest.mark.slow
@@ -35,6 +36,21 @@ ROWS = sa.Table(
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("data", sa.JSON, nullable=False),
 )
+
+STOPS = (
+    "CREATE FUNCTION stops() RETURNS trigger LANGUAGE plpgsql AS "
+    "'BEGIN PERFORM pg_advisory_xact_lock_shared(7); RETURN NULL; END'",
+    "CREATE TRIGGER stops AFTER UPDATE ON storage_sessions FOR EACH ROW EXECUTE FUNCTION stops()",
+)
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+
+
+async def waiting(connection: AsyncConnection, count: int) -> None:
+    """Return once so many of the server's connections wait for a lock."""
+    while True:
+        await connection.exec_driver_sql("SELECT pg_stat_clear_snapshot()")
+        if (await connection.exec_driver_sql(WAITING)).scalar_one() == count:
+            return
 
 
 @pytest.fixture
@@ -81,6 +97,31 @@ async def test_a_read_cannot_write(store: SqlStore) -> None:
     with pytest.raises(StoreUnavailableError, match="read-only transaction"):
         await store.read(lambda c: c.execute(ROWS.insert(), {"id": 9, "data": 9}))
     assert await ids(store) == []
+
+
+async def test_what_another_gateway_is_committing_is_forgotten_too(
+    store: SqlStore, opened: OpenStore, url: str
+) -> None:
+    one = SqlConversations(store, SystemClock())
+    other = SqlConversations(await opened(url=url), SystemClock())
+    fence = Fence()
+    await other.append(HERE, [said("before", "t1")], fence=fence)
+    # The other one's transaction stops behind its last statement until the lock is given back.
+    await store.write(lambda connection: [connection.exec_driver_sql(line) for line in STOPS])
+    engine = postgres_engine(postgres_url(url))
+    async with engine.connect() as holder:
+        await holder.exec_driver_sql("SELECT pg_advisory_lock(7)")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(other.append(HERE, [said("meanwhile", "t2")], fence=fence))
+            await waiting(holder, 1)
+            forgotten = tasks.create_task(one.forget(HERE))
+            await waiting(holder, 2)
+            await holder.exec_driver_sql("SELECT pg_advisory_unlock(7)")
+    await engine.dispose()
+    assert forgotten.result() == 2
+    assert (await one.since()).said == ()
+    await one.append(HERE, [said("after", "t3")], fence=Fence())
+    assert [message.text for message in await one.history(HERE, turns=5)] == ["after"]
 
 
 async def test_two_gateways_share_conversations_and_the_newer_holder_wins(
