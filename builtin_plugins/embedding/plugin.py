@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Plugin"]
 
 PART = "embedder"
+SHIPPED_PART = "embedder: vectors"
 INSTEAD = "search goes by words alone"
 
 NONE = (
@@ -61,7 +62,7 @@ class Plugin:
             engine,
             kind=settings.embedder,
             cache_size=settings.cache_size,
-            shipped=await asyncio.to_thread(ShippedVectors.read, engine.fingerprint),
+            shipped=await self._shipped(host, engine.fingerprint),
         )
         self._embedder = embedder
         host.provide(EMBEDDER, embedder)
@@ -106,6 +107,14 @@ class Plugin:
         host.announce(PART, f"the model is not loaded yet; until it is, {INSTEAD}")
         ready = partial(host.withdraw, PART)
         return ThreadEngine(model, failed=failed, ready=ready, bulk_waits=True)
+
+    async def _shipped(self, host: Host, fingerprint: str) -> ShippedVectors | None:
+        """Return the vectors that come with hookgate; without them it is slower, and no worse."""
+        try:
+            return await asyncio.to_thread(ShippedVectors.read, fingerprint)
+        except EmbeddingError as error:
+            host.announce(SHIPPED_PART, str(error))
+            return None
 
     def _find(self) -> LocalModel:
         """Look for the model's files. Runs on a thread.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from hookgate.core.domain.errors import EmbeddingError
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -39,11 +41,26 @@ class ShippedVectors:
 
     @classmethod
     def read(cls, fingerprint: str, path: Path = SHIPPED) -> Self | None:
-        """Return the vectors of the model called `fingerprint`, if there are any. It blocks."""
-        with np.load(path, allow_pickle=False) as held:
-            if str(held["fingerprint"]) != fingerprint:
-                return None
-            return cls(held["keys"], held["vectors"])
+        """Return the vectors of the model called `fingerprint`, if there are any. It blocks.
+
+        Raises:
+            EmbeddingError: The file is missing or damaged.
+        """
+        try:
+            # Not by the path: NumPy leaves a file open that it cannot read.
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as held:
+                if str(held["fingerprint"]) != fingerprint:
+                    return None
+                keys, vectors = held["keys"], held["vectors"]
+        # A damaged archive raises whatever its reader runs into: NumPy, zipfile and zlib differ.
+        except Exception as error:
+            raise _unreadable(path, f"{type(error).__name__}: {error}") from error
+        if (keys.dtype, vectors.dtype) != (np.uint64, np.float16) or not (
+            keys.ndim == 1 and vectors.ndim == 2 and len(vectors) == len(keys) > 0
+        ):
+            found = f"{keys.dtype} {keys.shape} and {vectors.dtype} {vectors.shape}"
+            raise _unreadable(path, f"found {found}, expected a vector of halves for each key")
+        return cls(keys, vectors)
 
     @staticmethod
     def write(
@@ -72,6 +89,13 @@ class ShippedVectors:
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors /= np.maximum(lengths, 1e-9)
         return vectors, np.flatnonzero(~found).tolist()
+
+
+def _unreadable(path: Path, why: str) -> EmbeddingError:
+    return EmbeddingError(
+        f"the vectors that come with hookgate cannot be read ({path}: {why}): the model computes "
+        "them anew, which takes a while; install hookgate again to have them"
+    )
 
 
 def key_of(text: str) -> int:

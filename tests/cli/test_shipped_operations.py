@@ -53,3 +53,20 @@ def test_where_a_builtin_is_replaced_its_successor_is_asked(
     (tmp_path / "config.toml").write_text('[plugins]\nreplace = { memory = "nobody" }\n')
     runner.invoke(app, ["cards", "--help"])
     assert started
+
+
+@pytest.mark.parametrize("held", [None, b"", b"[{", b"{}", b'[{"plugin": "control"}]', b"\xff"])
+def test_where_the_file_is_missing_or_damaged_a_gateway_is_asked(
+    held: bytes | None,
+    runner: CliRunner,
+    started: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "operations.json"
+    if held is not None:
+        path.write_bytes(held)
+    monkeypatch.setattr(generated, "SHIPPED", path)
+    done = runner.invoke(app, ["token", "revoke", "--help"])
+    assert (done.exit_code, "Revoke" in done.output) == (0, True), done.output
+    assert started

@@ -23,6 +23,9 @@ __all__ = ["commands", "function_of"]
 SHIPPED = Path(__file__).parent / "operations.json"
 """The operations of builtin plugins that have a command; `make docs` writes it."""
 
+KEYS = {"command", "name", "params", "plugin", "summary"}
+"""What is read of an operation."""
+
 _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
@@ -65,10 +68,24 @@ def operations(state: State) -> Sequence[Mapping[str, Any]]:
     from hookgate.cli.brought import only_builtins
 
     if (running := only_builtins(state)) and state.run(state.running()) is None:
-        return [row for row in json.loads(SHIPPED.read_bytes()) if row["plugin"] in running]
+        rows = _shipped()
+        if rows is not None:
+            return [row for row in rows if row["plugin"] in running]
     # All of them: a command that this client may not use says which scope it needs.
-    rows: Sequence[Mapping[str, Any]] = state.ask("operation.list", {"all": True})["operations"]
-    return [row for row in rows if row["command"]]
+    asked: Sequence[Mapping[str, Any]] = state.ask("operation.list", {"all": True})["operations"]
+    return [row for row in asked if row["command"]]
+
+
+def _shipped() -> Sequence[Mapping[str, Any]] | None:
+    """Return the operations of builtin plugins; None where the file is missing or damaged."""
+    try:
+        rows = json.loads(SHIPPED.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None  # A gateway that is started knows them as well, a little later.
+    whole = isinstance(rows, list) and all(
+        isinstance(row, dict) and row.keys() >= KEYS for row in rows
+    )
+    return rows if whole else None
 
 
 def _command(name: str, row: Mapping[str, Any]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hookgate.builtin_plugins.embedding.onnx import OnnxModel
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
+from hookgate.core.domain.errors import EmbeddingError
 from hookgate.core.domain.ports import EMBEDDER
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
@@ -87,6 +89,46 @@ def test_those_that_come_with_hookgate_are_the_models(minilm: OnnxModel) -> None
     assert missing == []
     own = np.concatenate([minilm.run([minilm.prepare(text)]) for text in texts])
     assert (vectors * own).sum(axis=1).min() > 0.9999
+
+
+def uneven(fingerprint: str) -> bytes:
+    file = BytesIO()
+    keys, vectors = np.zeros(2, np.uint64), np.zeros((1, DIMENSION), np.float16)
+    np.savez(file, fingerprint=np.array(fingerprint), keys=keys, vectors=vectors)
+    return file.getvalue()
+
+
+DAMAGED = {
+    "missing": None,
+    "empty": b"",
+    "no archive": b"hello" * 100,
+    "cut": SHIPPED.read_bytes()[:5000],
+    "overwritten": SHIPPED.read_bytes()[:3000] + bytes(200) + SHIPPED.read_bytes()[3200:],
+    "uneven": uneven("counting"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGED)
+def test_a_file_that_is_missing_or_damaged_is_named(tmp_path: Path, how: str) -> None:
+    path, held = tmp_path / "shipped.npz", DAMAGED[how]
+    if held is not None:
+        path.write_bytes(held)
+    with np.load(SHIPPED) as whole:
+        fingerprint = "counting" if how == "uneven" else str(whole["fingerprint"])
+    with pytest.raises(EmbeddingError, match="install hookgate again"):
+        ShippedVectors.read(fingerprint, path)
+
+
+async def test_without_the_file_the_model_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: Any = ShippedVectors.read
+    monkeypatch.setattr(read.__func__, "__defaults__", (tmp_path / "none.npz",))
+    config = {"home": tmp_path, "plugins": {"entry_points": False}}
+    async with Gateway(Settings.model_validate(config)) as gate:
+        assert "none.npz" in gate.host.notices["embedder: vectors"]
+        vectors = await gate.host[EMBEDDER].embed([next(iter(examples().values()))[0]])
+        assert np.linalg.norm(vectors) == pytest.approx(1, abs=1e-3)
 
 
 async def test_a_fresh_home_embeds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
