@@ -60,7 +60,7 @@ class OtelFigures:
         for one in instruments:
             if one in self._records:
                 continue
-            name = one.otel or one.name.replace("_", ".")
+            name = one.otel_name
             match one.otel_kind or one.kind:
                 case "counter":
                     self._records[one] = meter.create_counter(name, one.unit, one.help).add

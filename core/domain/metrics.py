@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from hookgate.core.domain.strict_json import well_formed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -32,6 +34,8 @@ OTHER = "other"
 """Stands for a label's value that is missing, or is none of those that it can be."""
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OTEL_NAME = re.compile(r"[a-zA-Z][-_./a-zA-Z0-9]{0,254}")
+_OTEL_UNIT_CHARS = 63
 _SUFFIXES = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 """What the formats write behind a name: with them, two names could be one."""
 
@@ -162,21 +166,50 @@ class Instrument:
                 f"found the instrument {self.name!r}, expected letters, digits and `_`, with no "
                 f"digit in front and none of {', '.join(_SUFFIXES)} at the end"
             )
+        self._check_words()
         if self.kind not in ("counter", "histogram", "gauge"):
             raise ValueError(
                 f"instrument {self.name}: found the kind {self.kind!r}, expected counter, "
                 "histogram or gauge"
             )
         histogram = "histogram" in (self.kind, self.otel_kind)
-        if histogram != bool(self.boundaries) or list(self.boundaries) != sorted(
-            set(self.boundaries)
-        ):
+        finite = all(map(math.isfinite, self.boundaries))
+        ascending = list(self.boundaries) == sorted(set(self.boundaries))
+        if histogram != bool(self.boundaries) or not (finite and ascending):
             raise ValueError(
                 f"instrument {self.name}: found the boundaries {self.boundaries}, expected "
-                "ascending ones for a histogram, and none for anything else"
+                "finite, ascending ones for a histogram, and none for anything else"
             )
         if len({label.name for label in self.labels}) != len(self.labels):
             raise ValueError(f"instrument {self.name}: two of its labels have one name")
+
+    def _check_words(self) -> None:
+        """Refuse what one of the formats would refuse later, for all figures at once."""
+        if not _OTEL_NAME.fullmatch(self.otel_name):
+            raise ValueError(
+                f"instrument {self.name}: found the name {self.otel_name!r} for OpenTelemetry, "
+                "expected a letter, and at most 254 letters, digits and `_.-/` behind it"
+            )
+        if not self.unit.isascii() or len(self.unit) > _OTEL_UNIT_CHARS:
+            raise ValueError(
+                f"instrument {self.name}: found the unit {self.unit!r}, expected at most "
+                f"{_OTEL_UNIT_CHARS} ASCII characters"
+            )
+        text: object = self.help  # A plugin without types writes what it likes.
+        if not isinstance(text, str) or well_formed(text) != text:
+            raise ValueError(
+                f"instrument {self.name}: found the help {self.help!r}, expected a sentence"
+            )
+        if self.otel_kind not in (None, "counter", "histogram", "gauge"):
+            raise ValueError(
+                f"instrument {self.name}: found the kind {self.otel_kind!r} for OpenTelemetry, "
+                "expected counter, histogram or gauge"
+            )
+
+    @property
+    def otel_name(self) -> str:
+        """Its name for OpenTelemetry."""
+        return self.otel or self.name.replace("_", ".")
 
     def __hash__(self) -> int:
         # Every reading is looked up by its instrument, and few have the name of another one.

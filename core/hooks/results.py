@@ -84,7 +84,8 @@ def annotation_of(function: Callable[..., Any], name: str) -> Any:
     own = getattr(function, "__globals__", {})
     try:
         return typing.get_type_hints(holder, {**_core_names(), **own})[name]
-    except NameError as error:
+    # An annotation is an expression of the plugin's: it raises whatever it likes.
+    except Exception as error:
         raise StartError(
             f"hook {getattr(function, '__name__', function)}: the annotation of {name!r}, "
             f"{annotations[name]!r}, cannot be resolved ({error}): use a type of hookgate.core, "

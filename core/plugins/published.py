@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import PluginError, StartError
 from hookgate.core.hooks.contracts import Chain
+from hookgate.hookspecs import Contract
 
 if TYPE_CHECKING:
     import pluggy
@@ -33,6 +34,19 @@ __all__ = ["Published", "prefix_of"]
 def prefix_of(plugin: str) -> str:
     """Return how the names of the hooks begin that the plugin of this name publishes."""
     return re.sub(r"\W", "_", plugin) + "_"
+
+
+def _is_whole(contract: object) -> bool:
+    """Whether a contract, which a plugin wrote, is one."""
+    if not isinstance(contract, Contract):
+        return False
+    combine: object = contract.combine
+    limit: object = contract.limit
+    return (
+        combine in ("each", "first", "fold")
+        and isinstance(limit, int | float)
+        and 0 < limit <= 3600
+    )
 
 
 class Published:
@@ -115,8 +129,9 @@ class Published:
         if contract is None:
             yield 'which is not marked: put @hookspec("each"), "first" or "fold" above it'
             return
-        if contract.combine not in ("each", "first", "fold") or not 0 < contract.limit <= 3600:
+        if not _is_whole(contract):
             yield f"whose contract is {contract}: expected each, first or fold, and a limit in s"
+            return
         if not name.startswith(prefix):
             yield f"whose name does not say whose it is: call it `{prefix}{name}`"
         elif getattr(self._manager.hook, name, None) is not None:

@@ -153,6 +153,23 @@ def acme_untyped(report: str) -> NoSuchType:  # type: ignore[name-defined]  # no
     """Hear of a report."""
 
 
+@hookspec("each")
+def acme_raises(report: str) -> 1 / 0:  # type: ignore[valid-type]
+    """Hear of a report."""
+
+
+@hookspec("each", limit="5 s")  # type: ignore[arg-type]
+def acme_odd_limit(report: str) -> None:
+    """Hear of a report."""
+
+
+def acme_odd_contract(report: str) -> None:
+    """Hear of a report."""
+
+
+acme_odd_contract.__contract__ = "each"  # type: ignore[attr-defined]
+
+
 def acme_unmarked(report: str) -> None:
     """Hear of a report."""
 
@@ -164,6 +181,9 @@ def acme_unmarked(report: str) -> None:
         ((acme_undocumented,), "has no docstring"),
         ((acme_defaults,), "no defaults"),
         ((acme_untyped,), "cannot be resolved"),
+        ((acme_raises,), "cannot be resolved"),
+        ((acme_odd_limit,), "whose contract is"),
+        ((acme_odd_contract,), "whose contract is each: expected"),
         ((acme_unmarked,), "is not marked: put @hookspec"),
         ((acme_title, acme_title), "two hooks of one name"),
         ([acme_title], "expected a tuple of functions"),

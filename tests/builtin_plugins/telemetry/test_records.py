@@ -201,3 +201,23 @@ def test_figure_is_read_from_the_records_and_fields_that_it_names() -> None:
         (3, ("out",)),
         (4, ("out",)),
     ]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"otel": "9 rows"},
+        {"name": "_rows"},
+        {"name": "a" * 300},
+        {"unit": "x" * 64},
+        {"unit": "\u00b5s"},
+        {"help": "\ud800"},
+        {"help": None},
+        {"otel_kind": "sum"},
+        {"kind": "histogram", "boundaries": (1.0, float("inf"))},
+        {"kind": "histogram", "boundaries": (float("nan"),)},
+    ],
+)
+def test_what_a_format_would_refuse_is_refused_where_it_is_written(odd: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="instrument"):
+        Instrument(**{"name": "acme_rows", "help": "Rows.", **odd})
