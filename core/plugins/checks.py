@@ -45,6 +45,9 @@ class Manager(pluggy.PluginManager):
         found = inspect.getattr_static(plugin, name, None)
         if isinstance(found, property | cached_property):
             return None
+        # Most are plain methods without the marker: pluggy would look each up twice more.
+        if inspect.isfunction(found) and not hasattr(found, f"{self.project_name}_impl"):
+            return None
         return super().parse_hookimpl_opts(plugin, name)
 
 
