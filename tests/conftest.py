@@ -40,6 +40,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def leavings() -> Iterator[None]:
+    """Look through all that was left while the last test can still fail for it.
+
+    A file or socket that nobody closed is told of when the collector finds it; what it finds
+    after a worker's last test is told nobody.
+    """
+    yield
+    gc.collect()
+
+
 @pytest.fixture(scope="session")
 def short() -> bool:
     """Whether slow suites run in their short form, as they do in CI."""
