@@ -276,6 +276,7 @@ class SqlConversations:
             StoreError: A stored message cannot be read.
             StoreUnavailableError: The database cannot be read.
         """
+        Page.check(limit)
         turn, seq = _numbers(after, 2) if after else (0, -1)
         wanted = {"key": str(session), "turn": turn, "behind": seq, "most": limit + 1}
         rows = await self._store.read(lambda connection: connection.execute(EXPORT, wanted).all())
@@ -294,6 +295,7 @@ class SqlConversations:
             StoreError: A stored message cannot be read.
             StoreUnavailableError: The database cannot be read.
         """
+        Page.check(limit)
         (last,) = _numbers(cursor, 1) if cursor else (0,)
         wanted = {"last": last, "most": limit + 1}
         rows = await self._store.read(lambda connection: connection.execute(SINCE, wanted).all())

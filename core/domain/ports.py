@@ -252,6 +252,16 @@ class Page:
     cursor: str
     more: bool
 
+    @staticmethod
+    def check(limit: int) -> None:
+        """Refuse a page on which nothing could stand: whoever reads on would never end.
+
+        Raises:
+            ValueError: `limit` is below 1.
+        """
+        if limit < 1:
+            raise ValueError(f"found a page of {limit} messages, expected 1 or more")
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -338,7 +348,7 @@ class Conversations(Protocol):
             limit: How many messages at most.
 
         Raises:
-            ValueError: `after` is no cursor of these conversations.
+            ValueError: `after` is no cursor of these conversations, or `limit` is below 1.
         """
 
     async def since(self, cursor: str = "", *, limit: int = 500) -> Page:
@@ -354,7 +364,7 @@ class Conversations(Protocol):
             limit: How many messages at most.
 
         Raises:
-            ValueError: `cursor` is no cursor of these conversations.
+            ValueError: `cursor` is no cursor of these conversations, or `limit` is below 1.
         """
 
     async def end(self) -> str:

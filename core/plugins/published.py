@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import PluginError, StartError
 from hookgate.core.hooks.contracts import Chain
+from hookgate.core.hooks.shielding import told
 from hookgate.hookspecs import Contract
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ class Published:
         Raises:
             PluginError: One of them cannot be a hook; none of them is taken then.
         """
-        specs = getattr(plugin, "publishes", ())
+        try:
+            specs = getattr(plugin, "publishes", ())
+        except Exception as error:
+            raise PluginError(name, f"`publishes` raised {told(error)}") from error
         if not isinstance(specs, tuple) or not all(inspect.isfunction(one) for one in specs):
             raise PluginError(
                 name, f"`publishes` is {specs!r}: expected a tuple of functions under @hookspec"

@@ -91,7 +91,8 @@ def content_of(plugin: object) -> Path | None:
     name = plugin.__name__ if inspect.ismodule(plugin) else type(plugin).__module__
     module = sys.modules.get(name)
     file, package = getattr(module, "__file__", None), getattr(module, "__package__", "")
-    if not file or not package:
+    # Of hookgate's own package, all that is shipped is content already.
+    if not file or not package or package == "hookgate":
         return None
     folder = Path(file).parent / CONTENT
     return folder if folder.is_dir() else None

@@ -125,11 +125,13 @@ class InProcessConversations:
 
     async def export(self, session: SessionKey, *, after: str = "", limit: int = 500) -> Page:
         """Return all that was said in a session, page by page. See `Conversations.export`."""
+        Page.check(limit)
         kept = self._sessions.get(session, _NOTHING)
         return _page(((place, session, said) for place, said in kept.messages), after, limit)
 
     async def since(self, cursor: str = "", *, limit: int = 500) -> Page:
         """Return what was said in all sessions, page by page. See `Conversations.since`."""
+        Page.check(limit)
         sessions = [
             ((place, key, said) for place, said in kept.messages)
             for key, kept in self._sessions.items()

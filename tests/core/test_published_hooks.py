@@ -205,6 +205,22 @@ def test_two_plugins_publish_no_hook_of_one_name() -> None:
         load(Acme, other)
 
 
+def test_what_a_plugin_publishes_may_raise() -> None:
+    class Acme:
+        name = "acme"
+
+        @property
+        def publishes(self) -> Any:
+            raise RuntimeError("no luck")
+
+        @hookimpl
+        def before_turn(self) -> None:
+            return None
+
+    with pytest.raises(PluginError, match="`publishes` raised RuntimeError: no luck"):
+        load(Acme)
+
+
 def test_hook_of_the_core_cannot_be_published_again() -> None:
     @hookspec("each")
     def before_turn(turn: str) -> None:

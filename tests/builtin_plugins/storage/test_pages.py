@@ -129,6 +129,13 @@ async def test_a_cursor_that_no_page_gave_is_said(kept: Conversing, cursor: str)
         await kept.export(HERE, after=cursor)
 
 
+async def test_a_page_on_which_nothing_could_stand_is_refused(kept: Conversing) -> None:
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        await kept.since(limit=0)
+    with pytest.raises(ValueError, match="expected 1 or more"):
+        await kept.export(HERE, limit=0)
+
+
 async def test_pages_are_found_by_indexes(store: SqlStore) -> None:
     def plans(connection: sa.Connection) -> list[str]:
         found: list[str] = []
