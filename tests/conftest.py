@@ -29,8 +29,8 @@ hypothesis.settings.register_profile("full", deadline=None)
 hypothesis.settings.register_profile("unit", deadline=None, max_examples=10)
 hypothesis.settings.load_profile("unit")
 
-# A process of tests holds millions of objects that stay: modules, and thousands of tests. To
-# look through them all again and again took a fifth of its time.
+# A process of tests holds millions of objects that stay: modules, and thousands of tests. They
+# need not be looked through again and again.
 gc.set_threshold(50_000, 20, 20)
 
 
