@@ -138,7 +138,7 @@ class Loader:
     def _may_be_of_a_plugin(self, hook: str, *, all_made: bool) -> bool:
         """Whether a hook that is not there may be one of a plugin that does not run."""
         if all_made:
-            return self.published.is_of_absent(hook)
+            return bool(self.published.why_idle(hook, ""))
         return any(hook.startswith(prefix_of(name)) for name in self._candidates)
 
     def _checked(self, made: list[tuple[_Chosen, object]]) -> list[tuple[_Chosen, object]]:

@@ -103,10 +103,6 @@ class Published:
         """Return who publishes a hook; "" for the core's own, and for none."""
         return next((name for name, hooks in self.by_plugin.items() if hook in hooks), "")
 
-    def is_of_absent(self, hook: str) -> bool:
-        """Whether a hook's name is one of a plugin that is known, and does not run."""
-        return any(hook.startswith(prefix_of(name)) for name in self.absent)
-
     def why_idle(self, hook: str, of: str) -> str:
         """Return why an implementation of a hook that is not there is not called, and may stay.
 

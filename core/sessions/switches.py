@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.ports import Switch
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
-__all__ = ["FileSwitches", "Watchers", "write_json"]
+__all__ = ["FileSwitches", "Watchers"]
 
 FILE = "switches.json"
 
@@ -120,31 +119,6 @@ class FileSwitches:
     def _write(self, switches: Iterable[Switch]) -> None:
         held = {one.name: {"value": one.value, "version": one.version} for one in switches}
         try:
-            write_json(self._file, {"switches": held})
+            write_whole(self._file, json.dumps({"switches": held}).encode(), durable=True)
         except OSError as error:
             raise StoreUnavailableError(f"{self._file} cannot be written: {error}") from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Put `value` into a file for its owner alone, whole and durably or not at all. It blocks.
-
-    Raises:
-        OSError: It could not be written; what was there before is still there.
-    """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # `mkstemp` makes the file with mode 0600.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -15,8 +15,8 @@ from hookgate.core.domain.errors import StartError, StoreError
 from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.core.hooks.shielding import finish
-from hookgate.core.sessions.switches import write_json
 from hookgate.core.settings.secret_store import read_key_file
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -198,8 +198,8 @@ class TokenBook:
         failed: OSError | None = None
         async with self._writing:
             try:
-                kept = {"digests": sorted(self._revoked)}
-                await asyncio.to_thread(write_json, self._file, kept)
+                kept = json.dumps({"digests": sorted(self._revoked)}).encode()
+                await asyncio.to_thread(write_whole, self._file, kept, durable=True)
             except OSError as error:
                 failed = error
         if self._switches is not None:
