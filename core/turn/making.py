@@ -37,15 +37,27 @@ class TurnMaker:
         self.router = router
         self.snapshot = snapshot
 
-    def claimed(self, principal: Principal, request: TurnRequest) -> tuple[Agent, SessionKey]:
-        """Return who answers a request and in which session, if the principal may ask there.
+    def asked(
+        self,
+        principal: Principal,
+        origin: Origin,
+        request: TurnRequest,
+        sink: Callable[[Event], None],
+    ) -> Turn:
+        """Return a turn of what a principal asks, if it may ask that where it says it does.
 
         The one check of a claim: nothing starts without it but a turn within another.
 
         Raises:
-            NotAllowedError: The principal may not chat, or not as this address.
+            NotAllowedError: The principal may not chat, or not as this address; or see `make`.
             NoAgentError: No agent answers this address.
+            ClientToolError: See `make`.
+            TurnError: See `make`.
         """
+        agent, session = self._claimed(principal, request)
+        return self.make(principal, origin, request, agent, session, sink)
+
+    def _claimed(self, principal: Principal, request: TurnRequest) -> tuple[Agent, SessionKey]:
         address = request.address
         if "chat" not in principal.scopes:
             raise NotAllowedError(

@@ -115,10 +115,9 @@ class Turns:
         sink: Callable[[Event], None] | None = None,
     ) -> TurnHandle:
         """Start a turn; see `Host.start_turn`."""
-        agent, session = self.maker.claimed(principal, request)
         events = TurnEvents()
         sink = events.put if sink is None else sink
-        turn = self.maker.make(principal, origin, request, agent, session, sink)
+        turn = self.maker.asked(principal, origin, request, sink)
         return self._launch(turn, self._hold(turn, request), events)
 
     async def nested(
@@ -178,9 +177,7 @@ class Turns:
     ) -> FinishedCall:
         """Call a tool without a model; see `Host.call_tool`."""
         request = TurnRequest(content="", address=address, agent=agent)
-        turn = self.maker.make(
-            principal, origin, request, *self.maker.claimed(principal, request), sink
-        )
+        turn = self.maker.asked(principal, origin, request, sink)
         turn.extra_taint = taint
         use = ToolUse(id=new_id("call"), name=name, input=_json_ready(arguments))
         handle = self._launch(turn, self._call(turn, use), TurnEvents())
@@ -196,8 +193,7 @@ class Turns:
     ) -> Sequence[Tool]:
         """Return what may be called without a model; see `Host.offered`."""
         request = TurnRequest(content="", address=address, agent=agent)
-        who, session = self.maker.claimed(principal, request)
-        turn = self.maker.make(principal, origin, request, who, session, lambda _: None)
+        turn = self.maker.asked(principal, origin, request, lambda _: None)
         faces = turn.snapshot.faces
         usable = await usable_tools(self._host, turn)
         return sorted((faces.get(tool.name, tool) for tool in usable), key=lambda tool: tool.name)
