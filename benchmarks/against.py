@@ -15,7 +15,6 @@ import asyncio
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,8 +24,8 @@ from typing import TypeAlias
 
 import aiohttp
 
+from benchmarks._chat_servers import free_port, running, wait_for
 from benchmarks._servers import Server, settle
-from benchmarks.chat import free_port, wait_for
 from benchmarks.ping import measure as ping
 from benchmarks.report import Figure, report
 from hookgate.core.gateway.access.tokens import new_token
@@ -135,19 +134,6 @@ def gateway(checkout: Path, upstream: int) -> Iterator[Server]:
                 process.terminate()
 
 
-@contextmanager
-def upstream() -> Iterator[int]:
-    """Run the mocked upstream of ``benchmarks.chat``."""
-    port = free_port()
-    command = [sys.executable, "-m", "benchmarks.chat", "upstream", str(port)]
-    with subprocess.Popen(command, cwd=HERE) as process:
-        try:
-            wait_for(port, process)
-            yield port
-        finally:
-            process.terminate()
-
-
 async def asked(
     server: Server, count: int, one: Callable[[aiohttp.ClientSession, int], Awaitable[None]]
 ) -> float:
@@ -230,7 +216,8 @@ def main() -> None:
             before, now = (stack.enter_context(worker(one, code)) for one in checkouts)
             figures += compare(name, (before, now), rounds)
     with ExitStack() as stack:
-        port = stack.enter_context(upstream())
+        model = stack.enter_context(running("upstream"))
+        port = int(model.url.split(":")[2].split("/")[0])
         old, new = (stack.enter_context(gateway(one, port)) for one in checkouts)
         for name, run in (("ping", pinged), ("status", status), ("chat", chat)):
             figures += compare(name, (partial(run, old), partial(run, new)), rounds)

@@ -1,12 +1,14 @@
 """What a whole chat request costs: HTTP in, a model over HTTP, the answer out.
 
-Three processes: this one asks, one is a mocked OpenAI-compatible upstream, one serves.
-The server is the gateway with all builtin plugins, or the least that could do the job:
-an aiohttp handler that passes the request on and reads the stream. Both are asked in
-turns, and the CPU time of the serving process is compared. With ``--litellm PYTHON``, an
-interpreter with ``litellm[proxy]`` installed, its proxy is a third server in the same run.
+Each server is a process of its own, and so is the model, a mocked OpenAI-compatible one. The
+gateway has all builtin plugins. It is compared with the least that could do the job, an aiohttp
+handler that passes the message on and reads the stream, and with the same handler that also
+commits the message and the answer to SQLite, each of them durably. With ``--litellm PYTHON``, an
+interpreter with ``litellm[proxy]`` installed, its proxy takes part, asked for whole answers and
+streamed. All are asked in turns, and the CPU time of the serving process is read. No message
+is asked twice, except where its vector is to be known.
 
-Run: ``python -m benchmarks.chat [--quick] [--litellm PYTHON]``
+    python -m benchmarks.chat [--quick] [--litellm PYTHON]
 """
 
 from __future__ import annotations
@@ -14,241 +16,215 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
-import os
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
-import psutil
-from aiohttp import web
 
+from benchmarks._chat_servers import CALL, LAST, Running, litellm, running
 from benchmarks.report import Figure, report
+from hookgate.core.gateway.access.tokens import new_token
 
-CHUNKS = 20
 CLIENTS = 8
-LITELLM_GOAL = 0.05
-"""A whole request is to cost at most 1/20 of what LiteLLM's proxy takes."""
+PEERS = 32
+"""Requests take turns among so many conversations."""
+
+AT_ONCE = 50
+"""Sessions that all send at the same time, for the time that a turn waits for the processor."""
+
+LENGTHS = {
+    8: "hi {:05d}",
+    60: "Please tell me what the weather in Oslo is like, day {:05d}.",
+    250: (
+        "I am planning a trip with the family for week {:05d}. First look up trains to Bergen on "
+        "Friday, then find a hotel near the harbour with breakfast. Write the costs into my table, "
+        "and send a short summary of it all to Anna, who comes along with us."
+    ),
+}
+"""Messages of so many characters, the number that makes each a new one included."""
+
+GOALS = {
+    "none": 3.5,
+    "8": 7.0,
+    "8, known": 5.0,
+    "60": 9.0,
+    "250": 13.0,
+    "250, known": 7.0,
+    "litellm": 0.22,
+    "litellm, streamed": 0.12,
+    "none, litellm": 0.11,
+}
 
 
-# -- the servers --------------------------------------------------------------
+@dataclass(frozen=True)
+class Form:
+    """One way to ask a server.
+
+    Attributes:
+        name: Names it in the table.
+        server: Which of the servers.
+        length: The characters of a message.
+        known: Whether the same message is sent each time.
+        stream: Whether the answer is asked for as server-sent events.
+        call: Whether the model calls a tool first.
+        clients: How many ask at the same time.
+    """
+
+    name: str
+    server: str
+    length: int = 8
+    known: bool = False
+    stream: bool = False
+    call: bool = False
+    clients: int = CLIENTS
+
+    def body(self, number: int) -> dict[str, object]:
+        """Return the request with the number `number`."""
+        text = LENGTHS[self.length].format(0 if self.known else number % 100_000)
+        if self.call:
+            text = f"{CALL} {number:05d}"
+        if self.server == "litellm":
+            messages = [{"role": "user", "content": text}]
+            return {"model": "m", "messages": messages, "stream": self.stream}
+        return {"content": text, "peer": f"p{number % PEERS}"}
 
 
-def upstream_chunks() -> list[bytes]:
-    def chunk(delta: dict[str, object], **more: object) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": None, **more}
-        data = {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": [choice]}
-        return b"data: " + json.dumps(data).encode() + b"\n\n"
-
-    usage = {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
-    last = {"id": "c", "object": "chat.completion.chunk", "model": "m", "choices": []}
-    return [
-        *(chunk({"content": f"word{n} "}) for n in range(CHUNKS)),
-        chunk({}, finish_reason="stop"),
-        b"data: " + json.dumps({**last, "usage": usage}).encode() + b"\n\n",
-        b"data: [DONE]\n\n",
-    ]
-
-
-def whole_answer() -> dict[str, object]:
-    text = "".join(f"word{n} " for n in range(CHUNKS))
-    message = {"role": "assistant", "content": text}
-    usage = {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
-    choice = {"index": 0, "message": message, "finish_reason": "stop"}
-    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m",
-            "choices": [choice], "usage": usage}  # fmt: skip
+FORMS = (
+    Form("bare", "bare"),
+    Form("durable", "durable"),
+    Form("durable, 1 client", "durable", clients=1),
+    Form("none", "none"),
+    Form("none, 1 client", "none", clients=1),
+    Form("none, streamed", "none", stream=True),
+    Form("none, with a token", "token"),
+    Form("none, a tool call", "none", call=True),
+    Form("8", "gateway"),
+    Form("8, known", "gateway", known=True),
+    Form("60", "gateway", length=60),
+    Form("250", "gateway", length=250),
+    Form("250, streamed", "gateway", length=250, stream=True),
+    Form("250, known", "gateway", length=250, known=True),
+    Form("a tool call", "gateway", call=True),
+    Form("litellm", "litellm"),
+    Form("litellm, streamed", "litellm", stream=True),
+)
+"""``none`` is the gateway without an embedder; ``known`` runs no model."""
 
 
-async def upstream(port: int) -> None:
-    chunks = upstream_chunks()
+class Asking:
+    """Asks servers; every request has a number of its own."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
-        if not (await request.json()).get("stream"):
-            return web.json_response(whole_answer())
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        for chunk in chunks:
-            await response.write(chunk)
-        return response
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self._next = 0
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    await serve_app(app, port)
+    async def ask(self, form: Form, server: Running, count: int) -> list[float]:
+        """Ask `count` times; return the wall seconds of each request."""
+        numbers = iter(range(self._next, self._next + count))
+        self._next += count
+        times: list[float] = []
 
+        async def client() -> None:
+            for number in numbers:
+                start = time.perf_counter()
+                await self._one(form, server, number)
+                times.append(time.perf_counter() - start)
 
-async def bare(port: int, upstream_port: int) -> None:
-    """The least that does the job: no plugins, no store, no checks."""
-    session = aiohttp.ClientSession()
-    url = f"http://127.0.0.1:{upstream_port}/v1/chat/completions"
+        await asyncio.gather(*(client() for _ in range(form.clients)))
+        return times
 
-    async def answer(request: web.Request) -> web.Response:
-        asked = await request.json()
-        body = {
-            "model": "m",
-            "stream": True,
-            "messages": [{"role": "user", "content": asked["content"]}],
-        }
-        text = []
-        async with session.post(url, json=body) as reply:
-            async for line in reply.content:
-                if line.startswith(b"data: {"):
-                    choices = json.loads(line[6:])["choices"]
-                    if choices:
-                        text.append(choices[0]["delta"].get("content", ""))
-        return web.json_response({"text": "".join(text)})
-
-    app = web.Application()
-    app.router.add_post("/v1/turns", answer)
-    await serve_app(app, port)
-
-
-async def serve_app(app: web.Application, port: int) -> None:
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    await asyncio.Event().wait()
-
-
-async def gateway(port: int, upstream_port: int, home: Path) -> None:
-    from hookgate.core.gateway.serve import listen
-    from hookgate.core.settings.schema import Settings
-    from hookgate.gateway import Gateway
-
-    settings = Settings.model_validate(
-        {
-            "home": home,
-            "gateway": {"port": port},
-            "agents": {"main": {"model": "mock/m"}},
-            "plugins": {"entry_points": False},
-            "plugin": {
-                "providers": {
-                    "mock": {"kind": "openai", "base_url": f"http://127.0.0.1:{upstream_port}/v1"}
-                }
-            },
-        }
-    )
-    async with Gateway(settings) as gate, listen(gate):
-        await asyncio.Event().wait()
-
-
-def run(server: Coroutine[None, None, None]) -> None:
-    """Run a server on the loop that `hookgate serve` takes."""
-    from hookgate.core.gateway.serve import loop_factory
-
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(server)
-
-
-# -- the measurement ------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextlib.contextmanager
-def process(*arguments: object, port: int) -> Iterator[psutil.Process]:
-    command = [sys.executable, "-m", "benchmarks.chat", *map(str, arguments)]
-    with running(command, port) as found:
-        yield found
-
-
-@contextlib.contextmanager
-def running(
-    command: list[str], port: int, settings: dict[str, str] | None = None
-) -> Iterator[psutil.Process]:
-    environment = {**os.environ, **(settings or {})}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL) as child:
-        try:
-            wait_for(port, child)
-            yield psutil.Process(child.pid)
-        finally:
-            child.terminate()
-
-
-def wait_for(port: int, child: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and child.poll() is None:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.05)
-    raise SystemExit(f"the server on port {port} did not start")
-
-
-def cpu_of(server: psutil.Process) -> float:
-    """Return the CPU seconds of a process and its children."""
-    total = 0.0
-    for one in [server, *server.children(recursive=True)]:
-        times = one.cpu_times()
-        total += times.user + times.system
-    return total
-
-
-async def ask(session: aiohttp.ClientSession, url: str, number: int, count: int) -> float:
-    """Ask `count` times, `CLIENTS` at once; return the wall seconds of one client's request."""
-    numbers = iter(range(count))
-    start = time.perf_counter()
-    await asyncio.gather(*(ask_on(session, url, number, numbers) for _ in range(CLIENTS)))
-    return (time.perf_counter() - start) / count * CLIENTS
-
-
-async def ask_on(
-    session: aiohttp.ClientSession, url: str, number: int, numbers: Iterator[int]
-) -> None:
-    for one in numbers:
-        if url.endswith("/v1/turns"):
-            body: dict[str, object] = {"content": f"hello {number}.{one}", "peer": f"p{one % 32}"}
-        else:
-            messages = [{"role": "user", "content": f"hello {number}.{one}"}]
-            body = {"model": "m", "messages": messages, "stream": False}
-        async with session.post(url, json=body) as response:
+    async def _one(self, form: Form, server: Running, number: int) -> None:
+        headers = dict(server.headers)
+        if form.stream:
+            headers["Accept"] = "text/event-stream"
+        body = form.body(number)
+        async with self._session.post(server.url, json=body, headers=headers) as response:
             answer = await response.read()
-            if response.status != 200 or b"word19" not in answer:
-                raise SystemExit(f"{url} answered {response.status}: {answer[:500]!r}")
+            if response.status != 200 or LAST.encode() not in answer:
+                raise SystemExit(f"{form.name} answered {response.status}: {answer[:500]!r}")
+
+    async def at_once(self, server: Running, rounds: int) -> list[float]:
+        """Send a message in `AT_ONCE` sessions at the same time; return the wall seconds."""
+        times: list[float] = []
+
+        async def one(peer: int) -> None:
+            body = {"content": "hello", "peer": f"at-once-{peer}"}
+            start = time.perf_counter()
+            async with self._session.post(server.url, json=body) as response:
+                await response.read()
+            times.append(time.perf_counter() - start)
+
+        for _ in range(rounds):
+            await asyncio.gather(*map(one, range(AT_ONCE)))
+        return times
 
 
-async def measure(
-    servers: dict[str, tuple[psutil.Process, str]], *, rounds: int, count: int
-) -> dict[str, tuple[float, float]]:
-    """Return CPU and wall seconds a request, by server; the servers take turns."""
-    cpu: dict[str, list[float]] = {name: [] for name in servers}
-    wall: dict[str, list[float]] = {name: [] for name in servers}
-    async with aiohttp.ClientSession() as session:
-        for _, url in servers.values():
-            await ask(session, url, -1, count)
-        for number in range(rounds):
-            for name, (server, url) in servers.items():
-                before = cpu_of(server)
-                wall[name].append(await ask(session, url, number, count))
-                cpu[name].append((cpu_of(server) - before) / count)
-    return {name: (statistics.median(cpu[name]), statistics.median(wall[name])) for name in cpu}
+async def measure(servers: dict[str, Running], *, rounds: int, count: int) -> list[Figure]:
+    """Ask in all forms for which there is a server, in turns."""
+    forms = [form for form in FORMS if form.server in servers]
+    cpu: dict[str, list[float]] = {form.name: [] for form in forms}
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        asking = Asking(session)
+        for form in forms:
+            await asking.ask(form, servers[form.server], count)
+        for _ in range(rounds):
+            for form in forms:
+                server = servers[form.server]
+                before = server.cpu()
+                await asking.ask(form, server, count)
+                cpu[form.name].append((server.cpu() - before) / count)
+        threads = await by_thread(asking, servers["gateway"], count)
+        waited = sorted(await asking.at_once(servers["none"], rounds))
+    seconds = {name: statistics.median(values) for name, values in cpu.items()}
+    place = min(int(0.99 * len(waited)), len(waited) - 1)
+    return [
+        *figures(seconds),
+        *threads,
+        Figure(name=f"p50 of {AT_ONCE} turns at once, none", unit="ms wall",
+               value=statistics.median(waited) * 1e3),
+        Figure(name=f"p99 of {AT_ONCE} turns at once, none", unit="ms wall",
+               value=waited[place] * 1e3),
+    ]  # fmt: skip
 
 
-@contextlib.contextmanager
-def litellm(python: str, upstream_port: int, home: Path) -> Iterator[tuple[psutil.Process, str]]:
-    """Run LiteLLM's proxy. It is asked for whole answers, which is the less work for it."""
-    port = free_port()
-    config = home / "litellm.yaml"
-    config.write_text(
-        "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n"
-        f"    api_base: http://127.0.0.1:{upstream_port}/v1\n    api_key: none\n"
+async def by_thread(asking: Asking, server: Running, count: int) -> Iterator[Figure]:
+    """Return what each kind of thread has of a request of 250 characters."""
+    before = server.threads()
+    await asking.ask(Form("", "gateway", length=250), server, count)
+    after = server.threads()
+    spent = {name: (after[name] - before.get(name, 0.0)) / count for name in after}
+    return (
+        Figure(name=f"250, thread {name}", value=seconds * 1e3, unit="ms a request")
+        for name, seconds in sorted(spent.items(), key=lambda pair: -pair[1])
+        if seconds > 20e-6
     )
-    program = Path(python).with_name("litellm")
-    command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1"]
-    settings = {
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
-    }
-    with running(command, port, settings) as server:
-        yield server, f"http://127.0.0.1:{port}/v1/chat/completions"
+
+
+def figures(seconds: dict[str, float]) -> Iterator[Figure]:
+    """Return a figure for each form, and the ratios to what could do the job."""
+    for name, value in seconds.items():
+        goal = GOALS.get(name) if "litellm" not in name and name != "none" else None
+        yield Figure(name=f"chat, {name}", value=value * 1e3, unit="ms a request", goal=goal)
+    pairs = [
+        ("none", "none", "durable", "the handler with two commits"),
+        ("none, 1 client", "none, 1 client", "durable, 1 client", "the same, one client"),
+        ("", "8", "bare", "the handler that stores nothing"),
+        ("litellm", "8", "litellm", "LiteLLM's proxy"),
+        ("litellm, streamed", "8", "litellm, streamed", "LiteLLM's proxy, streamed"),
+        ("none, litellm", "none", "litellm", "LiteLLM's proxy"),
+    ]
+    for goal, ours, theirs, against in pairs:
+        if ours in seconds and theirs in seconds:
+            ratio = seconds[ours] / seconds[theirs]
+            yield Figure(name=f"chat, {ours}, against {theirs}", value=ratio, unit="ratio",
+                         against=against, goal=GOALS.get(goal))  # fmt: skip
+    more = seconds["a tool call"] - seconds["8"]
+    yield Figure(name="chat, a tool call, policy and audit: more than without", value=more * 1e3,
+                 unit="ms a request", goal=1.5)  # fmt: skip
 
 
 def main() -> None:
@@ -256,53 +232,28 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--litellm", metavar="PYTHON", default="")
     arguments = parser.parse_args()
-    rounds, count = (3, 40) if arguments.quick else (7, 200)
+    rounds, count = (2, 24) if arguments.quick else (9, 96)
+    token, _ = new_token()
     with contextlib.ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        above, plain, ours = free_port(), free_port(), free_port()
-        stack.enter_context(process("upstream", above, port=above))
+        homes = [stack.enter_context(tempfile.TemporaryDirectory()) for _ in range(5)]
+        above = stack.enter_context(running("upstream", path="/v1/chat/completions"))
+        port = int(above.url.split(":")[2].split("/")[0])
         servers = {
-            "bare": (
-                stack.enter_context(process("bare", plain, above, port=plain)),
-                f"http://127.0.0.1:{plain}/v1/turns",
-            ),
-            "gateway": (
-                stack.enter_context(process("gateway", ours, above, home, port=ours)),
-                f"http://127.0.0.1:{ours}/v1/turns",
-            ),
+            name: stack.enter_context(running(kind, upstream_port=port, **more))  # type: ignore[arg-type]
+            for name, kind, more in (
+                ("bare", "bare", {}),
+                ("durable", "bare", {"home": homes[0]}),
+                ("none", "gateway", {"home": homes[1], "vectors": False}),
+                ("token", "gateway", {"home": homes[2], "vectors": False, "token": token}),
+                ("gateway", "gateway", {"home": homes[3], "vectors": True}),
+            )
         }
         if arguments.litellm:
-            servers["litellm"] = stack.enter_context(litellm(arguments.litellm, above, home))
+            proxy = litellm(arguments.litellm, port, Path(homes[4]))
+            servers["litellm"] = stack.enter_context(proxy)
         results = asyncio.run(measure(servers, rounds=rounds, count=count))
-    report("a whole chat request", figures(results))
-
-
-def figures(results: dict[str, tuple[float, float]]) -> list[Figure]:
-    ours, plain = results["gateway"], results["bare"]
-    rows = [
-        Figure(name="chat.cpu", value=ours[0] * 1e3, unit="ms a request"),
-        Figure(name="chat.cpu.bare", value=plain[0] * 1e3, unit="ms a request"),
-        Figure(name="chat.cpu.ratio", value=ours[0] / plain[0], unit="ratio",
-               against="an aiohttp handler that stores and checks nothing"),
-        Figure(name="chat.wall", value=ours[1] * 1e3, unit="ms a request"),
-        Figure(name="chat.wall.bare", value=plain[1] * 1e3, unit="ms a request"),
-    ]  # fmt: skip
-    if "litellm" in results:
-        theirs = results["litellm"]
-        rows += [
-            Figure(name="chat.cpu.litellm", value=theirs[0] * 1e3, unit="ms a request"),
-            Figure(name="chat.cpu.ratio_litellm", value=ours[0] / theirs[0], unit="ratio",
-                   against="LiteLLM's proxy", goal=LITELLM_GOAL),
-        ]  # fmt: skip
-    return rows
+    report("a whole chat request", results)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] == "upstream":
-        asyncio.run(upstream(int(sys.argv[2])))
-    elif len(sys.argv) > 1 and sys.argv[1] == "bare":
-        run(bare(int(sys.argv[2]), int(sys.argv[3])))
-    elif len(sys.argv) > 1 and sys.argv[1] == "gateway":
-        run(gateway(int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])))
-    else:
-        main()
+    main()

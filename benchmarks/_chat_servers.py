@@ -1,0 +1,317 @@
+"""The servers of ``benchmarks.chat``, each a process of its own.
+
+``python -m benchmarks._chat_servers NAME SETTINGS`` runs one; `SETTINGS` is JSON. A gateway prints
+the CPU time of its threads for each line that it reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+from aiohttp import web
+
+from benchmarks._servers import Server, settle
+from benchmarks.store import Bare
+
+CHUNKS = 20
+"""An answer comes in so many pieces."""
+
+LAST = f"word{CHUNKS - 1}"
+"""Stands in every whole answer."""
+
+CALL = "call the clock"
+"""Stands in a message that is answered by a call of a tool first."""
+
+HERE = Path(__file__).parent.parent
+
+
+# -- the model ----------------------------------------------------------------
+
+
+def chunk(delta: Mapping[str, object], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return sse({"choices": [choice]})
+
+
+def sse(more: Mapping[str, object]) -> bytes:
+    data = {"id": "c", "object": "chat.completion.chunk", "model": "m", **more}
+    return b"data: " + json.dumps(data).encode() + b"\n\n"
+
+
+def usage() -> dict[str, object]:
+    return {"prompt_tokens": 20, "completion_tokens": CHUNKS, "total_tokens": 20 + CHUNKS}
+
+
+def streamed() -> list[bytes]:
+    return [
+        *(chunk({"content": f"word{n} "}) for n in range(CHUNKS)),
+        chunk({}, "stop"),
+        sse({"choices": [], "usage": usage()}),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def called() -> list[bytes]:
+    function = {"name": "now", "arguments": "{}"}
+    call = {"index": 0, "id": "call_1", "type": "function", "function": function}
+    return [
+        chunk({"tool_calls": [call]}),
+        chunk({}, "tool_calls"),
+        sse({"choices": [], "usage": usage()}),
+        b"data: [DONE]\n\n",
+    ]
+
+
+def whole() -> dict[str, object]:
+    text = "".join(f"word{n} " for n in range(CHUNKS))
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+    }
+    head = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+    return {**head, "choices": [choice], "usage": usage()}
+
+
+async def upstream(port: int) -> None:
+    """Answer as an OpenAI-compatible model does."""
+    answer, call = streamed(), called()
+
+    async def complete(request: web.Request) -> web.StreamResponse:
+        asked = await request.json()
+        if not asked.get("stream"):
+            return web.json_response(whole())
+        last = asked["messages"][-1]
+        calls = last["role"] == "user" and CALL in str(last["content"])
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        for piece in call if calls else answer:
+            await response.write(piece)
+        return response
+
+    await serve("/v1/chat/completions", complete, port)
+
+
+# -- what could do the job ----------------------------------------------------
+
+
+async def bare(port: int, upstream_port: int, home: str = "") -> None:
+    """Pass a message on and read the stream: no plugins, no checks.
+
+    With a `home` the message is on disk before the model is asked, and the answer is before it
+    is sent: SQLite with ``synchronous=FULL``, what waits at the same time in one commit.
+    """
+    session = aiohttp.ClientSession()
+    store = Bare(Path(home) / "bare.db") if home else None
+    url = f"http://127.0.0.1:{upstream_port}/v1/chat/completions"
+
+    async def keep(role: str, peer: str, text: str) -> None:
+        if store is not None:
+            body = json.dumps({"role": role, "peer": peer, "content": text})
+            await store.insert((time.time_ns(), role, body))
+
+    async def pieces(content: str) -> list[str]:
+        message = {"role": "user", "content": content}
+        text = []
+        body = {"model": "m", "stream": True, "messages": [message]}
+        async with session.post(url, json=body) as reply:
+            async for line in reply.content:
+                if line.startswith(b"data: {"):
+                    choices = json.loads(line[6:])["choices"]
+                    if choices:
+                        text.append(choices[0]["delta"].get("content", ""))
+        return text
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        await keep("user", asked["peer"], asked["content"])
+        text = "".join(await pieces(asked["content"]))
+        await keep("assistant", asked["peer"], text)
+        return web.json_response({"text": text})
+
+    await serve("/v1/turns", answer, port)
+
+
+async def serve(path: str, handler: Any, port: int) -> None:
+    app = web.Application()
+    app.router.add_post(path, handler)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.Event().wait()
+
+
+async def gateway(
+    port: int, upstream_port: int, home: str, *, vectors: bool, token: str = ""
+) -> None:
+    """The gateway with all builtin plugins."""
+    from hookgate import Gateway, Settings
+    from hookgate.core.gateway.serve import listen
+
+    base = f"http://127.0.0.1:{upstream_port}/v1"
+    plugin: dict[str, object] = {"providers": {"mock": {"kind": "openai", "base_url": base}}}
+    if not vectors:
+        plugin["embedding"] = {"embedder": "none"}
+    listener: dict[str, object] = {"port": port}
+    if token:
+        path = Path(home) / "token"
+        path.touch(mode=0o600)
+        path.write_text(token)
+        listener["tokens"] = {"bench": {"file": path}}
+    settings = Settings.model_validate(
+        {
+            "home": home,
+            "gateway": listener,
+            "agents": {"main": {"model": "mock/m"}},
+            "plugins": {"entry_points": False},
+            "log": {"level": "error"},
+            "plugin": plugin,
+        }
+    )
+    async with Gateway(settings) as gate, listen(gate):
+        threading.Thread(target=tell_threads, daemon=True).start()
+        await asyncio.Event().wait()
+
+
+def tell_threads() -> None:
+    """Print the CPU seconds of each kind of thread for each line that is read."""
+    for _ in sys.stdin:
+        seconds: dict[str, float] = {}
+        for thread in threading.enumerate():
+            if thread.ident is not None:
+                clock = time.pthread_getcpuclockid(thread.ident)
+                kind = thread.name.rstrip("0123456789").rstrip("_-")
+                seconds[kind] = seconds.get(kind, 0.0) + time.clock_gettime(clock)
+        print(json.dumps(seconds), flush=True)
+
+
+# -- the processes --------------------------------------------------------------
+
+
+@dataclass
+class Running:
+    """A server that runs.
+
+    Attributes:
+        process: Its process.
+        url: Where it is asked.
+        headers: What every request to it brings.
+    """
+
+    process: subprocess.Popen[str]
+    url: str
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def cpu(self) -> float:
+        """Return the CPU seconds that it and its children have used."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        pids = [self.process.pid, *(child.pid for child in children)]
+        return sum(Server("", pid, 0, "").cpu() for pid in pids)
+
+    def threads(self) -> dict[str, float]:
+        """Return the CPU seconds of a gateway's threads, by kind."""
+        given, said = self.process.stdin, self.process.stdout
+        assert given is not None
+        assert said is not None
+        given.write("\n")
+        given.flush()
+        found: dict[str, float] = json.loads(said.readline())
+        return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(
+    name: str, *, path: str = "/v1/turns", token: str = "", **settings: object
+) -> Iterator[Running]:
+    """Run one of the servers of this module, and wait until it has settled."""
+    port = free_port()
+    given = {"port": port, **settings} | ({"token": token} if token else {})
+    command = [sys.executable, "-m", "benchmarks._chat_servers", name, json.dumps(given)]
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with started(command, port) as process:
+        yield Running(process, f"http://127.0.0.1:{port}{path}", headers)
+
+
+@contextlib.contextmanager
+def litellm(python: str, upstream_port: int, home: Path) -> Iterator[Running]:
+    """Run LiteLLM's proxy, of the environment of the interpreter `python`."""
+    port = free_port()
+    config = home / "litellm.yaml"
+    config.write_text(
+        "model_list:\n- model_name: m\n  litellm_params:\n    model: openai/m\n"
+        f"    api_base: http://127.0.0.1:{upstream_port}/v1\n    api_key: none\n"
+    )
+    program = Path(python).with_name("litellm")
+    command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1"]
+    environment = {
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
+    }
+    with started(command, port, environment) as process:
+        yield Running(process, f"http://127.0.0.1:{port}/v1/chat/completions")
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], port: int, environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    everything = {**os.environ, **(environment or {})}
+    # Nobody reads what another program says: a full pipe would stop it.
+    said = subprocess.DEVNULL if environment else subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=said, text=True, env=everything, cwd=HERE
+    ) as child:
+        try:
+            wait_for(port, child)
+            settle(Server("", child.pid, port, ""))
+            yield child
+        finally:
+            child.terminate()
+
+
+def wait_for(port: int, child: subprocess.Popen[Any]) -> None:
+    """Wait until a server listens.
+
+    Raises:
+        SystemExit: It did not within a minute.
+    """
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and child.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise SystemExit(f"the server on port {port} did not start")
+
+
+def main(name: str, settings: dict[str, Any]) -> None:
+    from hookgate.core.gateway.serve import loop_factory
+
+    servers = {"upstream": upstream, "bare": bare, "gateway": gateway}
+    server: Coroutine[None, None, None] = servers[name](**settings)
+    # The loop that `hookgate serve` takes, for each of them.
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(server)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))
