@@ -6,7 +6,8 @@ noisy. A benchmark that does not run to its end does.
 ``retrieval`` measures on sets of tools that are not part of this repository, and is skipped
 where the environment variable HOOKGATE_BENCH_DATA names no folder with them. ``agentdojo`` is
 skipped where HOOKGATE_AGENTDOJO names no interpreter that has AgentDojo, and ``policy_speed``
-measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other engines. ``against``
+measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other engines; so do
+``dispatch`` and ``chat`` where HOOKGATE_CPEX and HOOKGATE_LITELLM name none. ``against``
 compares with another checkout, and is skipped where HOOKGATE_BENCH_BEFORE names none.
 """
 

@@ -10,28 +10,37 @@ import asyncio
 import contextlib
 import json
 import os
+import queue
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
+from hmac import compare_digest
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import aiohttp
 import psutil
 from aiohttp import web
 
 from benchmarks._servers import Server, settle
-from benchmarks.store import Bare
 
 CHUNKS = 20
 """An answer comes in so many pieces."""
 
 LAST = f"word{CHUNKS - 1}"
 """Stands in every whole answer."""
+
+HISTORY = 11
+"""Messages that the model is asked with: five turns before, as the gateway's default has it."""
+
+Waiting: TypeAlias = tuple[str, str, str, asyncio.Future[list[dict[str, str]]]]
+"""Who speaks with whom, what is said, and who waits for it."""
 
 CALL = "call the clock"
 """Stands in a message that is answered by a call of a tool first."""
@@ -109,25 +118,67 @@ async def upstream(port: int) -> None:
 # -- what could do the job ----------------------------------------------------
 
 
-async def bare(port: int, upstream_port: int, home: str = "") -> None:
-    """Pass a message on and read the stream: no plugins, no checks.
+class Conversations:
+    """Messages on disk: SQLite with ``synchronous=FULL``, what waits at once in one commit."""
 
-    With a `home` the message is on disk before the model is asked, and the answer is before it
-    is sent: SQLite with ``synchronous=FULL``, what waits at the same time in one commit.
+    def __init__(self, path: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[Waiting] = queue.SimpleQueue()
+        self._path = path
+        threading.Thread(target=self._run, daemon=True).start()
+
+    async def keep(self, peer: str, role: str, text: str) -> list[dict[str, str]]:
+        """Commit a message; return the last ones of the conversation, it included."""
+        waiting: Waiting = (peer, role, text, self._loop.create_future())
+        self._queue.put(waiting)
+        return await waiting[3]
+
+    def _run(self) -> None:
+        connection = sqlite3.connect(self._path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute("CREATE TABLE messages (id INTEGER PRIMARY KEY, peer, role, text)")
+        connection.execute("CREATE INDEX by_peer ON messages (peer, id)")
+        while True:
+            group = [self._queue.get()]
+            while not self._queue.empty():
+                group.append(self._queue.get())
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(
+                "INSERT INTO messages (peer, role, text) VALUES (?, ?, ?)",
+                [waiting[:3] for waiting in group],
+            )
+            connection.execute("COMMIT")
+            done = [(future, self._last(connection, peer)) for peer, _, _, future in group]
+            self._loop.call_soon_threadsafe(resolve, done)
+
+    def _last(self, connection: sqlite3.Connection, peer: str) -> list[dict[str, str]]:
+        rows = connection.execute(
+            "SELECT role, text FROM messages WHERE peer = ? ORDER BY id DESC LIMIT ?",
+            (peer, HISTORY),
+        ).fetchall()
+        return [{"role": role, "content": text} for role, text in reversed(rows)]
+
+
+def resolve(done: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in done:
+        future.set_result(result)
+
+
+async def bare(port: int, upstream_port: int, home: str = "", token: str = "") -> None:
+    """Pass a message on and read the stream: no plugins, no policy.
+
+    With a `home` it does what a conversation needs: a token is checked, the message is on disk
+    before the model is asked with what was said before, and the answer is before it is sent.
     """
     session = aiohttp.ClientSession()
-    store = Bare(Path(home) / "bare.db") if home else None
+    kept = Conversations(Path(home) / "bare.db") if home else None
+    known = sha256(token.encode()).digest()
     url = f"http://127.0.0.1:{upstream_port}/v1/chat/completions"
 
-    async def keep(role: str, peer: str, text: str) -> None:
-        if store is not None:
-            body = json.dumps({"role": role, "peer": peer, "content": text})
-            await store.insert((time.time_ns(), role, body))
-
-    async def pieces(content: str) -> list[str]:
-        message = {"role": "user", "content": content}
+    async def pieces(messages: list[dict[str, str]]) -> list[str]:
         text = []
-        body = {"model": "m", "stream": True, "messages": [message]}
+        body = {"model": "m", "stream": True, "messages": messages}
         async with session.post(url, json=body) as reply:
             async for line in reply.content:
                 if line.startswith(b"data: {"):
@@ -137,10 +188,17 @@ async def bare(port: int, upstream_port: int, home: str = "") -> None:
         return text
 
     async def answer(request: web.Request) -> web.Response:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token and not compare_digest(sha256(given.encode()).digest(), known):
+            raise web.HTTPUnauthorized
         asked = await request.json()
-        await keep("user", asked["peer"], asked["content"])
-        text = "".join(await pieces(asked["content"]))
-        await keep("assistant", asked["peer"], text)
+        peer, content = asked["peer"], asked["content"]
+        messages = [{"role": "user", "content": content}]
+        if kept is not None:
+            messages = await kept.keep(peer, "user", content)
+        text = "".join(await pieces(messages))
+        if kept is not None:
+            await kept.keep(peer, "assistant", text)
         return web.json_response({"text": text})
 
     await serve("/v1/turns", answer, port)
@@ -155,9 +213,7 @@ async def serve(path: str, handler: Any, port: int) -> None:
     await asyncio.Event().wait()
 
 
-async def gateway(
-    port: int, upstream_port: int, home: str, *, vectors: bool, token: str = ""
-) -> None:
+async def gateway(port: int, upstream_port: int, home: str, token: str, *, vectors: bool) -> None:
     """The gateway with all builtin plugins."""
     from hookgate import Gateway, Settings
     from hookgate.core.gateway.serve import listen
@@ -166,16 +222,13 @@ async def gateway(
     plugin: dict[str, object] = {"providers": {"mock": {"kind": "openai", "base_url": base}}}
     if not vectors:
         plugin["embedding"] = {"embedder": "none"}
-    listener: dict[str, object] = {"port": port}
-    if token:
-        path = Path(home) / "token"
-        path.touch(mode=0o600)
-        path.write_text(token)
-        listener["tokens"] = {"bench": {"file": path}}
+    path = Path(home) / "token"
+    path.touch(mode=0o600)
+    path.write_text(token)
     settings = Settings.model_validate(
         {
             "home": home,
-            "gateway": listener,
+            "gateway": {"port": port, "tokens": {"bench": {"file": path}}},
             "agents": {"main": {"model": "mock/m"}},
             "plugins": {"entry_points": False},
             "log": {"level": "error"},
@@ -306,8 +359,12 @@ def wait_for(port: int, child: subprocess.Popen[Any]) -> None:
 def main(name: str, settings: dict[str, Any]) -> None:
     from hookgate.core.gateway.serve import loop_factory
 
-    servers = {"upstream": upstream, "bare": bare, "gateway": gateway}
-    server: Coroutine[None, None, None] = servers[name](**settings)
+    servers: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+        "upstream": upstream,
+        "bare": bare,
+        "gateway": gateway,
+    }
+    server = servers[name](**settings)
     # The loop that `hookgate serve` takes, for each of them.
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(server)

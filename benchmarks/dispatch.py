@@ -2,15 +2,22 @@
 
 Run it with ``python -m benchmarks.dispatch``, or ``--quick`` for a few seconds. Limits,
 isolation, attribution and the check of results are on; tracing is off. Every
-implementation returns a result, so that each one is checked and collected.
+implementation returns a result, so that each one is checked and collected. All times are CPU
+time. With ``--cpex PYTHON``, or where HOOKGATE_CPEX names one, an interpreter that has ``cpex``,
+that framework of plugins takes its turns in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
-from time import perf_counter
+import os
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import process_time
 
 import pluggy
 
@@ -55,10 +62,10 @@ def awaited(call: Callable[[], Awaitable[object]], *, number: int) -> float:
     """Return the seconds that one of `number` awaited calls takes, inside one task."""
 
     async def run() -> float:
-        start = perf_counter()
+        start = process_time()
         for _ in range(number):
             await call()
-        return (perf_counter() - start) / number
+        return (process_time() - start) / number
 
     return asyncio.run(run())
 
@@ -81,6 +88,51 @@ def ours(plugin: type, count: int) -> Callable[[], Awaitable[object]]:
     hooks = Hooks(manager_of(plugin, count))
     spec: Callable[[object], Refusal | None] = hookspecs.before_turn
     return lambda: hooks.each(spec, None)
+
+
+@contextmanager
+def cpex(python: str) -> Iterator[Callable[[int], float]]:
+    """Return what times one call with so many plugins, in seconds, by the framework CPEX."""
+    pipe = subprocess.PIPE
+    script = Path(__file__).with_name("_cpex_peer.py")
+    environment = {**os.environ, "PYTHONPATH": str(script.parent), "PLUGINS_ENABLED": "true"}
+    with subprocess.Popen(
+        [python, str(script)], stdin=pipe, stdout=pipe, text=True, env=environment
+    ) as process:
+        given, said = process.stdin, process.stdout
+        assert given is not None
+        assert said is not None
+
+        def run(count: int) -> float:
+            given.write(f"{count}\n")
+            given.flush()
+            return float(said.readline()) / 1e6
+
+        yield run
+        given.close()
+
+
+def against_cpex(python: str, *, rounds: int, number: int) -> list[Figure]:
+    """Measure both with 1, 10 and 20 plugins, in turns."""
+    figures: list[Figure] = []
+    with cpex(python) as theirs:
+        for count in (1, 10, 20):
+            call = ours(Asynchronous, count)
+            own, other = interleaved(
+                [lambda c=call: awaited(c, number=number), partial(theirs, count)],  # type: ignore[misc]
+                rounds=rounds,
+            )
+            figures += [
+                Figure(name=f"CPEX, {count} plugins", value=other * 1e6, unit="us"),
+                Figure(
+                    name=f"hooks, async, {count} plugins",
+                    value=own / other,
+                    unit="ratio",
+                    against="CPEX",
+                    goal=1 / 4,
+                ),
+            ]
+    return figures
 
 
 def measure(*, rounds: int, number: int) -> list[Figure]:
@@ -135,8 +187,13 @@ def measure(*, rounds: int, number: int) -> list[Figure]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a few seconds, less exact")
-    quick = parser.parse_args().quick
-    figures = measure(rounds=5 if quick else 15, number=2_000 if quick else 10_000)
+    named = os.environ.get("HOOKGATE_CPEX", "")
+    parser.add_argument("--cpex", metavar="PYTHON", default=named)
+    arguments = parser.parse_args()
+    rounds, number = (5, 2_000) if arguments.quick else (15, 10_000)
+    figures = measure(rounds=rounds, number=number)
+    if arguments.cpex:
+        figures += against_cpex(arguments.cpex, rounds=rounds, number=number)
     report("Hook dispatch", figures)
 
 

@@ -1,9 +1,10 @@
 """Rows a second that the store commits, against the least that group commit needs.
 
 The bare side is SQLite's own module: one thread that drains a queue, one ``executemany``
-and one commit for all that waits, futures resolved behind it. Both sides run with WAL and
+and one commit for all that waits, futures resolved behind it. All sides run with WAL and
 ``synchronous=FULL``, on the same disk, in turns. Each writer awaits its row before it
-writes the next one.
+writes the next one. Beside ``insert`` stands the way that a turn takes, ``write_together``: one
+function gets all that is committed together.
 
     python -m benchmarks.store [--quick]
 """
@@ -17,7 +18,7 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -129,6 +130,25 @@ async def ours(folder: Path, writers: int, rows: int) -> float:
         await store.close()
 
 
+async def together(folder: Path, writers: int, rows: int) -> float:
+    store = await open_store(StorageSettings(), folder)
+    statement = sa.insert(LEDGER)
+
+    def write(connection: sa.Connection, items: Sequence[Row]) -> list[None]:
+        given = [{"at": at, "kind": kind, "data": data} for at, kind, data in items]
+        connection.execute(statement, given)
+        return [None] * len(items)
+
+    async def insert(number: int) -> None:
+        await store.write_together(write, (number, "tool_decided", PAYLOAD))
+
+    try:
+        await store.write(lambda connection: connection.execute(sa.text(CREATE)) and None)
+        return await rate(insert, writers, rows)
+    finally:
+        await store.close()
+
+
 def measure(side: Callable[[Path, int, int], Awaitable[float]], writers: int, rows: int) -> float:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         return asyncio.run(_run(side, Path(folder), writers, rows))
@@ -147,8 +167,8 @@ def main() -> None:
     figures: list[Figure] = []
     for writers in WRITERS:
         rows = (100 if quick else 400) if writers == 1 else writers * (20 if quick else 60)
-        sides = [partial(measure, side, writers, rows) for side in (bare, ours)]
-        least, mine = interleaved(sides, rounds=3 if quick else 7)
+        sides = [partial(measure, side, writers, rows) for side in (bare, ours, together)]
+        least, mine, turns = interleaved(sides, rounds=3 if quick else 7)
         name = f"{writers} writer{'s' if writers > 1 else ''}"
         figures += [
             Figure(name=f"bare, {name}", value=least, unit="rows/s"),
@@ -159,6 +179,12 @@ def main() -> None:
                 unit="ratio",
                 against="bare SQLite group commit",
                 goal=GOAL if writers == GOAL_WRITERS else None,
+            ),
+            Figure(
+                name=f"bare / write_together, {name}",
+                value=least / turns,
+                unit="ratio",
+                against="bare SQLite group commit",
             ),
         ]
     report("Store: committed rows", figures)
