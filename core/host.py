@@ -246,6 +246,14 @@ class Host:
         """Whether the gateway has started and takes new turns."""
         return self._turns is not None and self._turns.accepting
 
+    @property
+    def sanitizers(self) -> int:
+        """The version of the sanitizers: another number once they may judge otherwise.
+
+        Whoever keeps what `sanitize` returned keeps it no longer than this stays the same.
+        """
+        return 0 if self._sanitizer is None else self._sanitizer.version
+
     async def sanitize(self, card: Card) -> Card | Rejected:
         """Return `card` as a model may see it; cached by digest and set of plugins."""
         assert self._sanitizer is not None, "the sanitizer is there once the plugins are loaded"

@@ -275,6 +275,7 @@ class Runtime:
         await self._put_in_force()
         for take in live:
             differing.update(take())
+        self._sanitizer.reloaded(settings=bool(live))
         counts = await self._catalogue.fill()
         tell_models(self.host, settings)
         self.turns.maker.router = router

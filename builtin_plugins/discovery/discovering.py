@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
-from hookgate.builtin_plugins.discovery.show.results import Discovery, Entry, Found, Tier
-from hookgate.core.domain.descriptors import CapabilityDetail, Card, Rejected
+from hookgate.builtin_plugins.discovery.show.entries import Entries
+from hookgate.builtin_plugins.discovery.show.results import Discovery, Found, Tier
 from hookgate.core.domain.messages import join_taints
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.discovery.index.engine import Engine
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
-    from hookgate.core.domain.descriptors import Capabilities, Capability, Whose
+    from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.ports import TokenCounter
 
@@ -33,9 +33,6 @@ GRAPHS = 2
 
 INLINE_ROWS = 2000
 """Up to so many rows are mapped in less time than the way to a thread and back takes."""
-
-SANITIZED_CHARS = 65_536
-"""The longest content that is handed to the sanitizers; the budget of tier 2 is far below."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +83,7 @@ class Discoverer:
         capabilities: Callable[[], Capabilities],
         counter: TokenCounter,
         sanitize: Callable[[Card], Awaitable[Card | Rejected]] | None = None,
+        sanitizers: Callable[[], int] = lambda: 0,
     ) -> None:
         """Put the parts together.
 
@@ -95,12 +93,13 @@ class Discoverer:
             capabilities: Returns what there is now, for calls that bring no snapshot.
             counter: Counts tokens.
             sanitize: What third-party text passes before it is shown; see `Host.sanitize`.
+            sanitizers: Returns their version; see `Host.sanitizers`.
         """
         self.engine = engine
         self._settings = settings or DiscoverySettings()
         self._capabilities = capabilities
         self.counter = counter
-        self._sanitize = sanitize
+        self.entries = Entries(sanitize, sanitizers)
         self._graphs: OrderedDict[int, Graph] = OrderedDict()
         self._assemblers: dict[Budgets, Assembler] = {}
 
@@ -287,12 +286,8 @@ class Discoverer:
             zero = await asyncio.to_thread(
                 assembler.tier0, capabilities, capabilities.version, exclude
             )
-        if zero.text:
-            # Names of categories and capabilities are third-party text, too.
-            text = await self._passed("discovery:map", zero.text, "", zero.whose)
-            if text != zero.text:
-                zero = replace(zero, text=text or "", tokens=self.counter.count(text or ""))
-        entries = await self.entries(found, settings.tier1_top_k, details=settings.tier2_top_k)
+        zero = await self.entries.map(zero, self.counter)
+        entries = await self.entries.of(found, settings.tier1_top_k, details=settings.tier2_top_k)
         one, two = assembler.tier1(entries), assembler.tier2(entries, offered=offered)
         taint = taint_of(entry.found.row for entry in entries)
         return zero, replace(one, taint=taint), replace(two, taint=taint)
@@ -312,127 +307,7 @@ class Discoverer:
             assembler = self._assemblers[budgets] = Assembler(budgets, self.counter)
         return assembler
 
-    async def entries(self, found: Sequence[Found], summaries: int, *, details: int) -> list[Entry]:
-        """Return found ones as they may be shown; what a sanitizer rejects is left out.
-
-        Args:
-            found: What was found and pulled in.
-            summaries: So many found ones; pulled-in ones come besides.
-            details: So many of them with schema and content.
-        """
-        shown: list[Entry] = []
-        own = 0
-        for one in found:
-            if not one.pulled_by and own >= summaries:
-                continue
-            entry = await self._entry(one, full=not one.pulled_by and own < details)
-            if entry is None:
-                continue
-            own += not one.pulled_by
-            shown.append(entry)
-        kept = {entry.found.row.id for entry in shown}
-        return [one for one in shown if not one.found.pulled_by or one.found.pulled_by in kept]
-
-    async def _entry(self, found: Found, *, full: bool) -> Entry | None:
-        row = found.row
-        # What else is shown of it is looked at along with its description: mostly all is well.
-        facts = "\n".join(_facts(row))
-        whole = "\n".join(filter(None, (facts, row.description)))
-        if await self.clean(row, whole) == whole:
-            entry = Entry(found=found, description=row.description)
-        else:
-            name = await self.clean(row, row.name)
-            description = await self.clean(row, row.description)
-            if description is None or name is None:
-                return None
-            if await self.clean(row, facts) != facts:
-                found = replace(found, row=await self._cleaned(row))
-            entry = Entry(found=found, description=description)
-        if not full or row.load is None:
-            return entry
-        try:
-            detail = await asyncio.to_thread(row.load)
-        except Exception as error:  # noqa: BLE001 - it may be anybody's; the others are shown
-            return replace(entry, content=f"(its details cannot be read: {type(error).__name__})")
-        content = await self.clean(row, detail.content[:SANITIZED_CHARS])
-        if content is None:
-            return None
-        return replace(entry, content=content, schema=await self._schema(row, detail))
-
-    async def _cleaned(self, row: Capability) -> Capability:
-        """Return `row` with what the sanitizers let through beside its name."""
-
-        async def each(texts: Sequence[str]) -> tuple[str, ...]:
-            return tuple([text for one in texts if (text := await self.clean(row, one))])
-
-        return replace(
-            row,
-            display_name=await self.clean(row, row.display_name) or "",
-            category=await self.clean(row, row.category) or "",
-            parameters=await each(row.parameters),
-            parameter_texts=(),
-            required_tools=await each(row.required_tools),
-            required_secrets=await each(row.required_secrets),
-        )
-
-    async def _schema(
-        self, row: Capability, detail: CapabilityDetail
-    ) -> Mapping[str, object] | None:
-        """Return a schema whose texts a sanitizer has let through as they are."""
-        if detail.schema is None:
-            return None
-        texts = list(dict.fromkeys(_texts(detail.schema)))
-        joined = "\n".join(texts)
-        cleaned = await self.clean(row, joined)
-        if cleaned == joined:
-            return detail.schema
-        return _bare(detail.schema)
-
-    async def clean(self, row: Capability, text: str) -> str | None:
-        """Return `text` of a capability as a model may see it; None where it was rejected."""
-        return await self._passed(row.id, text, row.source_ref, row.whose)
-
-    async def _passed(self, id_: str, text: str, source_ref: str, whose: Whose) -> str | None:
-        if not text or self._sanitize is None:
-            return text
-        trusted = whose == "own"
-        verdict = await self._sanitize(
-            Card(id=id_, text=text, max_chars=len(text), source_ref=source_ref, trusted=trusted)
-        )
-        return None if isinstance(verdict, Rejected) else verdict.text
-
 
 def taint_of(rows: Iterable[Capability]) -> Taint:
     """Return what taints whoever reads the words of all `rows`."""
     return join_taints(row.taint for row in rows)
-
-
-def _facts(row: Capability) -> list[str]:
-    """Return what a model sees of a capability beside its description."""
-    named = (row.name, row.display_name, row.category, *row.parameters)
-    return [text for text in (*named, *row.required_tools, *row.required_secrets) if text]
-
-
-def _texts(schema: object) -> list[str]:
-    """Return what a schema says in words: descriptions, titles, names, choices."""
-    if isinstance(schema, str):
-        return [schema]
-    if isinstance(schema, dict):
-        return [text for key, value in schema.items() for text in (key, *_texts(value))]
-    if isinstance(schema, list | tuple):
-        return [text for value in schema for text in _texts(value)]
-    return []
-
-
-def _bare(schema: Mapping[str, Any]) -> Mapping[str, object]:
-    """Return the parameters of a schema by name and type, without a word about them."""
-    properties = schema.get("properties")
-    properties = properties if isinstance(properties, dict) else {}
-    return {
-        "type": "object",
-        "properties": {
-            str(name): {"type": value["type"]}
-            for name, value in properties.items()
-            if str(name).isidentifier() and isinstance(value, dict) and value.get("type")
-        },
-    }

@@ -33,7 +33,7 @@ from hookgate.core.domain.turn import TurnKey
 from hookgate.core.registry.catalogue import capability_rows, capability_version
 from hookgate.core.registry.snapshots import CapabilityIndex
 from hookgate.core.turn.context import Block
-from hookgate.core.turn.tools.call import may_use
+from hookgate.core.turn.tools.call import matches, may_use
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Outcome, Principal, Turn
     from hookgate.core.host import Host
+    from hookgate.core.registry.snapshots import Snapshot
     from hookgate.core.turn.context import ContextBuilder
 
 DESCRIPTION_CHARS = 300
@@ -79,6 +80,9 @@ READ_SCHEMA: Mapping[str, Any] = {
 }
 """What it takes. It is offered where something was cut; it says no word too many all the same."""
 
+HIDDEN = 32
+"""Sets of capabilities that are hidden from turns, by agent and by what is withheld."""
+
 DISCOVERED: TurnKey[Discovery] = TurnKey("discovery.discovered")
 
 
@@ -101,6 +105,7 @@ class Plugin:
         self._learned: LessonsCache | None = None
         self._made: tuple[Host, Discoverer] | None = None
         self._newest: CapabilityIndex | None = None
+        self._hidden = _Hidden()
 
     @hookimpl
     @asynccontextmanager
@@ -168,6 +173,7 @@ class Plugin:
                 capabilities=lambda: self._capabilities(host),
                 counter=host.tokens,
                 sanitize=host.sanitize,
+                sanitizers=lambda: host.sanitizers,
             )
             self._made = (host, discoverer)
             vectors = LearnedCache(
@@ -266,7 +272,7 @@ class Plugin:
         discovery = await self._discovered(turn)
         capabilities = turn.snapshot.capabilities
         zero, one, two = await self._open().show(
-            discovery.found, capabilities, exclude=_hidden(turn), offered=turn.offered
+            discovery.found, capabilities, exclude=self._hidden.of(turn), offered=turn.offered
         )
         text, tokens = zero.text, zero.tokens
         context.add(Block(kind="tiers", key="overview", text=text, tokens=tokens, stable=True))
@@ -346,7 +352,7 @@ class Plugin:
             tiers=False,
             patient=False,
         )
-        entries = await discoverer.entries(discovery.found, self._settings.results, details=0)
+        entries = await discoverer.entries.of(discovery.found, self._settings.results, details=0)
         found = [
             _row(entry.found, entry.description[:DESCRIPTION_CHARS], entry.found.pulled_by)
             for entry in entries
@@ -437,12 +443,28 @@ def _reason(found: Found) -> str:
     return f"cosine {found.dense:.2f}, words {found.lexical:.2f}{words}"
 
 
-def _hidden(turn: Turn) -> frozenset[str]:
-    """Return what a turn may not know of: what is withheld, and tools that its agent lacks."""
-    lacking = (
-        f"tool:{name}" for name, made in turn.snapshot.tools.items() if not may_use(turn, made)
-    )
-    return turn.withheld.union(lacking)
+class _Hidden:
+    """What turns may not know of, found out once for each snapshot, agent and what is withheld."""
+
+    def __init__(self) -> None:
+        self._known: dict[
+            tuple[tuple[str, ...], frozenset[str]], tuple[Snapshot, frozenset[str]]
+        ] = {}
+
+    def of(self, turn: Turn) -> frozenset[str]:
+        """Return what is withheld, and the tools that the turn's agent lacks."""
+        globs = turn.agent.tools
+        if globs is None:
+            return turn.withheld
+        known = self._known.get((globs, turn.withheld))
+        if known is not None and known[0] is turn.snapshot:
+            return known[1]
+        lacking = (f"tool:{name}" for name in turn.snapshot.tools if not matches(name, globs))
+        hidden = turn.withheld.union(lacking)
+        if len(self._known) >= HIDDEN:
+            self._known.clear()
+        self._known[globs, turn.withheld] = (turn.snapshot, hidden)
+        return hidden
 
 
 def _usable(turn: Turn, row: Capability) -> bool:

@@ -189,7 +189,8 @@ class Capability:
         whose: Who wrote its words: ``own`` for hookgate, the operator and the embedding program;
             ``plugin`` for what the code of an installed plugin says of itself; ``foreign`` for
             anybody else. Whoever reads foreign words is tainted by them.
-        load: Returns the full schema and text; called off the event loop.
+        load: Returns the full schema and text; called off the event loop. What it returns
+            is remembered with the row: one whose text has changed is brought again.
     """
 
     id: str

@@ -29,10 +29,15 @@ CAPACITY = 4096
 class Sanitizer:
     """Runs `sanitize_card`, and remembers its verdicts by the card's digest.
 
-    The set of plugins is fixed once a gateway has started, so the digest is key enough.
+    The set of plugins is fixed once a gateway has started, so the digest is key enough until
+    the plugins may judge otherwise.
+
+    Attributes:
+        version: Grows each time when they may.
     """
 
     def __init__(self, host: Host) -> None:
+        self.version = 0
         self._host = host
         self._verdicts: OrderedDict[str, Card | Rejected] = OrderedDict()
 
@@ -45,6 +50,19 @@ class Sanitizer:
             self._host.announce(PART, f"no plugin sanitizes: {what}")
         else:
             self._host.announce(PART, f"no plugin sanitizes: no model sees text of others; {WAYS}")
+
+    def reloaded(self, *, settings: bool) -> None:
+        """Forget the verdicts at a reload after which plugins may judge otherwise.
+
+        Args:
+            settings: Whether a plugin has taken over changed settings.
+        """
+        hooks = self._host.hooks
+        judges = {one.plugin for one in hooks.implementations(hookspecs.sanitize_card)}
+        read_again = {one.plugin for one in hooks.implementations(hookspecs.reloading)}
+        if settings or not judges.isdisjoint(read_again):
+            self.version += 1
+            self._verdicts.clear()
 
     async def sanitize(self, card: Card) -> Card | Rejected:
         """Return `card` as a model may see it, or why it may not.
@@ -61,10 +79,14 @@ class Sanitizer:
         if known is not None:
             self._verdicts.move_to_end(digest)
             return known
+        version = self.version
         try:
             verdict: Card | Rejected = await self._host.hooks.fold(hookspecs.sanitize_card, card)
         except HookError as error:
             return Rejected(reason=f"a sanitizer failed: {error}")
+        if version != self.version:
+            # It was reached by the rules before a reload: good for who asked then, not to keep.
+            return verdict
         self._verdicts[digest] = verdict
         if len(self._verdicts) > CAPACITY:
             self._verdicts.popitem(last=False)

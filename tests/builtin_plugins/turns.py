@@ -79,6 +79,7 @@ class Attached:
     def __init__(self, *infos: PluginInfo, sanitize: Any = None) -> None:
         self._infos = infos
         self.sanitize = sanitize
+        self.version = 0
 
     def infos(self) -> Sequence[PluginInfo]:
         return self._infos

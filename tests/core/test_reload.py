@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.script import Script, Scripted, echo_tool, gateway, say
 
+from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.domain.errors import ConfigError, HookError, PluginError
 from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Section, Settings
@@ -203,3 +204,39 @@ async def test_what_is_no_function_is_no_answer_to_a_reload() -> None:
     async with gateway(Scripted(Script(say("ok"))), Odd()) as gate:
         with pytest.raises(HookError, match=r"'odd'.*returned a value of type list"):
             await gate.reload()
+
+
+class Strict:
+    """Rejects texts with a word of its settings, which it takes over while it runs."""
+
+    name = "strict"
+
+    class Settings(Section):
+        word: str = "never"
+
+    def __init__(self, settings: Settings) -> None:
+        self.word = settings.word
+
+    def take_settings(self, settings: Settings) -> list[str]:
+        self.word = settings.word
+        return []
+
+    @hookimpl
+    def sanitize_card(self, card: Card) -> Card | Rejected | None:
+        return Rejected(reason=f"it says {self.word}") if self.word in card.text else None
+
+
+async def test_a_sanitizer_with_changed_settings_judges_known_texts_again() -> None:
+    read = [settings(), settings(strict={"word": "hello"})]
+    gate = Runtime(
+        settings(), plugins=[Scripted(Script(say("ok"))), Strict], read_settings=lambda: read.pop(0)
+    )
+    async with gate:
+        host, card = gate.host, Card(id="a", text="hello there")
+        assert await host.sanitize(card) == card
+        version = host.sanitizers
+        await gate.reload()
+        assert host.sanitizers == version
+        await gate.reload()
+        assert host.sanitizers > version
+        assert isinstance(await host.sanitize(card), Rejected)

@@ -7,7 +7,7 @@ tier 2 the full details of the best.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from hookgate.builtin_plugins.discovery.show.category_map import category_map
 from hookgate.builtin_plugins.discovery.show.cutting import clip, cut_line, cut_text, one_line
@@ -15,13 +15,15 @@ from hookgate.builtin_plugins.discovery.show.parameters import parameter_lines
 from hookgate.builtin_plugins.discovery.show.results import Tier
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 
     from hookgate.builtin_plugins.discovery.show.results import EdgeType, Entry
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.domain.ports import TokenCounter
 
 __all__ = ["Assembler", "Budgets", "details", "render"]
+
+T = TypeVar("T")
 
 HEAD = "Relevant capabilities:"
 
@@ -40,6 +42,9 @@ MAPS = 32
 NAME_CHARS = 60
 LIST_LENGTHS = (12, 8, 6, 4, 3, 2, 1)
 """Lengths to which lists of parameters and requirements are shortened, step by step."""
+
+WRITTEN = 64
+"""So many texts of one entry are kept: lines and details, as they were asked for."""
 
 LIST_SHARE = 0.6
 """Lists are shortened while a line without its description takes more of an entry than this."""
@@ -125,7 +130,7 @@ class Assembler:
                 lead, tail = "- ", f", {relation} {_name(names.get(parent, parent))}"
             else:
                 lead, tail = f"{len(ids) + 1}. ", ""
-            line = self._summary(lead, tail, entry)
+            line = self._line(lead, tail, entry)
             longer = f"{text or HEAD}\n{line}"
             if line and self._counter.count(longer) <= self._budgets.tier1:
                 text = longer
@@ -147,8 +152,7 @@ class Assembler:
         """
         found = [entry for entry in _once(entries) if not entry.found.pulled_by]
         found = found[: self._budgets.top_details]
-        parts = [details(entry, offered) for entry in found]
-        texts = self._shared_out(parts, [entry.found.row.id for entry in found])
+        texts = self._shared_out(found, offered)
         shown = [(entry.found.row.id, text) for entry, text in zip(found, texts, strict=True)]
         return self._tier(
             "\n\n".join(text for _, text in shown if text),
@@ -162,8 +166,12 @@ class Assembler:
 
     # -- tier 1 ----------------------------------------------------------------------
 
+    def _line(self, lead: str, tail: str, entry: Entry) -> str:
+        """Return an entry's line, written once; "" where not even a part of its name fits."""
+        key = ("line", self._budgets.entry, lead, tail)
+        return written(entry, key, lambda: self._summary(lead, tail, entry))
+
     def _summary(self, lead: str, tail: str, entry: Entry) -> str:
-        """Return an entry's line; "" where not even a part of its name fits."""
         row = entry.found.row
         needs = row.required_secrets or row.required_tools
         mark = ""
@@ -193,8 +201,9 @@ class Assembler:
 
     # -- tier 2 ----------------------------------------------------------------------
 
-    def _shared_out(self, parts: Sequence[tuple[str, str]], ids: Sequence[str]) -> list[str]:
-        """Return each text with its foot, cut so that all of them fit together."""
+    def _shared_out(self, found: Sequence[Entry], offered: Collection[str]) -> list[str]:
+        """Return each entry's details with their foot, cut so that all of them fit together."""
+        parts = [details(entry, offered) for entry in found]
         texts = [text + foot for text, foot in parts]
         limit = self._budgets.tier2
         while self._total(texts) > self._budgets.tier2:
@@ -204,12 +213,18 @@ class Assembler:
             sizes = [self._counter.count(text + foot) for text, foot in parts]
             shares = _fair_shares(sizes, limit - gaps)
             texts = [
-                cut_text(text, foot, share, self._counter, id=id_)
-                for (text, foot), share, id_ in zip(parts, shares, ids, strict=True)
+                self._cut(entry, offered, share) for entry, share in zip(found, shares, strict=True)
             ]
             # Parts that fit one by one may be too much together, as a counter sees it.
             limit = min(limit - 1, 2 * limit - self._total(texts), limit * 9 // 10)
         return texts
+
+    def _cut(self, entry: Entry, offered: Collection[str], share: int) -> str:
+        """Return an entry's details within `share` tokens, cut once for each."""
+        row = entry.found.row
+        text, foot = details(entry, offered)
+        key = ("cut", _is_offered(row, offered), share)
+        return written(entry, key, lambda: cut_text(text, foot, share, self._counter, id=row.id))
 
     def _total(self, texts: Sequence[str]) -> int:
         text = "\n\n".join(filter(None, texts))
@@ -248,6 +263,16 @@ def _is_offered(row: Capability, offered: Collection[str]) -> bool:
     return row.kind == "tool" and row.name in offered
 
 
+def written(entry: Entry, key: Hashable, write: Callable[[], T]) -> T:
+    """Return what was written of an entry for `key`; it is written where it was not."""
+    if key not in entry.written:
+        if len(entry.written) >= WRITTEN:
+            entry.written.clear()
+        entry.written[key] = write()
+    made: T = entry.written[key]
+    return made
+
+
 def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
     """Return a capability's details, and what stands at their foot.
 
@@ -255,8 +280,12 @@ def details(entry: Entry, offered: Collection[str] = ()) -> tuple[str, str]:
         entry: The capability, with schema and content.
         offered: Names of tools whose schemas the model has anyway.
     """
+    with_schema = not _is_offered(entry.found.row, offered)
+    return written(entry, ("details", with_schema), lambda: _details(entry, with_schema))
+
+
+def _details(entry: Entry, with_schema: bool) -> tuple[str, str]:
     row = entry.found.row
-    with_schema = not _is_offered(row, offered)
     segments = row.name.replace("_", "-").split("-")
     title = row.display_name or " ".join(part[:1].upper() + part[1:] for part in segments)
     facts = [f"Kind: {row.kind}"]

@@ -27,7 +27,7 @@ async def is_cut(
 ) -> bool:
     """Whether the full details of what was found are too long for their tier."""
     own = [one for one in found if not one.pulled_by][: settings.tier2_top_k]
-    entries = await discoverer.entries(own, len(own), details=len(own))
+    entries = await discoverer.entries.of(own, len(own), details=len(own))
     whole = "\n\n".join("".join(details(entry)) for entry in entries)
     return counter.count(whole) > settings.tier2_token_budget
 
@@ -54,7 +54,7 @@ async def read_on(
     Returns:
         The text, "" behind its end; None where a sanitizer rejects it.
     """
-    entries = await discoverer.entries([Found(row=row, relevance=1.0)], 1, details=1)
+    entries = await discoverer.entries.of([Found(row=row, relevance=1.0)], 1, details=1)
     if not entries:
         return None
     text, foot = details(entries[0], offered)

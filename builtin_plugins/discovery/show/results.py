@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.domain.messages import CLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Hashable, Mapping
 
     from hookgate.core.domain.descriptors import Capability, Whose
     from hookgate.core.domain.messages import Taint
@@ -58,12 +58,15 @@ class Entry:
         content: Its full text, sanitized; "" where there is none or it was not loaded.
         schema: The JSON Schema of its input, its texts sanitized; None where there is none or
             it was not loaded.
+        written: What was written of it, by what for: it is written once for each. It hangs on
+            the texts above, and on nothing of `found` but the row.
     """
 
     found: Found
     description: str
     content: str = ""
     schema: Mapping[str, object] | None = None
+    written: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,283 @@
+"""What may be shown of capabilities: their texts, once they have passed the sanitizers.
+
+What may be shown of a row stays the same while the row and the sanitizers do. So it is found
+out when a row is shown first, and not in each turn that shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.discovery.show.results import Entry
+from hookgate.core.domain.descriptors import Card, Rejected
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.discovery.show.results import Found, Tier
+    from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Whose
+    from hookgate.core.domain.ports import TokenCounter
+
+    Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
+
+__all__ = ["Entries"]
+
+SANITIZED_CHARS = 65_536
+"""The longest content that is handed to the sanitizers; the budget of tier 2 is far below."""
+
+ROWS, CONTENT_CHARS = 4096, 2_000_000
+"""So many rows, and so many characters of their contents, are remembered as they may be shown,
+once as a line and once in full. The ones that were shown last stay."""
+
+MAPS = 32
+"""Maps of categories that are remembered as they may be shown."""
+
+
+class Entries:
+    """Makes entries of what was found; of a row that is known, without asking anybody.
+
+    A row is known as the object that it is: one that was brought anew is looked at anew. What
+    was rejected, and what could not be read, is asked for again the next time.
+
+    Args:
+        sanitize: What third-party text passes before it is shown; see `Host.sanitize`.
+        version: Returns another number once the sanitizers may judge otherwise than before.
+    """
+
+    def __init__(self, sanitize: Sanitize | None, version: Callable[[], int] = lambda: 0) -> None:
+        self._sanitize = sanitize
+        self._version = version
+        self._known_by = version()
+        self._summaries, self._details = _Known(), _Known()
+        self._maps: OrderedDict[str, Tier] = OrderedDict()
+
+    async def of(self, found: Sequence[Found], summaries: int, *, details: int) -> list[Entry]:
+        """Return found ones as they may be shown; what a sanitizer rejects is left out.
+
+        Args:
+            found: What was found and pulled in.
+            summaries: So many found ones; pulled-in ones come besides.
+            details: So many of them with schema and content.
+        """
+        self._current()
+        shown: list[Entry] = []
+        own = 0
+        for one in found:
+            if not one.pulled_by and own >= summaries:
+                continue
+            full = not one.pulled_by and own < details
+            known = self._details if full else self._summaries
+            entry = known.of(one) or await self._entry(one, full=full)
+            if entry is None:
+                continue
+            own += not one.pulled_by
+            shown.append(entry)
+        kept = {entry.found.row.id for entry in shown}
+        return [one for one in shown if not one.found.pulled_by or one.found.pulled_by in kept]
+
+    async def map(self, tier: Tier, counter: TokenCounter) -> Tier:
+        """Return the map of categories as it may be shown: names in it are third-party text, too.
+
+        Args:
+            tier: The map.
+            counter: Counts tokens.
+        """
+        if not tier.text:
+            return tier
+        version = self._current()
+        known = self._maps.get(tier.text)
+        if known is not None and known.whose == tier.whose and known.ids == tier.ids:
+            return known
+        text = await self._passed("discovery:map", tier.text, "", tier.whose)
+        if text is None:
+            return replace(tier, text="", tokens=counter.count(""))
+        shown = tier
+        if text != tier.text:
+            shown = replace(tier, text=text, tokens=counter.count(text))
+        if version == self._version():
+            self._maps[tier.text] = shown
+            if len(self._maps) > MAPS:
+                self._maps.popitem(last=False)
+        return shown
+
+    # -- what is remembered --------------------------------------------------
+
+    def _current(self) -> int:
+        """Forget what sanitizers of another version let through; return the version."""
+        version = self._version()
+        if version != self._known_by:
+            self._known_by = version
+            self._summaries.clear()
+            self._details.clear()
+            self._maps.clear()
+        return version
+
+    async def _entry(self, found: Found, *, full: bool) -> Entry | None:
+        version = self._current()
+        reading = _Reading(found.row, self._passed)
+        entry = await reading.entry(found, full=full)
+        if entry is not None and reading.whole and version == self._version():
+            (self._details if full else self._summaries).keep(found.row, entry)
+        return entry
+
+    async def _passed(self, id_: str, text: str, source_ref: str, whose: Whose) -> str | None:
+        """Return a text as a model may see it; None where it was rejected."""
+        if not text or self._sanitize is None:
+            return text
+        trusted = whose == "own"
+        verdict = await self._sanitize(
+            Card(id=id_, text=text, max_chars=len(text), source_ref=source_ref, trusted=trusted)
+        )
+        return None if isinstance(verdict, Rejected) else verdict.text
+
+
+class _Reading:
+    """One look at what may be shown of a row.
+
+    Attributes:
+        whole: Whether nothing was rejected and everything could be read.
+    """
+
+    def __init__(
+        self, row: Capability, passed: Callable[[str, str, str, Whose], Awaitable[str | None]]
+    ) -> None:
+        self._row = row
+        self._passed = passed
+        self.whole = True
+
+    async def entry(self, found: Found, *, full: bool) -> Entry | None:
+        """Return the row as it may be shown; None where a sanitizer rejects it."""
+        row = self._row
+        # What else is shown of it is looked at along with its description: mostly all is well.
+        facts = "\n".join(_facts(row))
+        whole = "\n".join(filter(None, (facts, row.description)))
+        if await self._clean(whole) == whole:
+            entry = Entry(found=found, description=row.description)
+        else:
+            name = await self._clean(row.name)
+            description = await self._clean(row.description)
+            if description is None or name is None:
+                return None
+            if await self._clean(facts) != facts:
+                found = replace(found, row=await self._cleaned())
+            entry = Entry(found=found, description=description)
+        if not full or row.load is None:
+            return entry
+        try:
+            detail = await asyncio.to_thread(row.load)
+        except Exception as error:  # noqa: BLE001 - it may be anybody's; the others are shown
+            self.whole = False
+            return replace(entry, content=f"(its details cannot be read: {type(error).__name__})")
+        content = await self._clean(detail.content[:SANITIZED_CHARS])
+        if content is None:
+            return None
+        return replace(entry, content=content, schema=await self._schema(detail))
+
+    async def _cleaned(self) -> Capability:
+        """Return the row with what the sanitizers let through beside its name."""
+        row = self._row
+
+        async def each(texts: Sequence[str]) -> tuple[str, ...]:
+            return tuple([text for one in texts if (text := await self._clean(one))])
+
+        return replace(
+            row,
+            display_name=await self._clean(row.display_name) or "",
+            category=await self._clean(row.category) or "",
+            parameters=await each(row.parameters),
+            parameter_texts=(),
+            required_tools=await each(row.required_tools),
+            required_secrets=await each(row.required_secrets),
+        )
+
+    async def _schema(self, detail: CapabilityDetail) -> Mapping[str, object] | None:
+        """Return a schema whose texts a sanitizer has let through as they are."""
+        if detail.schema is None:
+            return None
+        texts = list(dict.fromkeys(_texts(detail.schema)))
+        joined = "\n".join(texts)
+        cleaned = await self._clean(joined)
+        if cleaned == joined:
+            return detail.schema
+        return _bare(detail.schema)
+
+    async def _clean(self, text: str) -> str | None:
+        row = self._row
+        passed = await self._passed(row.id, text, row.source_ref, row.whose)
+        # A sanitizer that failed rejects, too, and may do better the next time.
+        self.whole = self.whole and passed is not None
+        return passed
+
+
+class _Known:
+    """Entries by row, as many as there is room for."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[int, tuple[Capability, Entry]] = OrderedDict()
+        self._chars = 0
+
+    def of(self, found: Found) -> Entry | None:
+        """Return the entry of this very row, for what was found now."""
+        row = found.row
+        known = self._entries.get(id(row))
+        if known is None or known[0] is not row:
+            return None
+        self._entries.move_to_end(id(row))
+        entry = known[1]
+        shown = entry.found.row
+        return Entry(
+            found=found if shown is row else replace(found, row=shown),
+            description=entry.description,
+            content=entry.content,
+            schema=entry.schema,
+            written=entry.written,
+        )
+
+    def keep(self, row: Capability, entry: Entry) -> None:
+        """Remember an entry, and forget those that were asked for least recently."""
+        # Who holds the row holds its number: nobody else has it meanwhile.
+        before = self._entries.pop(id(row), None)
+        self._chars += len(entry.content) - (len(before[1].content) if before else 0)
+        self._entries[id(row)] = (row, entry)
+        while len(self._entries) > ROWS or (self._chars > CONTENT_CHARS and len(self._entries) > 1):
+            _, (_, oldest) = self._entries.popitem(last=False)
+            self._chars -= len(oldest.content)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._entries.clear()
+        self._chars = 0
+
+
+def _facts(row: Capability) -> list[str]:
+    """Return what a model sees of a capability beside its description."""
+    named = (row.name, row.display_name, row.category, *row.parameters)
+    return [text for text in (*named, *row.required_tools, *row.required_secrets) if text]
+
+
+def _texts(schema: object) -> list[str]:
+    """Return what a schema says in words: descriptions, titles, names, choices."""
+    if isinstance(schema, str):
+        return [schema]
+    if isinstance(schema, dict):
+        return [text for key, value in schema.items() for text in (key, *_texts(value))]
+    if isinstance(schema, list | tuple):
+        return [text for value in schema for text in _texts(value)]
+    return []
+
+
+def _bare(schema: Mapping[str, Any]) -> Mapping[str, object]:
+    """Return the parameters of a schema by name and type, without a word about them."""
+    properties = schema.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    return {
+        "type": "object",
+        "properties": {
+            str(name): {"type": value["type"]}
+            for name, value in properties.items()
+            if str(name).isidentifier() and isinstance(value, dict) and value.get("type")
+        },
+    }
