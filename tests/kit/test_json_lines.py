@@ -1,20 +1,21 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import resource
 import signal
 import threading
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builtin_plugins.turns import KnownSecrets
 
-from hookgate.kit.json_lines import JsonLines, read_json_lines
+from hookgate.kit.json_lines import JsonLines, JsonLinesWriter, read_json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -128,3 +129,56 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     ]
     assert sorted(seen) == [(name, number) for name in range(4) for number in range(50)]
     assert os.listdir(tmp_path)
+
+
+def test_many_records_at_once_are_put_aside_like_single_ones(tmp_path: Path) -> None:
+    records = [{"n": number, "x": "y" * 10} for number in range(40)]
+    with metrics(tmp_path / "one", max_bytes=100) as file:
+        for record in records:
+            file.write(record)
+    with metrics(tmp_path / "all", max_bytes=100) as file:
+        file.write(*records)
+    for end in ("", ".1", ".2"):
+        one, together = tmp_path / f"one{end}", tmp_path / f"all{end}"
+        assert one.read_bytes() == together.read_bytes()
+
+
+async def test_records_of_one_moment_are_handed_over_together(tmp_path: Path) -> None:
+    groups: list[int] = []
+
+    class Counting(JsonLines):
+        def write(self, *records: Mapping[str, Any]) -> None:
+            groups.append(len(records))
+            super().write(*records)
+
+    path = tmp_path / "m"
+    file = Counting(path, max_bytes=10_000, keep=0, secrets=KnownSecrets())
+    writer = JsonLinesWriter(file, failed=lambda error: pytest.fail(str(error)))
+    for number in range(5):
+        writer.add({"n": number})
+        await asyncio.sleep(0)
+    await writer.flush()
+    writer.add({"n": 5})
+    await writer.close()
+    assert groups == [5, 1]
+    assert [record["n"] for record in read_json_lines(path)] == [0, 1, 2, 3, 4, 5]
+
+
+async def test_what_is_added_is_written_without_a_flush(tmp_path: Path) -> None:
+    written = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Telling(JsonLines):
+        def write(self, *records: Mapping[str, Any]) -> None:
+            super().write(*records)
+            loop.call_soon_threadsafe(written.set)
+
+    path = tmp_path / "m"
+    file = Telling(path, max_bytes=10_000, keep=0, secrets=KnownSecrets())
+    writer = JsonLinesWriter(file, failed=lambda error: pytest.fail(str(error)))
+    for number in range(2):
+        writer.add({"n": number})
+        await asyncio.wait_for(written.wait(), 10)
+        written.clear()
+        assert [record["n"] for record in read_json_lines(path)] == list(range(number + 1))
+    await writer.close()

@@ -46,30 +46,40 @@ class JsonLines:
         self._size = 0
         self._lock = Lock()
 
-    def write(self, record: Mapping[str, Any]) -> None:
-        """Append one record.
+    def write(self, *records: Mapping[str, Any]) -> None:
+        """Append records.
 
         Raises:
-            OSError: It could not be written.
+            OSError: They could not be written, or not all of them.
         """
-        line = masked_json(self._secrets, orjson.dumps(record, default=str)) + b"\n"
+        lines = deque(
+            masked_json(self._secrets, orjson.dumps(record, default=str)) + b"\n"
+            for record in records
+        )
         with self._lock:
-            if self._file is None:
-                self._open()
-            if self._size and self._size + len(line) > self._max_bytes:
-                self._put_aside()
-                self._open()
-            assert self._file is not None
-            try:
-                written = self._file.write(line)
-            except OSError:
-                self._close()
-                raise
-            self._size += written
-            if written < len(line):
-                # A full disk takes a part. Opened again, the torn line is ended first.
-                self._close()
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            while lines:
+                if self._file is None:
+                    self._open()
+                if self._size and self._size + len(lines[0]) > self._max_bytes:
+                    self._put_aside()
+                    self._open()
+                fitting = bytearray(lines.popleft())
+                while lines and self._size + len(fitting) + len(lines[0]) <= self._max_bytes:
+                    fitting += lines.popleft()
+                self._append(fitting)
+
+    def _append(self, text: bytes | bytearray) -> None:
+        assert self._file is not None
+        try:
+            written = self._file.write(text)
+        except OSError:
+            self._close()
+            raise
+        self._size += written
+        if written < len(text):
+            # A full disk takes a part. Opened again, the torn line is ended first.
+            self._close()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
 
     def close(self) -> None:
         """Close the file; the next `write` opens it again."""
@@ -80,7 +90,7 @@ class JsonLines:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Session keys stand in it: nobody else is to read it.
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        # Unbuffered: a line is written by one call, whole or torn, never in pieces later.
+        # Unbuffered: lines are written by one call, and at most the last of them is torn.
         self._file = FileIO(handle, "ab")
         self._size = os.fstat(handle).st_size
         if self._size and os.pread(handle, 1, self._size - 1) != b"\n":
@@ -106,8 +116,12 @@ class JsonLines:
             self._file = None
 
 
+GATHER_SECONDS = 0.1
+"""How long the first record waits for others: to wake a thread costs ten times a line."""
+
+
 class JsonLinesWriter:
-    """Hands records to a `JsonLines` on a thread: as many at once as have come meanwhile.
+    """Hands records to a `JsonLines` on a thread: as many at once as come within a moment.
 
     Args:
         file: Where they go.
@@ -121,38 +135,50 @@ class JsonLinesWriter:
         self._file = file
         self._failed = failed
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=capacity)
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     def add(self, record: Mapping[str, Any]) -> None:
         """Take one record; never waits."""
         self._waiting.append(record)
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="json_lines")
+        if self._timer is None and (self._task is None or self._task.done()):
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
 
     async def flush(self) -> None:
         """Wait until all that was added has been written, or lost."""
         if self._task is not None:
             await asyncio.wait([self._task])
-        await self._run()
+        while self._waiting:
+            await self._hand_over()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def close(self) -> None:
         """Write what still waits, and close the file."""
         await self.flush()
         await asyncio.to_thread(self._file.close)
 
-    async def _run(self) -> None:
-        while self._waiting:
-            records = list(self._waiting)
-            self._waiting.clear()
-            await asyncio.to_thread(self._write, records)
+    def _begin(self) -> None:
+        self._timer = None
+        self._task = asyncio.get_running_loop().create_task(self._hand_over(), name="json_lines")
+        self._task.add_done_callback(self._go_on)
+
+    def _go_on(self, _: asyncio.Task[None]) -> None:
+        """Have a moment pass for what has come meanwhile, too."""
+        if self._waiting and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._begin)
+
+    async def _hand_over(self) -> None:
+        records = list(self._waiting)
+        self._waiting.clear()
+        await asyncio.to_thread(self._write, records)
 
     def _write(self, records: Sequence[Mapping[str, Any]]) -> None:
-        for record in records:
-            try:
-                self._file.write(record)
-            except OSError as error:
-                self._failed(error)
-                return
+        try:
+            self._file.write(*records)
+        except OSError as error:
+            self._failed(error)
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
