@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
+from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
 from hookgate.core.domain.errors import StaleFenceError, StoreError
 from hookgate.core.domain.messages import CLEAN, Message, join_taints
 from hookgate.core.domain.ports import Loaded, Page, Said
@@ -38,6 +39,7 @@ _COUNTED = select(
     SESSIONS.c.turns,
     SESSIONS.c.last_turn,
     SESSIONS.c.taint,
+    SESSIONS.c.forgotten,
 )
 _SESSION = _COUNTED.where(_IS_SESSION).with_for_update()
 _SESSIONS = (
@@ -74,7 +76,7 @@ _LATEST = (
     .limit(bindparam("most"))
 )
 HISTORY = (
-    select(MESSAGES.c.body)
+    select(MESSAGES.c.turn_number, MESSAGES.c.body)
     .where(
         MESSAGES.c.session == bindparam("key"),
         MESSAGES.c.turn_number
@@ -84,9 +86,13 @@ HISTORY = (
 )
 """The bodies of the last turns of a conversation. The primary key serves all of it, so it
 costs the same in a long conversation as in a short one."""
-_ROW = select(SESSIONS.c.fence, SESSIONS.c.messages, SESSIONS.c.turns, SESSIONS.c.taint).where(
-    _IS_SESSION
-)
+_ROW = select(
+    SESSIONS.c.fence,
+    SESSIONS.c.messages,
+    SESSIONS.c.turns,
+    SESSIONS.c.forgotten,
+    SESSIONS.c.taint,
+).where(_IS_SESSION)
 EXPORT = (
     select(MESSAGES.c.turn_number, MESSAGES.c.seq, MESSAGES.c.body)
     .where(
@@ -122,6 +128,9 @@ _CARRIED = select(MESSAGES.c.taint).where(
     MESSAGES.c.session == bindparam("key"), MESSAGES.c.turn_number > bindparam("before")
 )
 
+_NOTHING = Tail(Standing(0, 0, 0, 0), "[]", 0, (), 0)
+"""The tail of a session that does not exist."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Append:
@@ -141,7 +150,21 @@ class _Session:
     turns: int
     last_turn: str
     taint: str
+    forgotten: int
     updated: datetime | None = None
+
+    @property
+    def standing(self) -> Standing:
+        """What it says of the messages."""
+        return Standing(self.fence, self.messages, self.turns, self.forgotten)
+
+
+class _Appended(NamedTuple):
+    """What became of an append: the row before and behind it, and its messages."""
+
+    before: Standing
+    after: Standing
+    messages: Sequence[Stored]
 
 
 class SqlConversations:
@@ -155,6 +178,7 @@ class SqlConversations:
     def __init__(self, store: SqlStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._tails = Tails()
 
     @property
     def durable(self) -> bool:
@@ -169,20 +193,46 @@ class SqlConversations:
                 wrote it.
             StoreUnavailableError: The database cannot be read.
         """
-        wanted = {"key": str(session), "turns": turns}
+        key = str(session)
+        tail = self._tails.get(key)
 
-        def work(connection: Connection) -> tuple[int, int, str, list[str]]:
+        def work(connection: Connection) -> tuple[Standing, str, Sequence[Any] | None]:
             # The row first: a message that comes in between is read, and its fence is not, so
             # that the write which rests on this is refused rather than let through.
-            row = connection.execute(_ROW, {"key": wanted["key"]}).one_or_none()
+            row = connection.execute(_ROW, {"key": key}).one_or_none()
             if row is None:
-                return 0, 0, "[]", []
-            bodies = connection.execute(HISTORY, wanted).scalars() if turns > 0 else ()
-            return row.fence, row.messages, row.taint, list(bodies)
+                return _NOTHING.standing, _NOTHING.taint, ()
+            standing = Standing(*row[:-1])
+            if tail is not None and tail.standing == standing and tail.has(turns):
+                return standing, row.taint, None
+            wanted = {"key": key, "turns": turns}
+            return standing, row.taint, connection.execute(HISTORY, wanted).all()
 
-        number, messages, taint, bodies = await self._store.read(work)
-        fence.read(number, messages)
-        return Loaded(tuple(_message(body, session) for body in bodies), _labels(taint))
+        standing, taint, found = await self._store.read(work)
+        fence.read(standing.fence, standing.messages)
+        fence.recalled = None
+        if found is None and tail is not None:
+            stored = tail.messages
+        else:
+            stored = tuple(
+                Stored.of(number, body, _message(body, session)) for number, body in found or ()
+            )
+        tail = Tail.of(standing, taint, turns, stored)
+        self._tails.keep(key, tail)
+        return self._loaded(session, tail, turns)
+
+    def recall(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded | None:
+        """Return what `load` would, from memory; see `Conversations.recall`."""
+        tail = self._tails.get(str(session))
+        if tail is None or not tail.has(turns):
+            return None
+        fence.recalled = tail
+        return self._loaded(session, tail, turns)
+
+    @staticmethod
+    def _loaded(session: SessionKey, tail: Tail, turns: int) -> Loaded:
+        messages = tail.last(turns, lambda body: _message(body, session))
+        return Loaded(messages, _labels(tail.taint))
 
     async def append(
         self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
@@ -197,15 +247,21 @@ class SqlConversations:
             StoreUnavailableError: Nothing was written.
         """
         if messages:
-            item = _Append(str(session), tuple(messages), fence, self._clock.now())
-            await self._store.write_together(_append_all, item)
-            fence.taken = True
+            key = str(session)
+            item = _Append(key, tuple(messages), fence, self._clock.now())
+            try:
+                done: _Appended = await self._store.write_together(_append_all, item)
+            except StaleFenceError:
+                self._tails.drop(key)
+                raise
+            fence.taken, fence.recalled = True, None
+            self._tails.extend(key, *done)
 
     def check(self, connection: Connection, session: SessionKey, fence: Fence) -> None:
         """Make sure that `fence` may still write; see `Conversations.check`."""
         key = str(session)
         found = _load(connection, [key]) or _begin(connection, {key: self._clock.now()})
-        if not fence.stands(found[key].fence, found[key].messages):
+        if not _stands(fence, found[key]):
             raise StaleFenceError.of(key)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
@@ -220,7 +276,7 @@ class SqlConversations:
             return ()
         wanted = {"key": str(session), "turns": turns}
         bodies = await self._store.read(
-            lambda connection: [row[0] for row in connection.execute(HISTORY, wanted)]
+            lambda connection: [row.body for row in connection.execute(HISTORY, wanted)]
         )
         return tuple(_message(body, session) for body in bodies)
 
@@ -253,6 +309,7 @@ class SqlConversations:
         if taint:
             item = _Append(str(session), (), fence, self._clock.now(), taint)
             await self._store.write_together(_append_all, item)
+            self._tails.drop(item.session)
 
     async def sessions(self, *, limit: int = 100) -> Sequence[Mapping[str, Any]]:
         """Return ``{session, messages, updated}`` of the latest sessions, newest first."""
@@ -322,13 +379,16 @@ class SqlConversations:
             StoreUnavailableError: The database cannot be written; nothing was forgotten.
         """
         key = str(session)
+        self._tails.drop(key)
         if turns is None:
             return await self._store.write(lambda connection: _forget(connection, key))
         gone = sorted(set(turns))
         return await self._store.write(lambda connection: _forget_turns(connection, key, gone))
 
 
-def _append_all(connection: Connection, items: Sequence[_Append]) -> list[Exception | None]:
+def _append_all(
+    connection: Connection, items: Sequence[_Append]
+) -> list[_Appended | StaleFenceError]:
     """Write all appends of a group: a few statements, however many they are."""
     # The counter comes before any session, always: so two gateways cannot wait for each other.
     place = _take_positions(connection, sum(len(item.messages) for item in items))
@@ -380,10 +440,21 @@ def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Se
     return _load(connection, new)
 
 
-def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exception | None:
+def _stands(fence: Fence, row: _Session) -> bool:
+    """Whether a holder may write, and what was recalled for it is what there is."""
+    tail = fence.recalled
+    if isinstance(tail, Tail) and (tail.standing, tail.taint) != (row.standing, row.taint):
+        return False
+    return fence.stands(row.fence, row.messages)
+
+
+def _append(
+    item: _Append, session: _Session, rows: list[dict[str, Any]]
+) -> _Appended | StaleFenceError:
     """Add the rows of one append to `rows`, and count them in `session`."""
-    if not item.fence.stands(session.fence, session.messages):
+    if not _stands(item.fence, session):
         return StaleFenceError.of(item.session)
+    before = session.standing
     turns, last = session.turns, session.last_turn or None
     fresh = []
     for seq, message in enumerate(item.messages, session.messages):
@@ -399,7 +470,11 @@ def _append(item: _Append, session: _Session, rows: list[dict[str, Any]]) -> Exc
     if item.taint:
         session.taint = json.dumps(sorted(_labels(session.taint) | item.taint))
     session.updated = item.now
-    return None
+    stored = [
+        Stored.of(row["turn_number"], row["body"], message)
+        for row, message in zip(fresh, item.messages, strict=True)
+    ]
+    return _Appended(before, session.standing, stored)
 
 
 def _forget(connection: Connection, key: str) -> int:

@@ -292,6 +292,13 @@ class Conversations(Protocol):
             fence: The holder.
         """
 
+    def recall(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded | None:
+        """Return what `load` would, from memory; None where it is to be read.
+
+        The first write with `fence` raises `StaleFenceError` where that is not what is there any
+        more; then nobody is to have seen it, and `load` takes its place.
+        """
+
     async def append(
         self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
     ) -> None:

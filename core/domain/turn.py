@@ -244,11 +244,14 @@ class Fence:
         seen: The number that the row had, and how many messages had been written to the session,
             when the holder first read it; None where it has not.
         taken: Whether a write of this holder is known to be committed.
+        recalled: What the store gave this holder from memory; its first write needs that to be
+            what is there. None where it was read.
     """
 
     number: int = field(default_factory=lambda: randbits(62) + 1)
     seen: tuple[int, int] | None = None
     taken: bool = False
+    recalled: object = None
 
     def read(self, number: int, messages: int) -> None:
         """Keep what the session's row has, at the first time that it is read."""

@@ -73,6 +73,9 @@ class InProcessConversations:
         fence.read(kept.fence, kept.written)
         return Loaded(await self.history(session, turns=turns), kept.taint)
 
+    def recall(self, session: SessionKey, *, turns: int, fence: Fence) -> Loaded | None:
+        """Return None: to read is to remember here. See `Conversations.recall`."""
+
     async def append(
         self, session: SessionKey, messages: Sequence[Message], *, fence: Fence
     ) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Conversations, Loaded
     from hookgate.core.domain.turn import Fence, SessionKey
 
-__all__ = ["Past", "group_turns", "load_turns"]
+__all__ = ["Past", "group_turns", "load_turns", "whole"]
 
 MOST_TURNS = 1024
 """So many stored turns are read at most, in search of the message that began them."""
@@ -30,10 +30,15 @@ async def load_turns(
     while True:
         loaded = await conversations.load(session, turns=turns, fence=fence)
         messages = loaded.messages
-        if len(messages) == seen or messages[0].role != "tool" or turns >= MOST_TURNS:
+        if len(messages) == seen or whole(messages) or turns >= MOST_TURNS:
             return loaded
         seen = len(messages)
         turns *= 2
+
+
+def whole(messages: Sequence[Message]) -> bool:
+    """Whether stored messages begin with one that began something."""
+    return not messages or messages[0].role != "tool"
 
 
 def group_turns(messages: Sequence[Message]) -> list[list[Message]]:

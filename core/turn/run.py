@@ -16,6 +16,7 @@ import orjson
 
 from hookgate.core.domain.errors import (
     LaneHeldError,
+    StaleFenceError,
     TurnCancelledError,
     TurnError,
 )
@@ -30,7 +31,7 @@ from hookgate.core.sessions.order import InSessionOrder
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ending_of, follow
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
-from hookgate.core.turn.history import load_turns
+from hookgate.core.turn.history import load_turns, whole
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.tools.direct import call_directly
 from hookgate.core.turn.tools.offering import usable_tools
@@ -251,7 +252,9 @@ class Turns:
         self._queued(turn, lanes.ahead(turn.session))
         async with lanes.hold(turn.session, turn) as lease:
             turn.fence = lease.fence
-            results = await self._take_in(turn, request)
+            taint = turn.extra_taint
+            recalled = self._recall(turn, request)
+            results = () if recalled else await self._take_in(turn, request)
             committed = 0
 
             async def commit() -> None:
@@ -263,8 +266,17 @@ class Turns:
                 await client_finished(turn, self._loop.calls, results)
 
             try:
-                # Whole: a cancellation must not leave it open whether it was committed.
-                await finish(commit())
+                try:
+                    # Whole: a cancellation must not leave it open whether it was committed.
+                    await finish(commit())
+                except StaleFenceError:
+                    if not recalled:
+                        raise
+                    # What was recalled is not there any more, and nobody has seen it yet.
+                    turn.messages.clear()
+                    turn.extra_taint = taint
+                    results = await self._take_in(turn, request)
+                    await finish(commit())
                 await self._inside(turn)
             except BaseException as error:
                 # Whatever a plugin has raised, also what would stop the loop of all turns.
@@ -296,6 +308,23 @@ class Turns:
         if ahead:
             # Its client does not know the turn yet, and may want to cancel it.
             turn.emit(Event("queued", {"turn": turn.id, "before": ahead}, scope="chat"))
+
+    def _recall(self, turn: Turn, request: TurnRequest) -> bool:
+        """Begin with what the store remembers, where the message goes on with no earlier turn.
+
+        Returns:
+            False where the session is to be read.
+        """
+        if request.tool_results or request.client_history is not None:
+            return False
+        wanted, conversations = turn.plan.history_turns, self._host[CONVERSATIONS]
+        stored = conversations.recall(turn.session, turns=max(wanted, 1), fence=turn.fence)
+        if stored is None or not whole(stored.messages) or unanswered(stored.messages):
+            return False
+        turn.extra_taint |= stored.taint
+        turn.history = tuple(stored.messages) if wanted else ()
+        turn.messages.append(turn.message)
+        return True
 
     async def _take_in(
         self, turn: Turn, request: TurnRequest

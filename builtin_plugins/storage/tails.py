@@ -1,0 +1,146 @@
+"""The ends of conversations, kept in the process: what turns go on with is not read each time.
+
+The first write of a turn needs the session's row to say what it said when its tail was kept. Every
+write of messages, at whichever gateway, leaves a number of its own there, and what is forgotten is
+counted: so what others have written, tainted or forgotten is always seen before a model is asked.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import dropwhile
+from typing import TYPE_CHECKING, NamedTuple
+
+from hookgate.core.domain.parts import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hookgate.core.domain.messages import Message
+
+__all__ = ["Standing", "Stored", "Tail", "Tails"]
+
+MOST_SESSIONS = 1024
+MOST_CHARS = 32 * 1024 * 1024
+"""Characters of all tails together."""
+MESSAGE_CHARS = 1000
+"""What a message counts for beside its own characters."""
+
+
+class Standing(NamedTuple):
+    """What a session's row says of its messages.
+
+    Attributes:
+        fence: The number of the fence that wrote last.
+        messages: How many were written.
+        turns: The number of the newest turn.
+        forgotten: How many are not there any more.
+    """
+
+    fence: int
+    messages: int
+    turns: int
+    forgotten: int
+
+
+class Stored(NamedTuple):
+    """One stored message.
+
+    Attributes:
+        turn_number: The place of its turn.
+        body: What the store has.
+        message: What that says, where nobody can change it; None where it is read each time.
+    """
+
+    turn_number: int
+    body: str
+    message: Message | None
+
+    @classmethod
+    def of(cls, turn_number: int, body: str, message: Message) -> Stored:
+        """Return a message with what the store has of it."""
+        # Arguments of tools and the like are dictionaries, which a plugin might write into.
+        fixed = all(type(part) is Text and not part.source for part in message.parts)
+        return cls(turn_number, body, message if fixed else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The end of one conversation.
+
+    Attributes:
+        standing: What the session's row said.
+        taint: What it said of the session's own taint, as it is stored.
+        turns: Of how many of the last turns the messages are there.
+        messages: The messages, oldest first.
+        chars: What they count for.
+    """
+
+    standing: Standing
+    taint: str
+    turns: int
+    messages: tuple[Stored, ...]
+    chars: int
+
+    @classmethod
+    def of(cls, standing: Standing, taint: str, turns: int, messages: Iterable[Stored]) -> Tail:
+        """Return the tail of the last `turns` turns; older messages are left out."""
+        first = standing.turns - turns
+        kept = tuple(dropwhile(lambda one: one.turn_number <= first, messages))
+        return cls(standing, taint, turns, kept, sum(MESSAGE_CHARS + len(one.body) for one in kept))
+
+    def has(self, turns: int) -> bool:
+        """Whether the last `turns` turns are in it."""
+        return self.turns >= min(turns, self.standing.turns)
+
+    def last(self, turns: int, read: Callable[[str], Message]) -> tuple[Message, ...]:
+        """Return the messages of the last `turns` turns; `read` reads what the store has."""
+        first = self.standing.turns - turns
+        return tuple(
+            one.message or read(one.body) for one in self.messages if one.turn_number > first
+        )
+
+
+class Tails:
+    """The tails of the sessions that were used last; bounded in sessions and in characters.
+
+    Args:
+        sessions: The most sessions.
+        chars: The most characters of all of them.
+    """
+
+    def __init__(self, sessions: int = MOST_SESSIONS, chars: int = MOST_CHARS) -> None:
+        self._most, self._room = sessions, chars
+        self._tails: OrderedDict[str, Tail] = OrderedDict()
+
+    def get(self, session: str) -> Tail | None:
+        """Return what is kept of a session."""
+        if (tail := self._tails.get(session)) is not None:
+            self._tails.move_to_end(session)
+        return tail
+
+    def keep(self, session: str, tail: Tail) -> None:
+        """Keep the tail of a session, in place of the one before it."""
+        self.drop(session)
+        self._tails[session] = tail
+        self._room -= tail.chars
+        while len(self._tails) > self._most or self._room < 0:
+            self.drop(next(iter(self._tails)))
+
+    def extend(
+        self, session: str, before: Standing, after: Standing, messages: Iterable[Stored]
+    ) -> None:
+        """Add what was committed to a session whose row has gone from `before` to `after`."""
+        if (tail := self._tails.get(session)) is None:
+            return
+        if tail.standing == before:
+            stored = (*tail.messages, *messages)
+            self.keep(session, Tail.of(after, tail.taint, tail.turns, stored))
+        else:
+            self.drop(session)
+
+    def drop(self, session: str) -> None:
+        """Forget the tail of a session."""
+        if (tail := self._tails.pop(session, None)) is not None:
+            self._room += tail.chars
