@@ -40,7 +40,7 @@ from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
 from hookgate.builtin_plugins.awareness.cards.reading import parse_card
 from hookgate.builtin_plugins.awareness.selection import explaining
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
-from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher, fit, order
+from hookgate.builtin_plugins.awareness.selection.selector import Asking, CardMatcher, fit, order
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.core.domain.descriptors import Card
 
@@ -151,9 +151,8 @@ class Judge:
             tags = self.router.words(message.text)
             if self._embedder is not None:
                 tags |= await self.router.meaning(message.text, self._embedder)
-            judged = self._matcher.judge(
-                message.text, tags=tags, session_type="main", point="bootstrap"
-            )
+            asking = Asking(message=message.text, tags=tags, session_type="main", point="bootstrap")
+            judged = self._matcher.found(asking)
             fitted = fit(order(judged), self._budget)
             times.append(1000 * (time.perf_counter() - begun))
         chosen = [one for one in fitted if one.judged.chosen]

@@ -156,9 +156,7 @@ class Plugin:
     ) -> Collection[str] | None:
         """Take away what is excluded, what the agent's profile lacks, what is not approved."""
         del capabilities
-        awareness, cards = self._awareness, turn.snapshot.cards
-        hidden = awareness.rules(turn.agent.name).withheld(cards)
-        hidden |= awareness.registry.waiting(cards)
+        hidden = self._awareness.withheld(turn.agent.name, turn.snapshot.cards)
         return {f"{PREFIX}{card}" for card in hidden}
 
     @hookimpl
@@ -169,12 +167,9 @@ class Plugin:
         state, plan, awareness = turn.get(STATE), turn.plan, self._awareness
         if state is None or not state.on or (plan.kinds is not None and "card" not in plan.kinds):
             return None
-        cards = turn.snapshot.cards
-        rows = capabilities.of_kind("card").values()
-        ids = frozenset(row.name for row in rows if row.name in cards)
-        matcher = awareness.made(cards).matcher(ids)
+        matcher = awareness.made(turn.snapshot.cards).matcher
         how = awareness.settings.selector
-        state.select(matcher, turn, rules=how != "none")
+        state.select(matcher, turn, capabilities, rules=how != "none", every=how == "model")
         if how == "model":
             there = [one.card for one in order(list(state.judged.values()))]
             try:
@@ -192,7 +187,7 @@ class Plugin:
         state, awareness = turn.get(STATE), self._awareness
         if state is None or not state.on:
             return
-        matcher = awareness.made(turn.snapshot.cards).matcher(frozenset(turn.snapshot.cards))
+        matcher = awareness.made(turn.snapshot.cards).matcher
         if context.stage == "start":
             if not turn.plan.discovery:
                 # Selectors were not asked; what is forced is shown all the same.

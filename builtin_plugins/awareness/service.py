@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, ProcessPins, pin_digest
@@ -48,33 +49,22 @@ RETRY_SECONDS = 60.0
 SETS = 4
 """Sets of cards that are kept ready: turns that run use the ones that they began with."""
 
-MATCHERS = 64
-"""Sets of cards, as agents and plugins withhold them, for which a matcher is kept."""
+AGENTS = 256
+"""Agents of which it is kept what the settings say of their cards."""
 
 
-@dataclass(slots=True)
+@dataclass
 class _Made:
     """What was made of one set of cards."""
 
     cards: Mapping[str, Card]
     router: TagRouter
-    matchers: dict[frozenset[str], CardMatcher] = field(default_factory=dict)
-    whole: CardMatcher | None = None
+    withheld: dict[str, frozenset[str]] = field(default_factory=dict)
 
-    def make(self) -> CardMatcher:
-        """Return the matcher of all cards. The first time it takes a while where there are many."""
-        if self.whole is None:
-            self.whole = CardMatcher(self.cards)
-        return self.whole
-
-    def matcher(self, ids: frozenset[str]) -> CardMatcher:
-        """Return the matcher of those of the cards that are among `ids`."""
-        known = self.matchers.get(ids)
-        if known is None:
-            if len(self.matchers) >= MATCHERS:
-                self.matchers.clear()
-            known = self.matchers[ids] = self.make().among(ids)
-        return known
+    @cached_property
+    def matcher(self) -> CardMatcher:
+        """The matcher of all cards. The first time it takes a while where there are many."""
+        return CardMatcher(self.cards)
 
 
 class Awareness:
@@ -95,6 +85,7 @@ class Awareness:
         self.registry = CardRegistry(settings)
         self._vectors = SentenceVectors()
         self._made: tuple[_Made, ...] = ()
+        self._rules: dict[str, Rules] = {}
         self._host: Host | None = None
 
     @property
@@ -160,7 +151,7 @@ class Awareness:
         """Make ready what turns need, and embed what the tags mean; say whether it is done."""
         embedder = self.embedder()
         made = self.made(self.host.cards.view())
-        await asyncio.to_thread(made.make)
+        await asyncio.to_thread(lambda: made.matcher)
         router = made.router
         if embedder is None:
             return True
@@ -190,6 +181,7 @@ class Awareness:
         if self.registry.pins is not None:
             self.registry.pins.mode = settings.pin
         self._made = ()
+        self._rules = {}
         return waiting
 
     # -- what a turn needs ---------------------------------------------------
@@ -201,6 +193,25 @@ class Awareness:
 
     def rules(self, agent: str) -> Rules:
         """Return what the settings say of the cards of `agent`."""
+        known = self._rules.get(agent)
+        if known is None:
+            if len(self._rules) >= AGENTS:
+                self._rules.clear()
+            known = self._rules[agent] = self._read_rules(agent)
+        return known
+
+    def withheld(self, agent: str, cards: Mapping[str, Card]) -> frozenset[str]:
+        """Return the ids of `cards` that a turn of `agent` must not show."""
+        rules, kept = self.rules(agent), self.made(cards).withheld
+        hidden = kept.get(agent)
+        if hidden is None:
+            if len(kept) >= AGENTS:
+                kept.clear()
+            hidden = kept[agent] = rules.withheld(cards)
+        waiting = self.registry.waiting(cards)
+        return hidden | waiting if waiting else hidden
+
+    def _read_rules(self, agent: str) -> Rules:
         own = self.settings.agents.get(agent)
         name = own.capability_profile if own is not None else ""
         profile = None
@@ -212,16 +223,15 @@ class Awareness:
         return Rules.of(self.settings, own, profile)
 
     def made(self, cards: Mapping[str, Card]) -> _Made:
-        """Return router and matchers for `cards`; made once for each set."""
+        """Return router and matcher for `cards`; made once for each set."""
         for known in self._made:
             if known.cards is cards:
                 return known
         for known in self._made:
             if dict(known.cards) == dict(cards):
                 # Another view of the same cards takes the place of the one before.
-                made = _Made(cards, known.router, known.matchers, known.whole)
-                self._made = (made, *(one for one in self._made if one is not known))
-                return made
+                known.cards = cards
+                return known
         router = TagRouter(self.settings.tags, tuple(cards.values()), vectors=self._vectors)
         made = _Made(cards, router)
         self._made = (made, *self._made[: SETS - 1])

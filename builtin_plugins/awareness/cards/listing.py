@@ -132,7 +132,7 @@ def _row(turn: Turn, row: Capability) -> dict[str, Any]:
     card = turn.snapshot.cards.get(row.name) if row.kind == "card" else None
     if card is not None:
         entry |= {"whose": card.origin, "trusted": card.trusted}
-        judged = turn[STATE].judged.get(card.id) if STATE in turn else None
+        judged = turn[STATE].decision(card.id) if STATE in turn else None
         if judged is not None:
             entry |= {"chosen": judged.chosen, "score": round(judged.score, 4)}
             entry["why"] = judged.reason

@@ -14,6 +14,7 @@ import orjson
 
 from hookgate.builtin_plugins.awareness.selection.injector import frame
 from hookgate.builtin_plugins.awareness.selection.selector import (
+    Asking,
     JudgedCard,
     fit,
     force,
@@ -82,15 +83,15 @@ class Explainer:
         host, rules = awareness.host, awareness.rules(agent or self._agent())
         cards = host.cards.view()
         hidden = rules.withheld(cards)
-        matcher = awareness.made(cards).matcher(frozenset(cards))
+        matcher = awareness.made(cards).matcher
         used = [(name, self._flags(name)) for name in tools]
         await awareness.prepare()
         started = time.perf_counter()
         tags = await awareness.tags(message, cards)
-        judged = force(
-            matcher.judge(message, tags=frozenset(tags), session_type=session_type, point=point),
-            rules.forced,
+        asking = Asking(
+            message=message, tags=frozenset(tags), session_type=session_type, point=point
         )
+        judged = force(matcher.judge(asking), rules.forced)
         if used:
             judged = _either(judged, matcher.after_tools(used, session_type=session_type))
         took = (time.perf_counter() - started) * 1000
@@ -118,14 +119,15 @@ class Explainer:
         awareness = self._awareness
         cards, rules = awareness.host.cards.view(), awareness.rules(self._agent())
         there = frozenset(cards) - rules.withheld(cards)
-        matcher = awareness.made(cards).matcher(there)
+        matcher = awareness.made(cards).matcher
         messages = await asyncio.to_thread(known_messages)
         await awareness.prepare()
         wrong: Counter[str] = Counter()
         needless = needing = hits = mistaken = 0
         for text, wanted in messages:
             tags = frozenset(await awareness.tags(text, cards))
-            judged = matcher.judge(text, tags=tags, session_type="main", point="bootstrap")
+            asking = Asking(message=text, tags=tags, session_type="main", point="bootstrap")
+            judged = matcher.found(asking, there.__contains__, always=rules.forced)
             chosen = {one.card.id for one in force(judged, rules.forced) if one.chosen}
             if not wanted:
                 needless += 1

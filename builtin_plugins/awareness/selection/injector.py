@@ -7,9 +7,10 @@ import re
 import time
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.awareness.selection.selector import (
+    Asking,
     JudgedCard,
     fit,
     force,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         AwarenessSettings,
         ProfileSettings,
     )
+    from hookgate.core.domain.descriptors import Capabilities
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import ModelRequest
     from hookgate.core.domain.turn import Turn
@@ -66,8 +68,6 @@ REASON_CHARS = 200
 """So much is kept of the reason for which another plugin has chosen a card."""
 
 _NO_ID = re.compile(r"[^A-Za-z0-9._:/@-]+")
-
-Point = Literal["bootstrap", "mid"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,8 @@ class TurnCards:
         kind: ``main`` or ``isolated``.
         tags: The router tags that the plugin gave.
         seconds: What tagging and selecting has taken.
-        judged: The decision on each card, by id; the newest one counts.
+        judged: The decisions on the cards that anything speaks for, by id; the newest one
+            counts. `decision` has those on all others.
         pending: Cards that stand in the context that is being built.
         sources: Under which id each of them stands in a request.
         left_out: Cards that stood in a context, and in no request so far.
@@ -148,6 +149,7 @@ class TurnCards:
     injected: list[Injected] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
     used: int = 0
+    _others: Callable[[str], JudgedCard | None] | None = None
 
     @classmethod
     def of(cls, turn: Turn, rules: Rules, *, on: bool) -> TurnCards:
@@ -160,27 +162,55 @@ class TurnCards:
         taken = [card.tokens for card in self.injected] + [one.tokens for one in self.pending]
         return self.rules.budget - sum(taken)
 
-    def select(self, matcher: CardMatcher, turn: Turn, *, rules: bool) -> None:
-        """Judge every card.
+    def select(
+        self,
+        matcher: CardMatcher,
+        turn: Turn,
+        capabilities: Capabilities,
+        *,
+        rules: bool,
+        every: bool = False,
+    ) -> None:
+        """Judge the cards that something speaks for; the others when somebody asks.
 
         Args:
-            matcher: Holds the cards that are not withheld.
+            matcher: Holds the cards.
             turn: The turn.
+            capabilities: Those that are not withheld.
             rules: Whether tags and keywords choose; else what is forced is all.
+            every: Whether every card is judged at once.
         """
         started = time.perf_counter()
-        point: Point = "mid" if turn.history else "bootstrap"
-        judged = matcher.judge(
-            turn.message.text, tags=turn.tags, session_type=self.kind, point=point
+        asking = Asking(
+            message=turn.message.text,
+            tags=turn.tags,
+            session_type=self.kind,
+            point="mid" if turn.history else "bootstrap",
         )
-        if _is_wordless(turn.message):
-            judged = [_unasked(one, turn.tags) for one in judged]
-        if not rules:
-            judged = [
-                replace(one, chosen=False, reason="left to other selectors") for one in judged
-            ]
+        wordless = _is_wordless(turn.message)
+
+        def ruled(one: JudgedCard) -> JudgedCard:
+            if wordless:
+                one = _unasked(one, turn.tags)
+            return one if rules else replace(one, chosen=False, reason="left to other selectors")
+
+        def there(card: str) -> bool:
+            return f"{PREFIX}{card}" in capabilities
+
+        def others(card: str) -> JudgedCard | None:
+            one = matcher.judge_one(card, asking) if there(card) else None
+            return None if one is None else ruled(one)
+
+        always = turn.snapshot.cards if every else self.rules.forced
+        judged = [ruled(one) for one in matcher.found(asking, there, always=always)]
         self.judged = {one.card.id: one for one in force(judged, self.rules.forced)}
+        self._others = others
         self.seconds += time.perf_counter() - started
+
+    def decision(self, card: str) -> JudgedCard | None:
+        """Return what became of a card, by its id; None where nobody has looked at it."""
+        known = self.judged.get(card)
+        return known if known is not None or self._others is None else self._others(card)
 
     def force(self, turn: Turn) -> None:
         """Choose what is forced, and nothing else."""
@@ -237,8 +267,8 @@ class TurnCards:
             }
             judged = [
                 one
-                for one in matcher.after_tools(tools, session_type=self.kind)
-                if one.chosen and one.card.id not in there
+                for one in matcher.called_for(tools, session_type=self.kind)
+                if one.card.id not in there
             ]
             chosen = refuse(judged, withheld_cards(turn), "withheld")
         self.seconds += time.perf_counter() - started

@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["SCANNED_CHARS", "Folded", "Keywords", "fold", "plain"]
+__all__ = ["SCANNED_CHARS", "Folded", "KeywordIndex", "Keywords", "fold", "plain"]
+
+T = TypeVar("T")
 
 SCANNED_CHARS = 4000
 """So many characters from the beginning of a message, and from its end, are searched. What
@@ -85,7 +87,7 @@ class Keywords:
         names: The keywords as they were written, without those that come to the same.
     """
 
-    __slots__ = ("_anywhere", "_by_piece", "_folded", "names")
+    __slots__ = ("_anywhere", "_by_piece", "_places", "names")
 
     def __init__(self, keywords: Iterable[str]) -> None:
         wanted: dict[str, str] = {}
@@ -93,35 +95,75 @@ class Keywords:
             if folded := plain(keyword):
                 wanted.setdefault(folded, " ".join(keyword.split()))
         self.names = tuple(wanted.values())
-        self._folded = tuple(wanted)
-        # By its longest piece, most keywords are ruled out without a look at the text.
-        self._by_piece: dict[str, list[int]] = {}
-        self._anywhere: list[int] = []
-        for number, keyword in enumerate(self._folded):
-            piece = max(_PIECE.findall(keyword), key=len, default="")
-            (self._by_piece.setdefault(piece, []) if piece else self._anywhere).append(number)
+        self._places = {folded: place for place, folded in enumerate(wanted)}
+        self._by_piece, self._anywhere = _by_piece(wanted)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def held(self, message: Folded) -> bool:
         """Whether one of the keywords is in `message`."""
-        text = message.text
-        return any(_next(text, self._folded[at], 0) >= 0 for at in self._possible(message))
+        possible = _possible(self._by_piece, self._anywhere, message)
+        return any(_next(message.text, keyword, 0) >= 0 for keyword in possible)
 
     def count(self, message: Folded) -> Mapping[str, int]:
         """Return how often each keyword that is in `message` is there, in their order."""
-        found: dict[str, int] = {}
-        for at in sorted(self._possible(message)):
-            if times := _times(message.text, self._folded[at]):
-                found[self.names[at]] = times
+        found: dict[int, int] = {}
+        for keyword in _possible(self._by_piece, self._anywhere, message):
+            if times := _times(message.text, keyword):
+                found[self._places[keyword]] = times
+        return {self.names[place]: found[place] for place in sorted(found)}
+
+
+class KeywordIndex(Generic[T]):
+    """The keywords of many owners, searched for at once: what a message lacks costs nothing.
+
+    Args:
+        keywords: The keywords of each owner.
+    """
+
+    __slots__ = ("_anywhere", "_by_piece", "_owners")
+
+    def __init__(self, keywords: Iterable[tuple[T, Iterable[str]]]) -> None:
+        self._owners: dict[str, list[T]] = {}
+        for owner, own in keywords:
+            for keyword in own:
+                if folded := plain(keyword):
+                    self._owners.setdefault(folded, []).append(owner)
+        self._by_piece, self._anywhere = _by_piece(self._owners)
+
+    def owners(self, message: Folded) -> set[T]:
+        """Return the owners of the keywords that are in `message`."""
+        text, found = message.text, set[T]()
+        for keyword in _possible(self._by_piece, self._anywhere, message):
+            if _next(text, keyword, 0) >= 0:
+                found.update(self._owners[keyword])
         return found
 
-    def _possible(self, message: Folded) -> list[int]:
-        numbers = list(self._anywhere)
-        for piece in self._by_piece.keys() & message.pieces:
-            numbers += self._by_piece[piece]
-        return numbers
+
+def _by_piece(keywords: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return folded keywords by their longest piece, and those that have none.
+
+    By its longest piece, most keywords are ruled out without a look at the text.
+    """
+    by_piece: dict[str, list[str]] = {}
+    anywhere: list[str] = []
+    for keyword in keywords:
+        piece = max(_PIECE.findall(keyword), key=len, default="")
+        (by_piece.setdefault(piece, []) if piece else anywhere).append(keyword)
+    return by_piece, anywhere
+
+
+def _possible(
+    by_piece: Mapping[str, list[str]], anywhere: list[str], message: Folded
+) -> Iterator[str]:
+    """Yield the folded keywords whose longest piece is in `message`."""
+    yield from anywhere
+    pieces = message.pieces
+    few, many = (pieces, by_piece) if len(pieces) < len(by_piece) else (by_piece, pieces)
+    for piece in few:
+        if piece in many:
+            yield from by_piece[piece]
 
 
 def _times(text: str, keyword: str) -> int:

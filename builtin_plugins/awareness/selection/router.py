@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hookgate.builtin_plugins.awareness.selection.keywords import Keywords, fold
+from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, fold
 from hookgate.builtin_plugins.awareness.selection.nearness import Nearness
 from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 
@@ -205,6 +205,9 @@ class TagRouter:
         cards: The cards, for tags that only they name.
         vectors: Keeps vectors from one router to the next.
         taught: What `examples` returned; read from its file where it is None.
+
+    Attributes:
+        tags: The names of all tags that a message can have.
     """
 
     def __init__(
@@ -218,7 +221,7 @@ class TagRouter:
         given = dict(tags or {})
         taught = examples() if taught is None else taught
         known = {**DEFAULT_TAGS, **given}
-        words = {name: Keywords(keywords) for name, keywords in known.items() if keywords}
+        words = {name: keywords for name, keywords in known.items() if keywords}
         texts = {
             name: _long(keywords) if name in given else tuple(taught.get(name, ()))
             for name, keywords in known.items()
@@ -226,9 +229,10 @@ class TagRouter:
         }
         for name, own in _tags_of(cards).items():
             if name not in known:
-                words[name] = Keywords((_spoken(name),))
+                words[name] = (_spoken(name),)
                 texts[name] = _said(own)
-        self._words = words
+        self.tags = frozenset(words)
+        self._words = KeywordIndex(words.items())
         self._names = tuple(name for name in texts if texts[name])
         self._texts = tuple(text for name in self._names for text in texts[name])
         self._counts = tuple(len(texts[name]) for name in self._names)
@@ -236,19 +240,13 @@ class TagRouter:
         self._vectors = vectors if vectors is not None else SentenceVectors()
         self._made: tuple[str, Nearness] | None = None
 
-    @property
-    def tags(self) -> frozenset[str]:
-        """The names of all tags that a message can have."""
-        return frozenset(self._words)
-
     def words(self, text: str) -> frozenset[str]:
         """Return the tags of which `text` holds a keyword as a word.
 
         The time grows with the length of `text` up to a bound; of a long text, the beginning
         and the end are searched.
         """
-        folded = fold(text)
-        return frozenset(name for name, words in self._words.items() if words.held(folded))
+        return frozenset(self._words.owners(fold(text)))
 
     def ready(self, embedder: Embedder) -> bool:
         """Whether `meaning` would wait for nothing but the vector of its text."""

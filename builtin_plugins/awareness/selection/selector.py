@@ -11,17 +11,18 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.awareness.selection.keywords import Keywords, fold
+from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, Keywords, fold
 from hookgate.core.domain.descriptors import FLAG_NAMES, Triggers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.selection.keywords import Folded
     from hookgate.core.domain.descriptors import Card, Flags
 
 __all__ = [
     "CUT_MARKER",
+    "Asking",
     "CardDecision",
     "CardMatcher",
     "JudgedCard",
@@ -49,6 +50,9 @@ least score."""
 HIGHEST_PRIORITY = 20
 
 CHARS_A_TOKEN = 4
+
+TOOLS = 1024
+"""Tools of which it is kept which cards they call for."""
 
 NAMED = 5
 """So many keywords are named in a reason."""
@@ -102,52 +106,98 @@ class CardDecision:
         return self.judged.to_json() | {"tokens": self.tokens}
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    """A card that is ready to be held against messages."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """What cards are held against.
 
-    card: Card
-    keywords: Keywords
+    Attributes:
+        message: The current message, and nothing of the conversation before it.
+        tags: The router tags of the turn.
+        session_type: ``main`` or ``isolated``.
+        point: Where in the conversation the turn is.
+    """
+
+    message: str
     tags: frozenset[str]
+    session_type: str
+    point: Literal["bootstrap", "mid"]
 
 
 class CardMatcher:
     """Holds cards against messages. Made once for each set of cards.
+
+    Tags and keywords of all cards are looked up together, so that a card that has nothing to do
+    with a message costs nothing.
 
     Args:
         cards: The cards by id.
     """
 
     def __init__(self, cards: Mapping[str, Card]) -> None:
-        self._ready = tuple(
-            _Ready(card, Keywords(card.triggers.keywords), frozenset(card.triggers.router_tags))
-            for card in cards.values()
+        self._cards = tuple(cards.values())
+        self._places = {card.id: place for place, card in enumerate(self._cards)}
+        # Made for cards that somebody has asked about.
+        self._keywords: dict[int, Keywords] = {}
+        self._by_word = KeywordIndex(
+            (place, card.triggers.keywords) for place, card in enumerate(self._cards)
         )
+        self._by_tag: dict[str, list[int]] = {}
+        for place, card in enumerate(self._cards):
+            for tag in dict.fromkeys(card.triggers.router_tags):
+                self._by_tag.setdefault(tag, []).append(place)
+        # Their threshold lets them through whatever is said.
+        self._unasked = [
+            place
+            for place, card in enumerate(self._cards)
+            if card.triggers.confidence_threshold <= 0
+        ]
+        self._late = [
+            place
+            for place, card in enumerate(self._cards)
+            if "post_tool" in card.triggers.inject_at
+        ]
+        self._called: dict[tuple[str, Flags], tuple[int, ...]] = {}
 
-    def among(self, ids: Collection[str]) -> CardMatcher:
-        """Return a matcher of those of the cards that are among `ids`, without making them anew."""
-        matcher = CardMatcher({})
-        matcher._ready = tuple(ready for ready in self._ready if ready.card.id in ids)
-        return matcher
+    def judge(self, asking: Asking) -> list[JudgedCard]:
+        """Return a decision for every card, in the order of the cards."""
+        folded = fold(asking.message)
+        return [self._judge(place, folded, asking) for place in range(len(self._cards))]
 
-    def judge(
+    def judge_one(self, card: str, asking: Asking) -> JudgedCard | None:
+        """Return the decision on one card; None where it is not there."""
+        place = self._places.get(card)
+        return None if place is None else self._judge(place, fold(asking.message), asking)
+
+    def found(
         self,
-        message: str,
+        asking: Asking,
+        there: Callable[[str], bool] = lambda _: True,
         *,
-        tags: frozenset[str],
-        session_type: str,
-        point: Literal["bootstrap", "mid"],
-    ) -> Sequence[JudgedCard]:
-        """Return a decision for every card, in the order of the cards.
+        always: Iterable[str] = (),
+    ) -> list[JudgedCard]:
+        """Return the decisions on the cards that something speaks for, in the order of the cards.
+
+        Of all others `judge` says that they are not chosen, and that their score is 0.
 
         Args:
-            message: The current message, and nothing of the conversation before it.
-            tags: The router tags of the turn.
-            session_type: ``main`` or ``isolated``.
-            point: Where in the conversation the turn is.
+            asking: What the cards are held against.
+            there: Whether a card, by its id, may be shown at all.
+            always: Ids of cards that are judged in any case.
         """
-        folded = fold(message)
-        return [self._judge(ready, folded, tags, session_type, point) for ready in self._ready]
+        folded = fold(asking.message)
+        if folded.text:
+            places = self._by_word.owners(folded).union(self._unasked)
+            for tag in asking.tags:
+                places.update(self._by_tag.get(tag, ()))
+            places.update(self._places[card] for card in always if card in self._places)
+        else:
+            # Where nothing is said, cards go by their priority: all of them.
+            places = set(range(len(self._cards)))
+        return [
+            self._judge(place, folded, asking)
+            for place in sorted(places)
+            if there(self._cards[place].id)
+        ]
 
     def after_tools(
         self, tools: Sequence[tuple[str, Flags]], *, session_type: str | None = None
@@ -159,13 +209,34 @@ class CardMatcher:
                 true: a card about sending out applies to a tool that may send out.
             session_type: ``main`` or ``isolated``; None for cards of either.
         """
-        return [_after(ready.card, tools, session_type) for ready in self._ready]
+        return [_after(card, tools, session_type) for card in self._cards]
 
-    def _judge(
-        self, ready: _Ready, folded: Folded, tags: frozenset[str], session_type: str, point: str
-    ) -> JudgedCard:
-        card, triggers = ready.card, ready.card.triggers
-        score, reason = _score(ready, folded, tags)
+    def called_for(
+        self, tools: Sequence[tuple[str, Flags]], *, session_type: str
+    ) -> list[JudgedCard]:
+        """Return the decisions of `after_tools` that choose a card, and no others."""
+        places: set[int] = set()
+        for tool in tools:
+            places.update(self._callers(tool))
+        judged = (_after(self._cards[at], tools, session_type) for at in sorted(places))
+        return [one for one in judged if one.chosen]
+
+    def _callers(self, tool: tuple[str, Flags]) -> tuple[int, ...]:
+        """Return the places of the cards that a tool calls for, in sessions of any type."""
+        known = self._called.get(tool)
+        if known is None:
+            if len(self._called) >= TOOLS:
+                self._called.clear()
+            known = tuple(
+                place for place in self._late if _after(self._cards[place], [tool], None).chosen
+            )
+            self._called[tool] = known
+        return known
+
+    def _judge(self, place: int, folded: Folded, asking: Asking) -> JudgedCard:
+        card = self._cards[place]
+        triggers, session_type, point = card.triggers, asking.session_type, asking.point
+        score, reason = self._score(place, folded, asking.tags)
         chosen = False
         if session_type not in triggers.session_types:
             reason = f"not for {session_type} sessions"
@@ -180,21 +251,24 @@ class CardMatcher:
             reason = f"{reason}: {score:.2f}, below its threshold {triggers.confidence_threshold:g}"
         return JudgedCard(card=card, score=score, reason=reason, chosen=chosen)
 
-
-def _score(ready: _Ready, folded: Folded, tags: frozenset[str]) -> tuple[float, str]:
-    if matched := sorted(ready.tags & tags):
-        return 1.0, f"router tag {', '.join(matched)}"
-    if not folded.text:
-        priority = min(max(ready.card.priority, 0), HIGHEST_PRIORITY)
-        return priority / HIGHEST_PRIORITY, f"no message, priority {ready.card.priority}"
-    found = ready.keywords.count(folded)
-    if not found:
-        return 0.0, "no router tag and no keyword"
-    often = min(sum(found.values()) / MANY_OCCURRENCES, 1.0)
-    score = KEYWORD_SHARE * len(found) / len(ready.keywords) + OCCURRENCE_SHARE * often
-    named = ", ".join([*list(found)[:NAMED], *(["..."] if len(found) > NAMED else [])])
-    # The shares add up to one but for the rounding of floats.
-    return min(score, 1.0), f"{len(found)} of {len(ready.keywords)} keywords: {named}"
+    def _score(self, place: int, folded: Folded, tags: frozenset[str]) -> tuple[float, str]:
+        card = self._cards[place]
+        if matched := sorted(tags.intersection(card.triggers.router_tags)):
+            return 1.0, f"router tag {', '.join(matched)}"
+        if not folded.text:
+            priority = min(max(card.priority, 0), HIGHEST_PRIORITY)
+            return priority / HIGHEST_PRIORITY, f"no message, priority {card.priority}"
+        keywords = self._keywords.get(place)
+        if keywords is None:
+            keywords = self._keywords[place] = Keywords(card.triggers.keywords)
+        found = keywords.count(folded)
+        if not found:
+            return 0.0, "no router tag and no keyword"
+        often = min(sum(found.values()) / MANY_OCCURRENCES, 1.0)
+        score = KEYWORD_SHARE * len(found) / len(keywords) + OCCURRENCE_SHARE * often
+        named = ", ".join([*list(found)[:NAMED], *(["..."] if len(found) > NAMED else [])])
+        # The shares add up to one but for the rounding of floats.
+        return min(score, 1.0), f"{len(found)} of {len(keywords)} keywords: {named}"
 
 
 def _after(card: Card, tools: Sequence[tuple[str, Flags]], session_type: str | None) -> JudgedCard:

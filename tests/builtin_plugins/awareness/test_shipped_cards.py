@@ -18,6 +18,7 @@ from hookgate.builtin_plugins.awareness.cards.reading import parse_card
 from hookgate.builtin_plugins.awareness.cards.reference import shipped_reference
 from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import (
+    Asking,
     CardMatcher,
     cap_of,
     fit,
@@ -98,7 +99,9 @@ def test_each_keyword_alone_shows_its_card_and_no_other(card: Card) -> None:
     matcher = CardMatcher(CARDS)
     for keyword in card.triggers.keywords:
         judged = matcher.judge(
-            f"well, {keyword}", tags=frozenset(), session_type="main", point="bootstrap"
+            Asking(
+                message=f"well, {keyword}", tags=frozenset(), session_type="main", point="bootstrap"
+            )
         )
         assert [one.card.id for one in judged if one.chosen] == [card.id], keyword
 
@@ -114,7 +117,7 @@ def test_every_shipped_tag_shows_a_card() -> None:
 )
 def test_what_tags_show_stays_within_the_budget(tags: tuple[str, ...]) -> None:
     judged = CardMatcher(CARDS).judge(
-        "hello", tags=frozenset(tags), session_type="main", point="mid"
+        Asking(message="hello", tags=frozenset(tags), session_type="main", point="mid")
     )
     decisions = fit(order(judged), AwarenessSettings().budget)
     shown = [one for one in decisions if one.judged.chosen]
@@ -130,10 +133,12 @@ def test_what_tags_show_stays_within_the_budget(tags: tuple[str, ...]) -> None:
 )
 def test_everyday_messages_show_nothing(message: str) -> None:
     judged = CardMatcher(CARDS).judge(
-        message,
-        tags=TagRouter({}, CARDS.values()).words(message),
-        session_type="main",
-        point="bootstrap",
+        Asking(
+            message=message,
+            tags=TagRouter({}, CARDS.values()).words(message),
+            session_type="main",
+            point="bootstrap",
+        )
     )
     assert [one.card.id for one in judged if one.chosen] == []
 
@@ -141,10 +146,12 @@ def test_everyday_messages_show_nothing(message: str) -> None:
 def test_asking_to_remember_something_shows_the_card_of_memory_alone() -> None:
     message = "remember that I like tea"
     judged = CardMatcher(CARDS).judge(
-        message,
-        tags=TagRouter({}, CARDS.values()).words(message),
-        session_type="main",
-        point="bootstrap",
+        Asking(
+            message=message,
+            tags=TagRouter({}, CARDS.values()).words(message),
+            session_type="main",
+            point="bootstrap",
+        )
     )
     assert [one.card.id for one in judged if one.chosen] == ["memory"]
 
