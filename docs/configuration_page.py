@@ -141,11 +141,12 @@ def _section(annotation: Any) -> type[BaseModel] | None:
 def table(model: type[BaseModel]) -> str:
     """Return the table of the keys of `model` that are no sections."""
     shape = Shape(model)
+    described = model.model_json_schema()["properties"]
     rows = ["| key | takes | default | |", "|---|---|---|---|"]
     for name, field in model.model_fields.items():
         if _section(field.annotation) is None and name != "plugin":
             takes = type_words(shape.at((name,))).replace("|", "\\|")
-            told = _one_line(field.description or "").replace("|", "\\|")
+            told = _one_line(described[name].get("description", "")).replace("|", "\\|")
             rows.append(f"| `{name}` | {takes} | {_default(name, field)} | {told} |")
     return "\n".join(rows) + "\n"
 

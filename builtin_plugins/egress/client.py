@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.egress.resolver import Resolver
     from hookgate.builtin_plugins.egress.transport import CheckedTransport
 
-__all__ = ["CheckedClient", "CheckedEgress", "tls_settings"]
+__all__ = ["Authorities", "CheckedClient", "CheckedEgress", "tls_settings"]
 
 # What may follow a redirect to another origin. Everything else can carry a secret: a list
 # of the headers that do would never be whole.
@@ -42,6 +42,25 @@ def tls_settings() -> ssl.SSLContext:
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()
     return context
+
+
+class Authorities:
+    """TLS settings that are made on a thread when they are first asked for, and then kept.
+
+    Reading the certificate authorities takes tens of milliseconds, and much that a gateway does
+    needs none.
+    """
+
+    def __init__(self, given: ssl.SSLContext | None = None) -> None:
+        self._context = given
+        self._reading = asyncio.Lock()
+
+    async def __call__(self) -> ssl.SSLContext:
+        """Return them."""
+        async with self._reading:
+            if self._context is None:
+                self._context = await asyncio.to_thread(tls_settings)
+        return self._context
 
 
 class _NoCookies(httpx.Cookies):
@@ -198,9 +217,12 @@ def _without_credentials(request: httpx.Request) -> httpx.Request:
 class CheckedEgress:
     """The one checked way out for HTTP; the service behind the `EGRESS` key.
 
+    Attributes:
+        authorities: Returns the TLS settings of all its clients.
+
     Args:
         settings: The limits.
-        tls: The TLS settings; made when the first client is, where they are not given.
+        tls: The TLS settings; made when something needs them, where they are not given.
         resolve: Resolves names; the system's resolver where it is not given.
         denied: Is told of every request that was denied, for the log.
     """
@@ -214,7 +236,7 @@ class CheckedEgress:
         denied: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings or EgressSettings()
-        self._tls = tls
+        self.authorities = Authorities(tls)
         self._resolve = resolve
         self._denied = denied
         self._clients: WeakSet[CheckedClient] = WeakSet()
@@ -246,8 +268,6 @@ class CheckedEgress:
         from hookgate.builtin_plugins.egress.resolver import resolve_by_system
         from hookgate.builtin_plugins.egress.transport import CheckedTransport
 
-        if self._tls is None:
-            self._tls = tls_settings()
         if isinstance(timeout, httpx.Timeout):
             phases, total = timeout, self._settings.total_seconds
         else:
@@ -258,7 +278,7 @@ class CheckedEgress:
             resolve=self._resolve or resolve_by_system,
             private_hosts=frozenset(self._settings.private_hosts),
             max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
-            tls=self._tls,
+            tls=self.authorities,
         )
         client = CheckedClient(
             transport,

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.egress.client import CheckedEgress, tls_settings
+from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.ports import EGRESS, Key
 from hookgate.hookspecs import hookimpl
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hookgate.core.host import Host
+
+AHEAD_SECONDS = 2.0
+"""How long after the start the certificate authorities are read where nobody asked before."""
 
 
 class Plugin:
@@ -30,15 +33,20 @@ class Plugin:
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Provide the service, and close what its users leave open."""
-        # Reading the certificate authorities takes tens of milliseconds.
-        tls = await asyncio.to_thread(tls_settings)
 
         def denied(why: str) -> None:
             host.log.warning("outgoing request denied", why=why)
 
-        egress = CheckedEgress(self.settings, tls=tls, denied=denied)
+        egress = CheckedEgress(self.settings, denied=denied)
         host.provide(EGRESS, egress)
+        host.spawn(_read_ahead(egress), name="read the certificate authorities")
         try:
             yield
         finally:
             await egress.close()
+
+
+async def _read_ahead(egress: CheckedEgress) -> None:
+    """Have the TLS settings there before the first request, and after the start."""
+    await asyncio.sleep(AHEAD_SECONDS)
+    await egress.authorities()

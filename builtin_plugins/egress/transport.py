@@ -25,7 +25,7 @@ from hookgate.core.domain.errors import (
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
 __all__ = ["CheckedTransport"]
 
@@ -63,7 +63,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         resolve: Resolves names.
         private_hosts: Names, or ``name:port``, that may be on a private network.
         max_bytes: The longest body, after decompression.
-        tls: The TLS settings, which verify certificates and names.
+        tls: Returns the TLS settings, which verify certificates and names.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         resolve: Resolver,
         private_hosts: frozenset[str],
         max_bytes: int,
-        tls: ssl.SSLContext,
+        tls: Callable[[], Awaitable[ssl.SSLContext]],
     ) -> None:
         self._name = name
         self._grants = grants
@@ -115,6 +115,8 @@ class CheckedTransport(httpx.AsyncBaseTransport):
         target = self.check(request)
         phases = request.extensions.get("timeout", {})
         with Mapped(self._name, request):
+            # Without TLS this is what aiohttp has by itself, and nothing looks at it.
+            tls = await self._tls() if target.scheme == "https" else True
             response = await self._open().request(
                 request.method,
                 _wire_url(target),
@@ -125,6 +127,7 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 ],
                 data=_body(request),
                 allow_redirects=False,
+                ssl=tls,
                 timeout=aiohttp.ClientTimeout(
                     total=_left(request),
                     # The time in which a connection must be there: the lookup, TCP and TLS.
@@ -182,7 +185,6 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 connector=aiohttp.TCPConnector(
                     resolver=self._resolver,
                     use_dns_cache=False,
-                    ssl=self._tls,
                     # Callers bound how much they do at once; a wait here would look to
                     # them like an upstream that does not answer.
                     limit=0,

@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
+
+from hookgate.core.domain.schemas import Documented
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -24,13 +26,11 @@ __all__ = ["Access", "Cors", "Empty", "Invocation", "Operation", "OperationModel
 Face = Literal["rpc", "rest", "command"]
 
 
-class OperationModel(BaseModel):
+class OperationModel(Documented):
     """Base of an operation's parameters and results: unknown keys are refused.
 
     The docstring below a field is its description in the schema.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Empty(OperationModel):

@@ -13,8 +13,6 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
-    ConfigDict,
     Field,
     PrivateAttr,
     SecretStr,
@@ -22,6 +20,7 @@ from pydantic import (
 )
 
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.schemas import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
 
 __all__ = [
@@ -42,10 +41,8 @@ __all__ = [
 ]
 
 
-class Section(BaseModel):
+class Section(Documented):
     """Base of every section: unknown keys are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 HomePath = Annotated[Path, Field(json_schema_extra={FROM_HOME: True})]

@@ -14,6 +14,7 @@ interrupted.
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 
@@ -21,7 +22,12 @@ __all__ = ["hear_interrupts", "main"]
 
 
 def main() -> None:
-    """Run the command line; ends the process."""
+    """Run the command line; ends the process.
+
+    What is loaded at the start stays, and the collector would walk it again and again: it rests
+    until there is a gateway (`hookgate.cli.state.settle_memory`).
+    """
+    gc.disable()
     from hookgate.cli.app import app
 
     hear_interrupts()

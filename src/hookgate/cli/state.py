@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
-__all__ = ["JsonOption", "State", "state_of"]
+__all__ = ["JsonOption", "State", "settle_memory", "state_of"]
 
 T = TypeVar("T")
 
@@ -178,6 +179,7 @@ class State:
         """
         if self._client is None:
             self._client = await self.running() or await self._here()
+            settle_memory()
         return self._client
 
     def ask(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
@@ -306,6 +308,7 @@ class State:
             async with AsyncExitStack() as stack:
                 with self.placed(), gateway.log.held():
                     await stack.enter_async_context(gateway)
+                settle_memory()
                 yield gateway
 
     def make_gateway(self, settings: Settings, **more: Any) -> Gateway:
@@ -344,6 +347,20 @@ class State:
         from hookgate.cli.client.note import placed_problems
 
         return placed_problems(self.source)
+
+
+def settle_memory() -> None:
+    """Have the collector, which rested at the start, work, and pass over what is there.
+
+    A started gateway is some 150,000 objects that stay for as long as the process does, and a full
+    collection walks them all: 60 to 130 ms in which the event loop is held. The process is the
+    command line's own, so this is no surprise to anybody; where it is not, the collector works
+    already, and is left alone. Some 2,000 objects are garbage by then: less than it costs to look
+    for them.
+    """
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def state_of(ctx: typer.Context) -> State:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
 
+from hookgate.builtin_plugins.egress import client as client_module
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
@@ -667,3 +668,28 @@ async def test_a_closed_client_says_so(server: Upstream, egress_of: Make) -> Non
 async def test_a_pattern_outside_the_grammar_is_refused_at_once(egress_of: Make) -> None:
     with pytest.raises(ValueError, match="expected a URL pattern"):
         egress_of().client(["example.com"], name="test")
+
+
+async def test_the_authorities_are_read_when_they_are_needed_once_for_all_clients(
+    server: Upstream, secure: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[ssl.SSLContext] = []
+
+    def reading() -> ssl.SSLContext:
+        read.append(ssl.create_default_context())
+        return read[-1]
+
+    monkeypatch.setattr(client_module, "tls_settings", reading)
+    egress = CheckedEgress()
+    plain, safe = f"http://127.0.0.1:{server.port}/", f"https://127.0.0.1:{secure.port}/"
+    clients = [egress.client([plain, safe], name=name) for name in ("one", "two")]
+
+    assert (await clients[0].get(plain)).text == "hello"
+    assert read == []
+    answers = await asyncio.gather(*(one.get(safe) for one in clients), return_exceptions=True)
+
+    # The certificate there is nobody's whom they know.
+    assert [type(answer) for answer in answers] == [EgressFailedError] * 2
+    assert secure.hits == []
+    assert read == [await egress.authorities()]
+    await egress.close()

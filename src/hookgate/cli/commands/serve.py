@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hookgate.cli.state import State, state_of
+from hookgate.cli.state import State, settle_memory, state_of
 
 if TYPE_CHECKING:
     from hookgate.cli.client.note import Running
@@ -82,17 +81,6 @@ async def run(state: State) -> int:
 
         settle_memory()
         return await listening.serve(gateway, started=started)
-
-
-def settle_memory() -> None:
-    """Have the collector pass over what stays for as long as the process does.
-
-    A started gateway is some 200,000 objects, and a full collection walks them all: 60 to 130 ms
-    in which the event loop is held. The process is the gateway's own here, so this is no
-    surprise to anybody; a program that embeds a gateway decides for itself.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _leave_note(gateway: Gateway, running: Running) -> None:
