@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks._stages import Stages, queries_of
 from benchmarks._vectors import Vectors
+from hookgate.builtin_plugins.discovery.index.passing import passed, tag_of
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.index.searching import Query
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
@@ -45,33 +46,29 @@ def messages() -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def passed(stages: Stages, vectors: Vectors) -> Passed:
+def let_through(stages: Stages, vectors: Vectors) -> Passed:
     """Return what the floor does to small talk, and to a set's own queries."""
     floor = DiscoverySettings().floor
     relevance = Relevance(small_talk())
     index = stages.index
 
-    def above(query: Query) -> tuple[Sequence[int], Sequence[bool]]:
-        """Return the places, best first, and which of them are looked at.
-
-        Those are above the floor, or one of their tags is in the message.
-        """
+    def above(query: Query) -> tuple[Sequence[int], Collection[str]]:
+        """Return the places, best first, and the ids of what is looked at."""
         ranking = index.search(query)
-        found = relevance.judge(index, query, ranking)
-        words, content = query.parts[0].words, relevance.content(query)
-        places = ranking.places.tolist()
-        passed = [
-            sure >= floor or bool(sure and relevance.tag_in(index.rows[place], words, content))
-            for place, sure in zip(places, found.tolist(), strict=True)
-        ]
-        return places, passed
+        sure = relevance.judge(index, query, ranking)
+        found = passed(
+            index, query, ranking, sure, lambda _: True,
+            limit=len(index), floor=floor, tag=tag_of(relevance, query),
+        )  # fmt: skip
+        return ranking.places.tolist(), {one.row.id for one in found}
 
-    chatter = [any(above(query)[1]) for query in queries_of(messages(), vectors)]
+    chatter = [bool(above(query)[1]) for query in queries_of(messages(), vectors)]
     answered, lost, before, after = 0, 0, 0.0, 0.0
     for question, query in zip(stages.tools.questions, stages.queries, strict=True):
         places, there = above(query)
-        hits = [index.rows[place].id in question.gold for place in places[:FIRST]]
-        kept = [hit and good for hit, good in zip(hits, there, strict=False)]
+        first = [index.rows[place].id for place in places[:FIRST]]
+        hits = [id_ in question.gold for id_ in first]
+        kept = [hit and id_ in there for hit, id_ in zip(hits, first, strict=True)]
         answered += any(hits)
         lost += sum(kept) < sum(hits)
         before += sum(hits) / len(question.gold)

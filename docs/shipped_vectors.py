@@ -62,6 +62,10 @@ async def vectors_of_a_start() -> tuple[str, dict[str, Any]]:
         data = {"home": home, "plugins": {"entry_points": False}, "plugin": section}
         async with Gateway(Settings.model_validate(data)) as gateway:
             await listener.quiet()
+            # A start may index the tools before it has read what describes them.
+            for registry in (gateway.host.capabilities, gateway.host.descriptions):
+                registry.replace("discovery", [])
+            await listener.quiet()
             return gateway.host[EMBEDDER].fingerprint, listener.kept
 
 

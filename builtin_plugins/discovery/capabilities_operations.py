@@ -84,6 +84,8 @@ class CapabilityShown(CapabilityRow):
     """What it does."""
     tags: tuple[str, ...]
     """Words that it is found by."""
+    examples: tuple[str, ...]
+    """Messages that ask for it, as given; `examples list` shows learned ones."""
     parameters: tuple[str, ...]
     """What it takes as input."""
     required_secrets: tuple[str, ...]
@@ -189,6 +191,7 @@ def _shown(row: Capability, why: Sequence[str]) -> dict[str, Any]:
         "display_name": row.display_name,
         "description": row.description,
         "tags": row.tags,
+        "examples": row.examples,
         "parameters": row.parameters,
         "required_secrets": row.required_secrets,
         "required_tools": row.required_tools,

@@ -7,7 +7,7 @@ in `kind`. Flags say what a tool does to the world, in three states.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Taint
 
 __all__ = [
+    "EXAMPLES",
+    "EXAMPLE_CHARS",
     "FLAG_NAMES",
     "KINDS",
     "KIND_PATTERN",
@@ -28,6 +30,7 @@ __all__ = [
     "CapabilityKind",
     "Card",
     "CardOrigin",
+    "ExamplesError",
     "Finding",
     "Flags",
     "Rejected",
@@ -36,6 +39,7 @@ __all__ = [
     "Standing",
     "Triggers",
     "Whose",
+    "checked_examples",
     "kind_label",
     "kind_order",
     "least_own",
@@ -63,6 +67,9 @@ KINDS: Mapping[CapabilityKind, str] = {
 
 KIND_PATTERN = r"[a-z][a-z0-9_-]{0,31}"
 """The name of a kind."""
+
+EXAMPLES, EXAMPLE_CHARS = 8, 200
+"""Example messages that a capability may bring, and how long each may be, in characters."""
 
 FLAG_NAMES = (
     "reads_external_data",
@@ -178,6 +185,8 @@ class Capability:
         description: What it does, in a sentence or two.
         category: One word or two, such as ``communication``.
         tags: Words that it is found by.
+        examples: Messages that ask for it, as people would write them; see `checked_examples`.
+            It is found by them, and no model reads them.
         parameters: Names of what it takes as input, in the order of its schema.
         parameter_texts: What its schema says of each of them; as long as `parameters`, or empty.
         required_secrets: Names of secrets without which it does not work.
@@ -200,6 +209,7 @@ class Capability:
     description: str = ""
     category: str = ""
     tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     parameter_texts: tuple[str, ...] = ()
     required_secrets: tuple[str, ...] = ()
@@ -215,6 +225,50 @@ class Capability:
     def taint(self) -> Taint:
         """What taints whoever reads its words; nothing where they are not foreign."""
         return frozenset({self.id}) if self.whose == "foreign" else CLEAN
+
+
+class ExamplesError(ValueError):
+    """Example messages that cannot be kept.
+
+    Attributes:
+        found: What was found.
+        expected: What should stand there.
+        number: Which example is wrong, from 0; None where it is all of them together.
+    """
+
+    def __init__(self, found: str, expected: str, number: int | None = None) -> None:
+        super().__init__(f"found {found}, expected {expected}")
+        self.found, self.expected, self.number = found, expected, number
+
+
+def checked_examples(examples: object) -> tuple[str, ...]:
+    """Return example messages as they are kept: each once, its white space as single spaces.
+
+    Raises:
+        ExamplesError: They are too many, or one of them is no text of 1 to `EXAMPLE_CHARS`
+            characters that can be printed.
+    """
+    if isinstance(examples, str) or not isinstance(examples, Iterable):
+        raise ExamplesError(f"the examples {_shown(examples)}", "a list of messages")
+    kept: dict[str, None] = {}
+    for number, example in enumerate(examples):
+        text = " ".join(example.split()) if isinstance(example, str) else ""
+        if not text or not text.isprintable():
+            expected = "a message in characters that can be printed"
+            raise ExamplesError(f"the example {_shown(example)}", expected, number)
+        if len(text) > EXAMPLE_CHARS:
+            expected = f"at most {EXAMPLE_CHARS}"
+            raise ExamplesError(f"an example of {len(text)} characters", expected, number)
+        kept[text] = None
+    if len(kept) > EXAMPLES:
+        expected = f"at most {EXAMPLES}: keep those that differ most"
+        raise ExamplesError(f"{len(kept)} examples", expected)
+    return tuple(kept)
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def kind_order(kind: CapabilityKind) -> tuple[int, str]:

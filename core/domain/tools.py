@@ -106,6 +106,8 @@ class Tool:
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
+        examples: Messages that ask for it, as people would write them: 8 at most, of 200
+            characters. It is found by them, and no model reads them.
         idempotent: Whether a call that is made again with the same arguments changes nothing
             more, so that one whose end is not known may be repeated; None where nobody has said,
             which is never read as yes.
@@ -125,6 +127,7 @@ class Tool:
     timeout: float = 30.0
     category: str = ""
     tags: tuple[str, ...] = ()
+    examples: tuple[str, ...] = ()
     idempotent: bool | None = None
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
     _declared: str = field(default="", init=False, repr=False, compare=False)

@@ -11,7 +11,14 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, KIND_PATTERN, KINDS, Flags
+from hookgate.core.domain.descriptors import (
+    FLAG_NAMES,
+    KIND_PATTERN,
+    KINDS,
+    ExamplesError,
+    Flags,
+    checked_examples,
+)
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import NAME, compile_schema
 from hookgate.core.domain.tools import Tool
@@ -32,7 +39,7 @@ plugin alone may say."""
 
 _FIELDS = tuple(item.name for item in fields(Tool) if item.init)
 _PARTS = attrgetter(
-    *("tags", "parameters", "parameter_texts", "required_secrets", "required_tools"),
+    *("tags", "examples", "parameters", "parameter_texts", "required_secrets", "required_tools"),
     *("flags", "flags.proven"),
 )
 _KIND = re.compile(KIND_PATTERN)
@@ -83,7 +90,12 @@ def _copied(source: str, tool: Tool) -> Tool:
         values["schema"] = frozen_json(values["schema"])
     except (TypeError, RecursionError) as error:
         raise ToolDefinitionError(values["name"], f"the schema is not valid: {error}") from error
-    values.update(flags=_plain(values["flags"]), tags=tuple(values["tags"]), plugin=source)
+    try:
+        examples = checked_examples(values["examples"])
+    except ExamplesError as error:
+        raise ToolDefinitionError(values["name"], str(error)) from error
+    flags, tags = _plain(values["flags"]), tuple(values["tags"])
+    values.update(flags=flags, tags=tags, examples=examples, plugin=source)
     return Tool(**values)
 
 
@@ -91,13 +103,19 @@ def admit_capability(source: str, row: Capability) -> Capability:
     """Return the capability as it is kept.
 
     Raises:
-        HookgateError: It says of itself what a sandbox alone can prove, or its kind is no name.
+        HookgateError: It says of itself what a sandbox alone can prove, its kind is no name, or
+            its examples are too many or no messages.
     """
     if row.kind not in KINDS and not _KIND.fullmatch(str(row.kind)):
         raise HookgateError(
             f"capability {row.id!r}: found the kind {row.kind!r}, expected one of "
             f"{', '.join(KINDS)}, or a word of your own: lower-case letters, digits, _ and -"
         )
+    try:
+        if row.examples and checked_examples(row.examples) != row.examples:
+            row = replace(row, examples=checked_examples(row.examples))
+    except ExamplesError as error:
+        raise HookgateError(f"capability {row.id!r}: {error}") from error
     # There may be very many, and nearly all of them are as they should be.
     sound = set(map(type, _PARTS(row))) == _SOUND
     if sound and not row.flags.proven:

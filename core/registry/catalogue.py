@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate import hookspecs
-from hookgate.core.domain.descriptors import Capability, CapabilityDetail, least_own, parameters_of
+from hookgate.core.domain.descriptors import (
+    EXAMPLES,
+    Capability,
+    CapabilityDetail,
+    least_own,
+    parameters_of,
+)
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
@@ -215,8 +221,8 @@ def capability_rows(host: Host) -> dict[str, Capability]:
 def described(own: Capability, said: Capability) -> Capability:
     """Return `own` with what `said` knows of it besides.
 
-    Names for people, description, category, tags and requirements come from `said` where it
-    has them. What the thing is stays its own: kind, name, parameters, schema, flags, and
+    Names for people, description, category, tags, examples and requirements come from `said`
+    where it has them. What the thing is stays its own: kind, name, parameters, schema, flags, and
     whether it has side effects. It is available where both say so; one that is not by itself
     keeps its description, which says why. Its words are as foreign as the more foreign of both.
     """
@@ -242,6 +248,7 @@ def described(own: Capability, said: Capability) -> Capability:
         description=description,
         category=said.category or own.category,
         tags=tuple(dict.fromkeys((*said.tags, *own.tags))),
+        examples=tuple(dict.fromkeys((*said.examples, *own.examples)))[:EXAMPLES],
         required_secrets=tuple(dict.fromkeys((*own.required_secrets, *said.required_secrets))),
         required_tools=tuple(dict.fromkeys((*own.required_tools, *said.required_tools))),
         available=own.available and said.available,
@@ -261,6 +268,7 @@ def _of_tool(tool: Tool, whose: Whose) -> Capability:
         description=tool.description,
         category=tool.category,
         tags=tool.tags,
+        examples=tool.examples,
         parameters=parameters,
         parameter_texts=texts,
         has_side_effects=tool.flags.writes_persistent_state is not False

@@ -55,7 +55,8 @@ class Plugin:
             executes_privileged=False,
             creates_autonomous_actions=False,
         )
-        return [tool(self.digest, flags=flags)]
+        asked = ("what's up today", "my digest, please", "anything I should know this morning?")
+        return [tool(self.digest, flags=flags, examples=asked)]
 
     async def digest(self) -> str:
         """Say what there is today."""

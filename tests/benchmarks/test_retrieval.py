@@ -274,7 +274,7 @@ def test_examples_lead_to_a_tool_that_its_own_words_do_not_lead_to(
 def test_the_floor_is_measured_on_small_talk_and_on_what_was_asked_for(vectors: Vectors) -> None:
     stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
 
-    found = _floor.passed(stages, vectors)
+    found = _floor.let_through(stages, vectors)
 
     run = _tool_sets.score(stages.tools.questions, stages.run("fused"))
     assert found.recall == pytest.approx(run["Recall@5"])
@@ -288,7 +288,7 @@ def test_small_talk_without_words_or_meaning_in_common_selects_nothing(vectors: 
     stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
     stages.index.background = vectors.of(_floor.messages())
 
-    assert _floor.passed(stages, vectors).small_talk < 0.05
+    assert _floor.let_through(stages, vectors).small_talk < 0.05
 
 
 # -- tokens --------------------------------------------------------------------

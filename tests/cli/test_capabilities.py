@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import CommandLine
+from tests.cli.terminal import Terminal
 
 
 def bad_manifest(folder: Path) -> Path:
@@ -31,6 +33,36 @@ def test_it_is_written_where_one_says(hookgate: CommandLine) -> None:
         str(place / "search" / "CAPABILITY.yaml"),
         str(place / "search" / "schema.json"),
     ]
+
+
+def test_examples_are_given_by_an_option_and_not_asked_for_without_a_terminal(
+    hookgate: CommandLine,
+) -> None:
+    words = ("capabilities", "new", "skill", "rain", "--example", "will it rain")
+    assert hookgate(*words, "--example", "wellies or not?").code == 0
+    folder = hookgate.home / ".hookgate" / "capabilities"
+    assert '- "wellies or not?"\n' in (folder / "rain" / "CAPABILITY.yaml").read_text()
+    ran = hookgate("capabilities", "new", "skill", "snow", stdin="will it snow\n\n")
+    assert ran.code == 0
+    assert "examples: []" in (folder / "snow" / "CAPABILITY.yaml").read_text()
+    ran = hookgate(*words[:3], "hail", "--example", "x" * 201)
+    assert ran.code == 1
+    assert "found an example of 201 characters, expected at most 200" in ran.err
+
+
+@pytest.mark.slow
+def test_on_a_terminal_examples_are_asked_for(hookgate: CommandLine) -> None:
+    with Terminal(hookgate.environ, "capabilities", "new", "skill", "rain") as terminal:
+        terminal.expect("message: ")
+        terminal.type("x" * 201)
+        terminal.expect("expected at most 200")
+        terminal.expect("message: ")
+        terminal.type("will it rain")
+        terminal.expect("message: ")
+        terminal.type("")
+        assert terminal.exit_code() == 0
+    path = hookgate.home / ".hookgate" / "capabilities" / "rain" / "CAPABILITY.yaml"
+    assert 'examples:\n- "will it rain"\n' in path.read_text()
 
 
 def test_nothing_is_overwritten(hookgate: CommandLine) -> None:

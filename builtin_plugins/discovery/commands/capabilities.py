@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -118,20 +119,55 @@ def new(
         Path | None,
         typer.Option("--dir", help="Where; without it, `capabilities` in the home folder."),
     ] = None,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A message that asks for it, as people would write it: it is found by it. "
+            "Repeat it for others; without it you are asked, on a terminal."
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write the files of a new capability, to be filled in. Nothing is overwritten.
 
-    Example:
+    Examples:
         hookgate capabilities new skill weekly-report --dir .hookgate/capabilities
+        hookgate capabilities new tool weather --example "will it rain" --example "how warm is it"
     """
     from hookgate.builtin_plugins.discovery.sources.scaffold import create
 
     state = state_of(ctx)
-    files = create(kind, name, folder or state.settings.home / "capabilities")
+    examples = example or []
+    if example is None and not as_json and sys.stdin.isatty():
+        examples = _asked()
+    files = create(kind, name, folder or state.settings.home / "capabilities", examples)
 
     def render(console: Console) -> None:
         for file in files:
             console.print(f"wrote {file}", markup=False, soft_wrap=True)
 
     state.show({"files": [str(file) for file in files]}, render)
+
+
+def _asked() -> list[str]:
+    """Return the example messages that somebody types; an empty line ends them."""
+    from hookgate.core.domain.descriptors import EXAMPLES, ExamplesError, checked_examples
+
+    def checked(text: str) -> str:
+        try:
+            return "".join(checked_examples([text] if text.strip() else []))
+        except ExamplesError as error:
+            raise typer.BadParameter(str(error)) from error
+
+    typer.echo(
+        "Which messages would ask for it? It is found by them; five that differ do much. "
+        "An empty line ends.",
+        err=True,
+    )
+    examples: list[str] = []
+    while len(examples) < EXAMPLES:
+        text = typer.prompt("message", "", show_default=False, value_proc=checked, err=True)
+        if not text:
+            break
+        examples.append(text)
+    return examples

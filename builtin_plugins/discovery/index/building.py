@@ -13,6 +13,7 @@ from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordT
 from hookgate.builtin_plugins.discovery.index.saved import Saved
 from hookgate.builtin_plugins.discovery.index.searching import Dense, Index
 from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, VectorStore
+from hookgate.builtin_plugins.discovery.learn.given import trust_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +105,7 @@ class Material:
                 missing[text_key(text)] = text
         for row in rows:
             of_row = []
-            for text in (text_of(row), *sentences_of(row)):
+            for text in (text_of(row), *sentences_of(row), *row.examples):
                 key = text_key(text)
                 of_row.append(key)
                 if key not in known:
@@ -120,7 +121,10 @@ class Material:
             missing = sum(1 for key in draft.missing if key not in self.store.slots)
             if missing <= (1 - ENOUGH) * texts:
                 self._settle(draft)
-                dense = Dense.of(self.store, draft.texts, self.fingerprint)
+                trusts = [
+                    _trusts(row, keys) for row, keys in zip(draft.rows, draft.texts, strict=True)
+                ]
+                dense = Dense.of(self.store, draft.texts, self.fingerprint, trusts)
                 background = self._background()
         return Index(draft.version, draft.rows, draft.lexical, dense, background)
 
@@ -203,6 +207,12 @@ class Material:
         loaded, nothing is lost.
         """
         self.table, self.store, self.fingerprint = saved.table, saved.store, saved.fingerprint
+
+
+def _trusts(row: Capability, keys: Sequence[bytes]) -> list[float]:
+    """Return how much a cosine with each text of `row` counts; its examples are the last."""
+    given = len(row.examples)
+    return [1.0] * (len(keys) - given) + [trust_in(row)] * given
 
 
 def text_key(text: str) -> bytes:

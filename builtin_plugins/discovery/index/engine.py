@@ -23,6 +23,7 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
     words_alone,
 )
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
+from hookgate.builtin_plugins.discovery.learn.given import GivenExamples
 from hookgate.core.domain.errors import EmbeddingError
 from hookgate.core.hooks.shielding import finish
 
@@ -82,6 +83,7 @@ class Engine:
         lines = small_talk()
         self._material = Material(background=lines, elsewhere=self._around.elsewhere)
         self._relevance = Relevance(lines)
+        self._given = GivenExamples(self._relevance.asks)
         self._indexes: OrderedDict[int, Index] = OrderedDict()
         self._drafts: OrderedDict[int, Draft] = OrderedDict()
         # By text, with the fingerprint of the embedder that the vectors are from.
@@ -132,6 +134,7 @@ class Engine:
         query = await self._query(text, index, patient=patient)
         embedded = perf_counter()
         boost = None if learned is None else learned.of(query, index)
+        boost = self._given.joined(boost, query, index)
 
         def search() -> tuple[Found, ...]:
             count = max(CANDIDATES, 2 * limit)

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
-__all__ = ["no_tag", "passed", "tag_of"]
+TAGGED = 0.35
+"""A tag of a capability speaks for it where a message is at least so likely to ask for anything:
+"I am no good person" does not ask for what has the tag "personal"."""
+
+__all__ = ["TAGGED", "no_tag", "passed", "tag_of"]
 
 
 def tag_of(relevance: Relevance, query: Query) -> Callable[[Capability], str]:
@@ -57,12 +61,13 @@ def passed(
         tag: Names a tag of a capability for which it passes below the floor, or "".
     """
     found: list[Found] = []
+    spoken = bool(len(relevance)) and float(relevance[0]) >= TAGGED
     for at, place in enumerate(ranking.places.tolist()):
         sure = float(relevance[at])
         if sure <= 0 or len(found) >= limit:
             break
         row = index.rows[place]
-        evident = tag(row) if sure < floor else ""
+        evident = tag(row) if spoken and sure < floor else ""
         if (sure < floor and not evident) or not shown(row):
             continue
         found.append(

@@ -110,8 +110,8 @@ class Dense:
 
     Attributes:
         store: Where they are.
-        slots: The slots of the rows' vectors, row by row; most rows have one, long
-            descriptions have one more for each sentence.
+        slots: The slots of the rows' vectors, row by row: that of its text, of the sentences
+            of a long description, and of the example messages that it brings.
         starts: Where each row begins in `slots`, and one more for the end.
         owners: The rows of each slot of the store, slot by slot: none where no row of this
             version has it, several where they say the same.
@@ -121,6 +121,8 @@ class Dense:
         ready: The vectors in the order of the rows, where there are few: taking them out of
             the store for each search would take longer than the search.
         fingerprint: The embedder's, that the vectors are from.
+        trust: How much a cosine with each vector counts, in the order of `slots`; None where
+            all count in full.
     """
 
     store: Vectors
@@ -132,9 +134,16 @@ class Dense:
     whole: bool
     ready: Floats | None
     fingerprint: str = ""
+    trust: Floats | None = None
 
     @classmethod
-    def of(cls, store: Vectors, digests: Sequence[Sequence[bytes]], fingerprint: str = "") -> Dense:
+    def of(
+        cls,
+        store: Vectors,
+        digests: Sequence[Sequence[bytes]],
+        fingerprint: str = "",
+        trusts: Sequence[Sequence[float]] = (),
+    ) -> Dense:
         """Point the rows to their vectors in `store`.
 
         Args:
@@ -142,8 +151,16 @@ class Dense:
             digests: The digests of each row's texts; a row whose text is not in the store
                 has no vectors yet.
             fingerprint: The embedder's, that the vectors are from.
+            trusts: How much a cosine with each text counts; in full where it is empty.
         """
         found = [[store.slots[key] for key in keys if key in store.slots] for keys in digests]
+        counted = [
+            trust
+            for keys, each in zip(digests, trusts, strict=False)
+            for key, trust in zip(keys, each, strict=True)
+            if key in store.slots
+        ]
+        trust = np.array(counted, np.float32) if min(counted, default=1.0) < 1 else None
         starts = np.zeros(len(found) + 1, np.int64)
         np.cumsum([len(part) for part in found], out=starts[1:])
         slots = np.array([slot for part in found for slot in part], np.int64)
@@ -153,7 +170,7 @@ class Dense:
         np.cumsum(np.bincount(slots, minlength=len(store)), out=heads[1:])
         ready = store.vectors(slots) if len(slots) <= READY_VECTORS else None
         whole = bool((counts > 0).all())
-        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint)
+        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint, trust)
 
     def best(self, queries: Floats, count: int) -> Places:
         """Return the rows of the `count` vectors that are nearest to each query, in order."""
@@ -178,7 +195,8 @@ class Dense:
         A row that has no vector yet has NaN.
         """
         if self.ready is not None and self.whole and len(places) == len(self.counts):
-            every: Floats = np.maximum.reduceat(queries @ self.ready.T, self.starts[:-1], axis=1)
+            cosines = self._trusted(queries @ self.ready.T, slice(None))
+            every: Floats = np.maximum.reduceat(cosines, self.starts[:-1], axis=1)
             return every
         counts = self.counts[places]
         result = np.full((len(queries), len(places)), np.nan, np.float32)
@@ -186,9 +204,13 @@ class Dense:
         if not has.any():
             return result
         first, counts = self.starts[places[has]], counts[has]
-        cosines = queries @ self.store.vectors(self.slots[_spread(first, counts)]).T
+        each = _spread(first, counts)
+        cosines = self._trusted(queries @ self.store.vectors(self.slots[each]).T, each)
         result[:, has] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts, axis=1)
         return result
+
+    def _trusted(self, cosines: Floats, each: Places | slice) -> Floats:
+        return cosines if self.trust is None else cosines * self.trust[each]
 
 
 @dataclass(frozen=True, slots=True)

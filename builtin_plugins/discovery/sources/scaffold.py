@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from json import dumps
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
@@ -13,10 +14,12 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
 )
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.builtin_plugins.discovery.sources.skills import SKILL, is_skill_name, read_skill
+from hookgate.core.domain.descriptors import ExamplesError, checked_examples
 from hookgate.kit.content.fields import NAME
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 __all__ = ["Kind", "check_path", "create"]
@@ -40,6 +43,8 @@ description: {description}
 category: {category}
 tags: [example]
 
+# Messages that ask for it, as people would write them, short and long: it is found by them, too.
+{examples}
 # Without these it is shown as not available.
 requiredSecrets: []      # names, such as OPENAI_API_KEY; never values
 requiredTools: []        # names, such as http_get
@@ -105,14 +110,21 @@ _CATEGORIES = {
 }
 
 
-def create(kind: Kind, name: str, folder: Path) -> list[Path]:
+def create(kind: Kind, name: str, folder: Path, examples: Sequence[str] = ()) -> list[Path]:
     """Write the files of a new capability into the new folder ``folder / name``.
+
+    Args:
+        kind: What it is.
+        name: Its name.
+        folder: Where its folder is made.
+        examples: Messages that ask for it.
 
     Returns:
         The files.
 
     Raises:
-        ContentError: The name cannot be used, or there is something of this name already.
+        ContentError: The name or an example cannot be used, or there is something of this name
+            already.
     """
     place = folder / name
     usable = is_skill_name(name) if kind == "skill" else NAME.fullmatch(name) is not None
@@ -122,6 +134,11 @@ def create(kind: Kind, name: str, folder: Path) -> list[Path]:
             expected = "lowercase letters and digits with single hyphens between them, at most 64"
         found = f"the name {shortened(name)}"
         raise ContentError(Problem(file=str(folder), found=found, expected=expected))
+    try:
+        asked = checked_examples(examples)
+    except ExamplesError as error:
+        problem = Problem(file=str(folder), found=error.found, expected=error.expected)
+        raise ContentError(problem) from error
     display = display_name(name)
     texts = {
         MANIFEST: _MANIFEST.format(
@@ -130,6 +147,7 @@ def create(kind: Kind, name: str, folder: Path) -> list[Path]:
             display=_quoted(display),
             description=f"Say here what the {kind} {name} is for.",
             category=_CATEGORIES[kind],
+            examples=_listed(asked),
             more=_MORE[kind],
         )
     }
@@ -152,6 +170,13 @@ def create(kind: Kind, name: str, folder: Path) -> list[Path]:
         problem = Problem(file=str(place), found=why, expected="a folder to write to")
         raise ContentError(problem) from None
     return [place / file for file in texts]
+
+
+def _listed(examples: Sequence[str]) -> str:
+    if not examples:
+        return "examples: []"
+    # A string of JSON is one of YAML.
+    return "\n".join(["examples:", *(f"- {dumps(one, ensure_ascii=False)}" for one in examples)])
 
 
 def _quoted(text: str) -> str:

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared, Reading, display_name
-from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Flags
+from hookgate.core.domain.descriptors import (
+    Capability,
+    CapabilityDetail,
+    ExamplesError,
+    Flags,
+    checked_examples,
+)
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
     LABEL,
@@ -44,7 +50,8 @@ def read_skill(path: Path) -> Reading:
 
     The format's own keys are checked; others are left to whoever knows them. ``metadata`` may
     say more to hookgate: ``category``, ``tags`` (separated by commas), ``requires-tools`` (or
-    ``requires``) and ``requires-secrets`` (separated by commas or spaces), ``display-name``.
+    ``requires``) and ``requires-secrets`` (separated by commas or spaces), ``display-name``,
+    ``examples`` (messages, one a line).
     """
     try:
         real = inside(path.parent, path.name, file=path)
@@ -86,6 +93,7 @@ def _row(path: Path, document: SourceDocument, fields: Fields) -> Capability:
         description=description,
         category=more.label("category"),
         tags=more.labels("tags"),
+        examples=more.examples("examples"),
         required_secrets=more.listed("requires-secrets", SECRET),
         required_tools=tuple(dict.fromkeys(tool.removeprefix("tool:") for tool in tools)),
         # A skill is text: what it makes a model do is done by tools, which declare their own.
@@ -155,6 +163,16 @@ class _Metadata:
         return self._checked(
             key, LABEL, [one.strip() for one in self._texts.get(key, "").split(",")]
         )
+
+    def examples(self, key: str) -> tuple[str, ...]:
+        """Return messages, one a line."""
+        lines = [line for line in self._texts.get(key, "").splitlines() if line.strip()]
+        try:
+            return checked_examples(lines)
+        except ExamplesError as error:
+            problem = self._document.problem(("metadata", key), error.found, error.expected)
+            self._fields.problems.append(problem)
+            return ()
 
     def listed(self, key: str, pattern: re.Pattern[str]) -> tuple[str, ...]:
         """Return names that are separated by commas or spaces."""

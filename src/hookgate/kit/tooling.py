@@ -26,6 +26,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
+from hookgate.core.domain.descriptors import ExamplesError, checked_examples
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
 from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
@@ -71,6 +72,7 @@ def tool(
     timeout: float = 30.0,
     category: str = "",
     tags: Sequence[str] = (),
+    examples: Sequence[str] = (),
     idempotent: bool | None = None,
 ) -> Tool:
     """Make a tool of a typed function.
@@ -91,11 +93,13 @@ def tool(
         timeout: Seconds that a call may take.
         category: One word, for people and discovery.
         tags: Words that it is found by.
+        examples: Messages that ask for it, as people would write them: 8 at most, of 200
+            characters. It is found by them, and no model reads them.
         idempotent: Whether a call that is made again with the same arguments changes nothing
             more; None where that is not known.
 
     Raises:
-        ToolDefinitionError: The name, a parameter or the docstring does not do.
+        ToolDefinitionError: The name, a parameter, the docstring or an example does not do.
     """
     tool_name = name or str(getattr(function, "__name__", ""))
     if not NAME.fullmatch(tool_name):
@@ -116,6 +120,10 @@ def tool(
     model = _arguments_model(tool_name, signature, notes)
     schema = _json_schema(tool_name, model)
     compile_schema(schema, tool=tool_name)
+    try:
+        asked = checked_examples(examples)
+    except ExamplesError as error:
+        raise ToolDefinitionError(tool_name, str(error)) from error
     return Tool(
         name=tool_name,
         description=description,
@@ -126,6 +134,7 @@ def tool(
         timeout=timeout,
         category=category,
         tags=tuple(tags),
+        examples=asked,
         idempotent=idempotent,
     )
 

@@ -40,6 +40,21 @@ def test_a_written_skill_is_one_by_itself_too(tmp_path: Path) -> None:
     assert problems(reading) == []
 
 
+@pytest.mark.parametrize("kind", [kind for kind, _ in KINDS])
+def test_examples_are_written_as_they_were_said(tmp_path: Path, kind: Kind) -> None:
+    said = ["12*7", 'what\'s up: "rain"?', "true", "ça va \\ bien", "- # no comment"]
+    create(kind, "weather", tmp_path, said)
+    found = check_path(tmp_path)
+    assert problems(found) == []
+    assert found.declared[0].row.examples == tuple(said)
+
+
+def test_an_example_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ContentError, match="an example of 201 characters, expected at most 200"):
+        create("skill", "weather", tmp_path / "in", ["x" * 201])
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     path = write(tmp_path / "mine" / "notes.txt", "mine")
     with pytest.raises(ContentError, match="nothing is overwritten"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from benchmarks.short_messages import HELD_OUT, TUNED, messages
 
+from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.sources.folders import Root, shipped_folder
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared
 from hookgate.builtin_plugins.discovery.sources.scanner import scan
@@ -59,6 +61,24 @@ def test_there_are_skills_that_need_no_grant_and_no_secret() -> None:
     free = {"clock", "calculate", "remember", "recall"}
     assert len([one for one in SKILLS if set(one.row.required_tools) <= free]) >= 12
     assert [one.row.id for one in SHIPPED.declared if one.row.required_secrets] == []
+
+
+def test_each_brings_examples_of_its_own_and_none_is_small_talk() -> None:
+    counts = {one.row.id: len(one.row.examples) for one in SHIPPED.declared}
+    assert {id_: count for id_, count in counts.items() if not 5 <= count <= 8} == {}
+    said = [text.casefold() for one in SHIPPED.declared for text in one.row.examples]
+    assert len(set(said)) == len(said)
+    assert set(said).isdisjoint(line.casefold() for line in small_talk())
+
+
+def test_no_short_message_that_is_measured_is_an_example_or_known_as_small_talk() -> None:
+    known = {text for one in SHIPPED.declared for text in one.row.examples} | {*small_talk()}
+    known |= {one.text for one in messages(TUNED)}
+    held_out = messages(HELD_OUT)
+    assert known.isdisjoint(one.text for one in held_out)
+    assert sum(bool(one.wanted) for one in held_out) == len(held_out) / 2 == 60
+    names = {one.row.name for one in SHIPPED.declared}
+    assert all(one.wanted <= names for one in (*held_out, *messages(TUNED)))
 
 
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda one: one.row.name)

@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import counted
 from hookgate.kit.content.problems import SHOWN_CHARS, shortened
 
@@ -205,6 +205,17 @@ class Fields:
                 self.problems.append(problem)
                 return ()
         return tuple(dict.fromkeys(values))
+
+    def examples(self, key: str) -> tuple[str, ...]:
+        """Return example messages; see `checked_examples`."""
+        values = self._typed(key, list, "a list of messages")
+        try:
+            return () if values is None else checked_examples(values)
+        except ExamplesError as error:
+            path = (*self._path, self._spelt.get(key, key))
+            path = path if error.number is None else (*path, error.number)
+            self.problems.append(self._document.problem(path, error.found, error.expected))
+            return ()
 
     def choice(self, key: str, known: Sequence[str]) -> str:
         """Return one of the words in `known`, or ""."""
