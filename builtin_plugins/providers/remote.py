@@ -157,9 +157,8 @@ class RemoteProvider:
             if not streams:
                 for event in reader.whole(await self._whole(chunks)):
                     yield event
-            for data in events:
-                for event in reader.read(data):
-                    yield event
+            for event in _said(reader, events):
+                yield event
             if not reader.done:
                 # The relay. One generator, no timer: the transport watches the clock.
                 template = reader.template
@@ -170,9 +169,8 @@ class RemoteProvider:
                             yield TextDelta(text)
                         continue
                     events = splitter.feed(chunk)
-                    for data in events:
-                        for event in reader.read(data):
-                            yield event
+                    for event in _said(reader, events):
+                        yield event
                     if reader.done:
                         break
                     if between and splitter.between and len(events) == 1:
@@ -320,6 +318,25 @@ def _kind(response: httpx.Response) -> str:
     """Return a response's media type."""
     kind: str = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return kind
+
+
+def _said(reader: Reader, found: Sequence[bytes]) -> Iterable[ModelEvent]:
+    """Yield what events say that came together: text behind text is one piece, as it came.
+
+    Each piece costs the way to the client anew, and where many come together, time is short.
+    """
+    texts: list[str] = []
+    for data in found:
+        text = reader.template.text_of_event(data)
+        if text is not None:
+            texts.append(text)
+            continue
+        if joined := "".join(texts):
+            yield TextDelta(joined)
+        texts.clear()
+        yield from reader.read(data)
+    if joined := "".join(texts):
+        yield TextDelta(joined)
 
 
 async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> list[bytes]:

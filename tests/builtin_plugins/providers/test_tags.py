@@ -146,7 +146,7 @@ async def test_where_it_is_off_a_models_text_stays_as_it_is(
     said = await ask(made("openai", server.url, models=models))
     assert "".join(event.text for event in said if isinstance(event, TextDelta)) == text
     assert said[-1] == StopEvent("end")
-    assert len(said) == len(text) // 4 + 2
+    assert {type(event) for event in said[:-1]} == {TextDelta}
 
 
 @pytest.mark.parametrize("name", ["big", "*"])
