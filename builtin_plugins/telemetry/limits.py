@@ -37,8 +37,10 @@ class Limits:
         labels = reading.instrument.labels
         if not labels:
             return reading
-        values = tuple(map(_fitting, labels, reading.labels))
         known = self._known.setdefault(reading.instrument, set())
+        if reading.labels in known:
+            return reading
+        values = tuple(map(_fitting, labels, reading.labels))
         if values not in known:
             if len(known) < self._most:
                 known.add(values)

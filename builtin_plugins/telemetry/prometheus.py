@@ -9,7 +9,7 @@ from prometheus_client.exposition import generate_latest as plain_text
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.metrics_core import Metric
 
@@ -45,9 +45,12 @@ class PrometheusFigures:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._metrics: dict[Instrument, Counter | Gauge | Histogram] = {}
+        # What takes the readings of a series: as many as `Limits` keeps apart.
+        self._takers: dict[tuple[Instrument, tuple[str, ...]], Callable[[float], None]] = {}
 
     def declare(self, instruments: Iterable[Instrument]) -> None:
         """Keep these figures and no others; what was read of one that stays is kept."""
+        self._takers.clear()
         wanted = dict.fromkeys(instruments)
         for gone in self._metrics.keys() - wanted.keys():
             self._registry.unregister(self._metrics.pop(gone))
@@ -57,15 +60,22 @@ class PrometheusFigures:
 
     def add(self, reading: Reading) -> None:
         """Take one reading."""
-        metric = self._metrics[reading.instrument]
-        series = metric.labels(*reading.labels) if reading.labels else metric
+        key = reading.instrument, reading.labels
+        take = self._takers.get(key)
+        if take is None:
+            take = self._takers[key] = self._taker(*key)
+        take(reading.value)
+
+    def _taker(self, instrument: Instrument, labels: tuple[str, ...]) -> Callable[[float], None]:
+        metric = self._metrics[instrument]
+        series = metric.labels(*labels) if labels else metric
         match series:
             case Counter():
-                series.inc(reading.value)
+                return series.inc
             case Histogram():
-                series.observe(reading.value)
+                return series.observe
             case Gauge():
-                series.set(reading.value)
+                return series.set
 
     def page(self, accept: str) -> tuple[bytes, str]:
         """Return all figures as text, and its content type.

@@ -39,10 +39,10 @@ class Instruments:
     """The instruments that were declared, by the records that they read."""
 
     def __init__(self, declared: Iterable[Instrument]) -> None:
-        self._by_record: dict[str, list[Instrument]] = {}
+        self._by_record: dict[str, list[tuple[Instrument, RecordSource]]] = {}
         for one in declared:
-            for name in dict.fromkeys(source.record for source in one.sources):
-                self._by_record.setdefault(name, []).append(one)
+            for source in one.sources:
+                self._by_record.setdefault(source.record, []).append((one, source))
 
     def readings(self, record: MetricRecord) -> list[Reading]:
         """Return what `record` says. Raises nothing, whatever is in its fields."""
@@ -51,7 +51,12 @@ class Instruments:
             fields = {"name": record.name}
             unread = MetricRecord(name=UNREAD, timestamp=record.timestamp, fields=fields)
             return list(EVENTS.readings(unread))
-        return [reading for one in readers for reading in one.readings(record)]
+        return [
+            reading
+            for one, source in readers
+            for fields in source.rows(record.fields)
+            if (reading := one.reading(source, fields)) is not None
+        ]
 
 
 def record_of_failure(failure: HookFailure, timestamp: int = 0) -> MetricRecord:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 __all__ = [
     "OTHER",
@@ -111,15 +111,14 @@ class RecordSource:
     each: str = ""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def rows(self, fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """Yield what is read of a record with these fields."""
+    def rows(self, fields: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        """Return what is read of a record with these fields."""
         if not self.each:
-            yield fields
-            return
+            return (fields,)
         found = fields.get(self.each)
-        for item in found if isinstance(found, list | tuple) else ():
-            if isinstance(item, Mapping):
-                yield item
+        if not isinstance(found, list | tuple):
+            return ()
+        return [item for item in found if isinstance(item, Mapping)]
 
     def figure(self, fields: Mapping[str, Any]) -> float | None:
         """Return the figure: finite, and not less than zero; None where there is none."""
@@ -222,16 +221,22 @@ class Instrument:
         reading that it would have been, and no other.
         """
         for source in self.sources:
-            if source.record != record.name:
-                continue
-            for fields in source.rows(record.fields):
-                number = source.figure(fields)
-                if number is not None:
-                    labels = tuple(
-                        source.labels.get(label.name) or label.value_of(fields)
-                        for label in self.labels
-                    )
-                    yield Reading(self, number, labels)
+            if source.record == record.name:
+                for fields in source.rows(record.fields):
+                    if (reading := self.reading(source, fields)) is not None:
+                        yield reading
+
+    def reading(self, source: RecordSource, fields: Mapping[str, Any]) -> Reading | None:
+        """Return what a row of one of its sources says, if anything."""
+        number = source.figure(fields)
+        if number is None:
+            return None
+        given = source.labels
+        return Reading(
+            self,
+            number,
+            tuple([given.get(label.name) or label.value_of(fields) for label in self.labels]),
+        )
 
 
 class Reading(NamedTuple):
