@@ -6,7 +6,7 @@ store keeps; `Message.from_json` reads it back, and also what older versions wro
 
 from __future__ import annotations
 
-import uuid
+import os
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -73,7 +73,7 @@ class Provenance(StrEnum):
 
 def new_id(prefix: str) -> str:
     """Return a new unique id such as ``turn_1f0c...`` (32 hex digits after the prefix)."""
-    return f"{prefix}_{uuid.uuid4().hex}"
+    return f"{prefix}_{os.urandom(16).hex()}"
 
 
 def join_taints(taints: Iterable[Taint]) -> Taint:
@@ -143,6 +143,7 @@ class Message:
         turn: The id of the turn that it belongs to.
         principal: The id of who sent it, of a message that began a turn.
         created: When it was made, in UTC.
+        counted: A counter, and how many tokens that has found in it; see `core.turn.context`.
     """
 
     role: Role
@@ -153,6 +154,7 @@ class Message:
     turn: str = ""
     principal: str = ""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:

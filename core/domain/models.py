@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -196,6 +197,7 @@ class SystemText:
         )
 
 
+@lru_cache(maxsize=4096)
 def source_of(plugin: str, kind: str, key: str = "") -> str:
     """Return the id of a piece of system text, such as ``awareness/cards/weather``.
 

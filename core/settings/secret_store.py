@@ -148,6 +148,8 @@ class SecretStore:
 
     def redact(self, text: str) -> str:
         """Return `text` with every known secret masked, in every form of it."""
+        if len(text) < MIN_MASKED:
+            return text  # no form of a secret is as short
         if shown := _SHOWN.get():
             text = text.replace(shown, MASK)
         if not self._known:
@@ -246,17 +248,24 @@ class _Forms:
 
 def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `data` with every known secret masked, at any depth."""
+    redact = secrets.redact
 
     def clean(value: Any) -> Any:
         if isinstance(value, str):
-            return secrets.redact(value)
+            return redact(value)
         if isinstance(value, dict):
             return {clean(key): clean(item) for key, item in value.items()}
         if isinstance(value, list | tuple):
             return [clean(item) for item in value]
         return value
 
-    return {clean(str(key)): clean(value) for key, value in data.items()}
+    return {
+        redact(str(key)): value if type(value) in _FIGURES else clean(value)
+        for key, value in data.items()
+    }
+
+
+_FIGURES = frozenset((int, float, bool, type(None)))
 
 
 def masked_json(secrets: Secrets, data: bytes) -> bytes:

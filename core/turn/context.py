@@ -136,8 +136,18 @@ class Context:
 
 
 def message_tokens(message: Message, counter: TokenCounter) -> int:
-    """Return how many tokens a message takes, tool calls and results included."""
-    return MESSAGE_OVERHEAD + sum(_part_tokens(part, counter) for part in message.parts)
+    """Return how many tokens a message takes, tool calls and results included.
+
+    What a message of text takes is kept with it, since nobody can change that one: each turn of a
+    session, and each request of a turn, counts all messages before it.
+    """
+    known = message.counted
+    if known is not None and known[0] is counter:
+        return known[1]
+    tokens = MESSAGE_OVERHEAD + sum(_part_tokens(part, counter) for part in message.parts)
+    if all(type(part) is Text for part in message.parts):
+        object.__setattr__(message, "counted", (counter, tokens))
+    return tokens
 
 
 def _part_tokens(part: Part, counter: TokenCounter) -> int:
@@ -249,7 +259,8 @@ class ContextBuilder:
         ]
         used = sum(message_tokens(message, self.counter) for message in own)
         taken, by_kind = self._choose(items, self.budget - used)
-        left = [item for item in items if item not in taken]
+        kept = set(taken)
+        left = [item for item in items if item not in kept]
         blocks = [item.block for item in taken if item.block is not None]
         blocks.sort(key=lambda block: (not block.stable, -_priority(block.kind)))
         turns = [item for item in taken if item.turn is not None]
@@ -267,7 +278,7 @@ class ContextBuilder:
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
         items = sorted(items, key=lambda item: (-_priority(item.kind), -item.priority, item.order))
         spent: dict[str, int] = {}
-        taken: list[_Item] = []
+        taken: dict[_Item, None] = {}
         gap = False
         for limited in (True, False):
             for item in items:
@@ -278,13 +289,13 @@ class ContextBuilder:
                 if limited:
                     cap = min(cap, self._floors.get(item.kind, 0))
                 if total <= cap and item.tokens <= room:
-                    taken.append(item)
+                    taken[item] = None
                     spent[item.kind] = total
                     room -= item.tokens
                 elif item.turn is not None:
                     gap = True
             gap = False
-        return taken, spent
+        return list(taken), spent
 
 
 def _priority(kind: BlockKind) -> int:

@@ -6,7 +6,7 @@ cannot hold would break far from where it came from, in the store or on the wire
 
 from __future__ import annotations
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.messages import ToolUse, new_id
@@ -98,7 +98,13 @@ def sound_usage(usage: object) -> Usage | None:
     """Return `usage`, or None where it holds something else than possible counts."""
     if not isinstance(usage, Usage):
         return None
-    *counts, _ = astuple(usage)
+    counts = (
+        usage.input_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.output_tokens,
+        usage.reasoning_tokens,
+    )
     sound = all(type(count) is int and 0 <= count <= MAX_TOKENS for count in counts)
     return usage if sound else None
 
