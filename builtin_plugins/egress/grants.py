@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote_to_bytes
 
@@ -88,14 +89,19 @@ def target_of(url: httpx.URL) -> Target:
     Raises:
         NotGrantedError: No grant can name it: another scheme, a user in it, an odd host.
     """
-    if url.scheme not in PORTS:
-        raise NotGrantedError(f"its scheme is {url.scheme[:20]!r}: expected http or https")
-    if url.userinfo:
+    return _target(url.scheme, url.userinfo, url.raw_host, url.port, url.raw_path)
+
+
+def _target(
+    scheme: str, userinfo: bytes, raw_host: bytes, port: int | None, raw_path: bytes
+) -> Target:
+    if scheme not in PORTS:
+        raise NotGrantedError(f"its scheme is {scheme[:20]!r}: expected http or https")
+    if userinfo:
         raise NotGrantedError("it names a user: credentials go into a header")
-    host, address = _read_host(url.raw_host.decode("ascii"))
-    raw_path, _, query = url.raw_path.decode("ascii").partition("?")
-    port = PORTS[url.scheme] if url.port is None else url.port
-    return Target(url.scheme, host, port, raw_path, query, address)
+    host, address = _read_host(raw_host.decode("ascii"))
+    path, _, query = raw_path.decode("ascii").partition("?")
+    return Target(scheme, host, PORTS[scheme] if port is None else port, path, query, address)
 
 
 def _read_host(host: str) -> tuple[str, bool]:
@@ -213,11 +219,16 @@ class Grant:
         return target.path == self.path
 
 
+KEPT = 64
+"""URLs of a client that are known to be granted: most clients ask for the same few."""
+
+
 class Grants:
     """All patterns of one client."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self.grants = tuple(Grant.parse(text) for text in patterns)
+        self._covered = lru_cache(maxsize=KEPT)(self._check)
 
     def check(self, url: httpx.URL) -> Target:
         """Return the target of `url`.
@@ -225,7 +236,12 @@ class Grants:
         Raises:
             NotGrantedError: No pattern names it.
         """
-        target = target_of(url)
+        return self._covered(url.scheme, url.userinfo, url.raw_host, url.port, url.raw_path)
+
+    def _check(
+        self, scheme: str, userinfo: bytes, host: bytes, port: int | None, path: bytes
+    ) -> Target:
+        target = _target(scheme, userinfo, host, port, path)
         covering = [grant for grant in self.grants if grant.covers(target)]
         if not covering:
             raise NotGrantedError(f"expected {self.described}")
