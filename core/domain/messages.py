@@ -159,17 +159,29 @@ class Message:
     @property
     def text(self) -> str:
         """The message's text parts, joined."""
+        first = self.parts[0] if len(self.parts) == 1 else None
+        if isinstance(first, Text):
+            return first.text
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The tool calls that this message asks for, in order."""
+        if self._plain:
+            return ()
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
 
     @property
     def tool_results(self) -> tuple[ToolResultPart, ...]:
         """The tool results that this message carries, in order."""
+        if self._plain:
+            return ()
         return tuple(part for part in self.parts if isinstance(part, ToolResultPart))
+
+    @property
+    def _plain(self) -> bool:
+        """Whether it is one text, as most are: each turn asks each message for its calls."""
+        return len(self.parts) == 1 and isinstance(self.parts[0], Text)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the conversation store keeps."""
