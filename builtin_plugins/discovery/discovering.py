@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.discovery.index.graph import Graph
+from hookgate.builtin_plugins.discovery.index.surroundings import nothing_found
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
 from hookgate.builtin_plugins.discovery.show.entries import Entries
@@ -30,6 +31,9 @@ __all__ = ["Discoverer", "Filter", "taint_of"]
 
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
+
+LOOKED_THROUGH = 256
+"""Up to so many rows are looked through for one that may be found, before a message is embedded."""
 
 INLINE_ROWS = 2000
 """Up to so many rows are mapped in less time than the way to a thread and back takes."""
@@ -62,6 +66,15 @@ class Filter:
             and row.id not in self.exclude
             and self.usable(row)
         )
+
+    def may_admit(self, capabilities: Capabilities) -> bool:
+        """Whether any of `capabilities` may be found; True where looking would take long.
+
+        Where none may, there is nothing to embed a message for.
+        """
+        if len(capabilities) > LOOKED_THROUGH:
+            return True
+        return any(row.kind != "card" and self.admits(row) for row in capabilities)
 
 
 class Discoverer:
@@ -184,16 +197,20 @@ class Discoverer:
             category=category,
             only_available=only_available,
         )
-        finding = await self.engine.find(
-            capabilities,
-            text,
-            shown=allowed.admits,
-            limit=settings.selected if limit is None else limit,
-            floor=settings.floor,
-            learned=learned,
-            patient=patient,
-            by_tag=by_tag,
-        )
+        limit = settings.selected if limit is None else limit
+        if limit > 0 and allowed.may_admit(capabilities):
+            finding = await self.engine.find(
+                capabilities,
+                text,
+                shown=allowed.admits,
+                limit=limit,
+                floor=settings.floor,
+                learned=learned,
+                patient=patient,
+                by_tag=by_tag,
+            )
+        else:
+            finding = nothing_found(capabilities.version)
         begun = perf_counter()
         found = await self._related(finding.found, capabilities, allowed, settings)
         times = {**finding.milliseconds, "graph": (perf_counter() - begun) * 1000}

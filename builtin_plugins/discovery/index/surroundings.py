@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.show.results import Found
     from hookgate.core.domain.ports import Embedder
 
-__all__ = ["SearchResult", "Surroundings", "is_loaded", "words_alone"]
+__all__ = ["SearchResult", "Surroundings", "is_loaded", "nothing_found", "words_alone"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +66,12 @@ class SearchResult:
     version: int
     dense: bool
     milliseconds: Mapping[str, float]
+
+
+def nothing_found(version: int) -> SearchResult:
+    """Return what a search comes to where nothing may be found."""
+    times = {"index": 0.0, "embed": 0.0, "search": 0.0}
+    return SearchResult(found=(), version=version, dense=False, milliseconds=times)
 
 
 def is_loaded(embedder: Embedder) -> bool:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot
 
+from hookgate.builtin_plugins.discovery import discovering
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
@@ -148,6 +150,46 @@ async def test_presets_bring_along_what_is_used_together(engine: Engine) -> None
     found = await discover("forecast")
     assert ids(found) == ["tool:weather", "tool:send_mail"]
     assert "often used with weather" in found.tiers[1].text
+
+
+class CountedEmbedder(FakeEmbedder):
+    """Counts the messages that are embedded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    async def embed_query(self, text: str) -> Any:
+        self.messages.append(text)
+        return await super().embed_query(text)
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_message_is_embedded_where_something_may_be_found_and_finds_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, embedder = random.Random(seed), CountedEmbedder()
+    engine = Engine(Surroundings(embedder=lambda: embedder))
+    discover = Made(engine, chance.sample(ROWS, chance.randrange(len(ROWS) + 1)))
+    await discover.discoverer.initialize()
+    for _ in range(10):
+        allowed = Filter(
+            kinds=chance.choice((None, frozenset({"skill"}), frozenset({"tool"}), frozenset())),
+            category=chance.choice(("", "communication", "nowhere")),
+            only_available=chance.random() < 0.5,
+            exclude=frozenset(row.id for row in ROWS if chance.random() < 0.5),
+        )
+        text = chance.choice(("send mail", "GitHub issues", "thanks", ""))
+        limit = chance.choice((0, 2, 8))
+        embedder.messages.clear()
+        found = await discover(text, allowed=allowed, limit=limit)
+        possible = any(row.kind != "card" and allowed.admits(row) for row in discover.rows)
+        assert bool(embedder.messages) == (possible and limit > 0 and len(discover.rows) > 0)
+        monkeypatch.setattr(discovering, "LOOKED_THROUGH", -1)
+        always = await discover(text, allowed=allowed, limit=limit)
+        monkeypatch.undo()
+        assert (found.found, found.tiers) == (always.found, always.tiers)
+    await engine.close()
 
 
 # -- settings of one search -----------------------------------------------------------
