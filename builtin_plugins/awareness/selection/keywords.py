@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -34,9 +35,21 @@ _SPACELESS_RANGES = (
     "\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3100-\u312f"
     "\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-_SPACELESS = re.compile(f"[{_SPACELESS_RANGES}]")
-_PIECE = re.compile(f"[^\\W{_SPACELESS_RANGES}]+")
-"""A piece of a word: a keyword that holds one stands in no text that does not hold the same."""
+
+
+@cache
+def _spaceless() -> re.Pattern[str]:
+    """Return what matches a character of such a script; made when the first message comes."""
+    return re.compile(f"[{_SPACELESS_RANGES}]")
+
+
+@cache
+def _piece() -> re.Pattern[str]:
+    """Return what matches a piece of a word.
+
+    A keyword that holds a piece stands in no text that does not hold the same.
+    """
+    return re.compile(f"[^\\W{_SPACELESS_RANGES}]+")
 
 
 def plain(text: str) -> str:
@@ -67,7 +80,7 @@ def fold(message: str) -> Folded:
         text = plain(message)
     else:
         text = plain(message[:SCANNED_CHARS]) + _SEAM + plain(message[-SCANNED_CHARS:])
-    return Folded(text, frozenset(_PIECE.findall(text)))
+    return Folded(text, frozenset(_piece().findall(text)))
 
 
 def _in_word(character: str) -> bool:
@@ -77,7 +90,7 @@ def _in_word(character: str) -> bool:
 
 def _joins(inside: str, outside: str) -> bool:
     """Whether `outside` continues the word that `inside`, beside it, belongs to."""
-    return _in_word(outside) and not (_SPACELESS.match(inside) or _SPACELESS.match(outside))
+    return _in_word(outside) and not (_spaceless().match(inside) or _spaceless().match(outside))
 
 
 class Keywords:
@@ -149,7 +162,7 @@ def _by_piece(keywords: Iterable[str]) -> tuple[dict[str, list[str]], list[str]]
     by_piece: dict[str, list[str]] = {}
     anywhere: list[str] = []
     for keyword in keywords:
-        piece = max(_PIECE.findall(keyword), key=len, default="")
+        piece = max(_piece().findall(keyword), key=len, default="")
         (by_piece.setdefault(piece, []) if piece else anywhere).append(keyword)
     return by_piece, anywhere
 
