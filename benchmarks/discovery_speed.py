@@ -9,7 +9,8 @@ within one turn. They take turns, on one thread and one processor, with vectors 
 model.
 
 A cold search is one of a new message, with the installed model, against the bare embedding
-of that message. A start with an unchanged index is held against the build of it.
+of that message: of a short one, and of messages of 8, 60 and 250 characters, beside the same
+message asked again. A start with an unchanged index is held against the build of it.
 
 Run: ``python -m benchmarks.discovery_speed [--quick]``
 """
@@ -40,6 +41,7 @@ import psutil
 
 from benchmarks._synthetic import WordEmbedder, capabilities, messages
 from benchmarks._vectors import Floats, model_of
+from benchmarks.chat import LENGTHS
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.discovery.discovering import Discoverer
 from hookgate.builtin_plugins.discovery.index.documents import text_of
@@ -57,6 +59,8 @@ MESSAGES, BLOCK = 600, 50
 each is searched for anew, and fewer than it keeps vectors of."""
 FIND_GOALS = {100: 5.0, 16_000: 1.3}
 """How many times a bare flat search a warm `discover` may take, by capabilities."""
+CPU_GOALS = {("discover", 50, 100): 0.25}
+"""Milliseconds of CPU of a side, at a percentile, by capabilities."""
 P99_GOAL = 10.0
 """Milliseconds at 100,000 capabilities."""
 COLD_GOAL = 1.15
@@ -176,9 +180,11 @@ def warm_figures(
                 Figure(name=f"{name}.{side}.p{percent}", value=times.at(percent), unit="ms",
                        goal=goal)
             )  # fmt: skip
-        figures.append(
-            Figure(name=f"{name}.{side}.p99_cpu", value=times.busy_at(99), unit="ms of CPU")
-        )
+        figures += [
+            Figure(name=f"{name}.{side}.p{percent}_cpu", value=times.busy_at(percent),
+                   unit="ms of CPU", goal=CPU_GOALS.get((side, percent, count)))
+            for percent in (50, 99)
+        ]  # fmt: skip
     for side in ("find", "discover", "again"):
         goal = FIND_GOALS.get(count) if side == "discover" else None
         figures.append(
@@ -242,7 +248,9 @@ async def cold_and_start(count: int, *, queries: int, starts: int) -> list[Figur
             if made.dense is None:
                 raise SystemExit("the saved index was not taken")
         start, again = float(np.median(taken)), embedder.texts - texts
-        bare, cold = await cold_times(model, discoverer_of(engine, index), messages(queries))
+        discoverer = discoverer_of(engine, index)
+        bare, cold, _ = await cold_times(model, discoverer, messages(queries))
+        by_length = await lengths(model, discoverer, queries // 2, f"discovery.{count}")
         await engine.close()
     await service.close()
     name = f"discovery.{count}"
@@ -256,18 +264,33 @@ async def cold_and_start(count: int, *, queries: int, starts: int) -> list[Figur
         Figure(name=f"{name}.start.texts", value=again, unit="texts embedded", goal=0),
         Figure(name=f"{name}.start.ratio", value=start / build, unit="ratio",
                against=f"the build of {count:,}", goal=START_GOAL),
+        *by_length,
     ]  # fmt: skip
 
 
+async def lengths(model: Any, discoverer: Discoverer, count: int, name: str) -> list[Figure]:
+    """Return what new messages of several lengths cost, and the same ones asked again."""
+    figures = []
+    for length, text in LENGTHS.items():
+        texts = [text.format(number) for number in range(count)]
+        sides = await cold_times(model, discoverer, texts)
+        figures += [
+            Figure(name=f"{name}.{side}.{length}", value=times.busy_at(50), unit="ms of CPU")
+            for side, times in zip(("bare", "cold", "again"), sides, strict=True)
+        ]
+    return figures
+
+
 async def cold_times(model: Any, discoverer: Discoverer, texts: Sequence[str]) -> list[Times]:
-    """Time the bare embedding and `discover` of messages that are new to both."""
+    """Time the bare embedding and `discover` of messages that are new to both; and once more."""
 
     async def bare(text: str) -> object:
         return model.run([model.prepare(text)])
 
     await discoverer.discover("a message before the others")
     blocks = blocks_of(texts, 10)
-    return await in_turns(((bare, blocks), (discoverer.discover, blocks)))
+    discover = discoverer.discover
+    return await in_turns(((bare, blocks), (discover, blocks), (discover, blocks)))
 
 
 # -- memory ------------------------------------------------------------------------
