@@ -16,17 +16,21 @@ from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_o
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
-from hookgate.builtin_plugins.discovery.index.searching import Index, Query
+from hookgate.builtin_plugins.discovery.index.searching import Index, Part, Query
 from hookgate.builtin_plugins.discovery.learn.learned import Learned
 from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
 from hookgate.core.domain.descriptors import Capability
 
-STAGES = ("plain", "lexical", "dense", "fused", "graph")
-"""In the order in which they are shown. The first is no part of the product: it is the
-plain hybrid that the others are compared with."""
+BASELINES = ("plain", "clauses")
+STAGES = (*BASELINES, "lexical", "dense", "fused", "graph")
+"""In the order in which they are shown. The first two are no part of the product: they are the
+plain hybrid, and the same with the clauses of a message, that the others are compared with."""
 
 PLAIN_DENSE = 0.6
 """The weight of meaning in the plain hybrid."""
+
+PLAIN_CLAUSE = 0.5
+"""The weight of the best clause in the plain hybrid with clauses."""
 
 GRAPH_FACTOR = 0.15
 """How much of an edge's weight counts where related results lift each other."""
@@ -52,7 +56,11 @@ class Stages:
 
     def run(self, stage: str) -> Run:
         """Return the best ids of each query by a stage of `STAGES`."""
-        rank = {"plain": self._plain.places, "graph": self._related}.get(stage)
+        rank = {
+            "plain": self._plain.places,
+            "clauses": partial(self._plain.places, clauses=True),
+            "graph": self._related,
+        }.get(stage)
         if rank is None:
             rank = partial(self._searched, mode=stage)
         return {
@@ -109,9 +117,10 @@ def queries_of(texts: Sequence[str], vectors: Vectors) -> list[Query]:
 
 
 class Plain:
-    """The hybrid that anybody would write first: one vector and BM25 of one text, no clauses.
+    """The hybrid that anybody would write first: one vector and BM25 of one text.
 
-    Both are brought to 0 to 1 over all rows, query by query, and added with fixed weights.
+    Both are brought to 0 to 1 over all rows, query by query, and added with fixed weights. With
+    clauses, that of the whole message and the best of its clauses are added in the same way.
     """
 
     def __init__(self, rows: Sequence[Capability], vectors: Vectors) -> None:
@@ -122,13 +131,19 @@ class Plain:
                 for row, text in zip(rows, texts, strict=True)]  # fmt: skip
         self._lexical = LexicalIndex(WordTable.of(bare, [digest_of(row) for row in bare]))
 
-    def places(self, query: Query) -> list[int]:
-        whole = query.parts[0]
-        assert whole.vector is not None
-        words, _ = self._lexical.scores(whole.words)
-        meaning = self._matrix @ whole.vector
-        scores = PLAIN_DENSE * _spread(meaning) + (1 - PLAIN_DENSE) * _spread(words)
+    def places(self, query: Query, *, clauses: bool = False) -> list[int]:
+        scores = self._scores(query.parts[0])
+        if clauses and len(query.parts) > 1:
+            best = np.max([self._scores(part) for part in query.parts[1:]], axis=0)
+            scores = (1 - PLAIN_CLAUSE) * scores + PLAIN_CLAUSE * best
         return [int(place) for place in np.argsort(-scores, kind="stable")[:DEPTH]]
+
+    def _scores(self, part: Part) -> Floats:
+        assert part.vector is not None
+        words, _ = self._lexical.scores(part.words)
+        meaning = self._matrix @ part.vector
+        scores: Floats = PLAIN_DENSE * _spread(meaning) + (1 - PLAIN_DENSE) * _spread(words)
+        return scores
 
 
 def _spread(values: Floats) -> Floats:

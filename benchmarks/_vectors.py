@@ -47,7 +47,7 @@ class Vectors:
     Args:
         model: Computes them; it is loaded when the first one is missing.
         cache: A folder for them: two files for each fingerprint of a model, one of digests
-            and one of 32-bit floats. None keeps them for this run alone.
+            and one of 16-bit floats. None keeps them for this run alone.
         say: Is told how the work goes on.
     """
 
@@ -63,7 +63,7 @@ class Vectors:
         if cache is not None:
             cache.mkdir(parents=True, exist_ok=True)
             name = hashlib.blake2b(model.fingerprint.encode(), digest_size=8).hexdigest()
-            self._files = (cache / f"{name}.keys", cache / f"{name}.f32")
+            self._files = (cache / f"{name}.keys", cache / f"{name}.f16")
             self._read()
 
     @property
@@ -114,20 +114,22 @@ class Vectors:
         if self._files is None or not all(path.is_file() for path in self._files):
             return
         joined = self._files[0].read_bytes()
-        flat = np.fromfile(self._files[1], np.float32)
+        flat = np.fromfile(self._files[1], np.float16).astype(np.float32)
         # A run that was stopped may have written one of the two further than the other.
         rows = min(len(joined) // KEY_BYTES, len(flat) // self.dimension)
         self._known = flat[: rows * self.dimension].reshape(rows, self.dimension)
         self._places = {joined[at * KEY_BYTES : (at + 1) * KEY_BYTES]: at for at in range(rows)}
 
     def _keep(self, keys: Sequence[bytes], vectors: Floats) -> None:
+        # As they come back from the cache, so that a run with one does not differ.
+        halves = vectors.astype(np.float16)
         used = len(self._known)
         self._places.update({key: used + at for at, key in enumerate(keys)})
-        self._known = np.concatenate([self._known, vectors])
+        self._known = np.concatenate([self._known, halves.astype(np.float32)])
         if self._files is not None:
             for path, data, size in (
                 (self._files[0], b"".join(keys), KEY_BYTES),
-                (self._files[1], vectors.tobytes(), 4 * self.dimension),
+                (self._files[1], halves.tobytes(), 2 * self.dimension),
             ):
                 with path.open("ab") as file:
                     # Behind what was read, whatever a run that was stopped left there.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import _floor, _stages, _token_cost, _tool_sets, retrieval
+from benchmarks import _floor, _leaving_out, _stages, _token_cost, _tool_sets, retrieval
 from benchmarks._tool_sets import METRICS, Question
 from benchmarks._vectors import Vectors
 
@@ -199,7 +199,7 @@ def test_vectors_are_computed_once_and_kept_on_disk(tmp_path: Path) -> None:
 
 def test_what_a_stopped_run_half_wrote_is_passed_over(tmp_path: Path) -> None:
     Vectors(WordModel(), tmp_path).of(["a", "b"])
-    (numbers,) = tmp_path.glob("*.f32")
+    (numbers,) = tmp_path.glob("*.f16")
     numbers.write_bytes(numbers.read_bytes()[:-7])
 
     vectors = Vectors(WordModel(), tmp_path)
@@ -217,7 +217,7 @@ def test_every_stage_finds_what_is_said_in_its_own_words(vectors: Vectors) -> No
 
     result, runs = retrieval.measure(tools, stages, _stages.STAGES, learning=True)
 
-    assert set(result.stages) == {"plain", "lexical", "dense", "fused", "graph"}
+    assert set(result.stages) == set(_stages.STAGES)
     assert all(scores["Recall@10"] > 0.6 for scores in result.stages.values())
     assert all(len(set(ranked)) == 10 for run in runs.values() for ranked in run.values())
     # It has too few queries a tool to learn from.
@@ -265,7 +265,7 @@ def test_examples_lead_to_a_tool_that_its_own_words_do_not_lead_to(
 
     recall = {count: scores["Recall@5"] for count, (_, scores) in result.learned.items()}
     assert recall[0] < 0.5
-    assert recall[3] > recall[0] + 0.3
+    assert recall[3] > recall[0] + 0.2
 
 
 # -- the floor -----------------------------------------------------------------
@@ -390,3 +390,63 @@ def test_the_quick_run_comes_to_its_end(tmp_path: Path) -> None:
     tools = _tool_sets.read_set(retrieval.TINY)
     assert set(run) == {question.id for question in tools.questions}
     assert _tool_sets.score(tools.questions, run)["Recall@5"] > 0.9
+
+
+# -- leaving out ---------------------------------------------------------------
+
+
+def trial_of(folder: Path, name: str, vectors: Vectors) -> _leaving_out.Trial:
+    """Make a set in which parameters alone tell what is asked for."""
+    tools = [tool(f"{name}{at}", parameters=[{"name": word}]) for at, word in enumerate(WORDS)]
+    asked = [
+        {"id": word, "query": f"the {word} of it. then something else", "gold": [f"t:{name}{at}"]}
+        for at, word in enumerate(WORDS)
+    ]
+    tools_of_a_name = _tool_sets.read_set(write_set(folder / name, tools, asked))
+    return _leaving_out.Trial(_stages.Stages(tools_of_a_name, vectors))
+
+
+WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "glade", "heath", "inlet", "jetty")
+
+
+def test_a_trial_with_the_constants_of_the_product_ranks_as_the_product_does(
+    vectors: Vectors,
+) -> None:
+    stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
+
+    run = _leaving_out.Trial(stages).run(_leaving_out.Constants())
+
+    assert run == stages.run("fused")
+
+
+def test_a_set_is_scored_with_what_was_tuned_on_the_others(
+    tmp_path: Path, vectors: Vectors
+) -> None:
+    trials = [trial_of(tmp_path, name, vectors) for name in ("one", "two", "three")]
+    grid = {"fields.parameter": (0.0, 1.0), "weights.meaning": (0.0, 0.6)}
+    said: list[str] = []
+
+    results = _leaving_out.leave_one_out(trials, grid, said.append)
+
+    assert [one.name for one in results] == ["one", "two", "three"]
+    assert all(one.constants.fields.parameter == 1.0 for one in results)
+    assert all(one.scores["Recall@5"] == 1.0 for one in results)
+    blind = _leaving_out.Constants().with_one("fields.parameter", 0.0)
+    blind = blind.with_one("weights.meaning", 0.0)
+    assert trials[0].scores(blind)["Recall@5"] < 1.0
+    assert [line for line in said if "left out" in line] == [
+        "-- one is left out",
+        "-- two is left out",
+        "-- three is left out",
+    ]
+
+
+def test_one_set_alone_cannot_be_left_out(tmp_path: Path, vectors: Vectors) -> None:
+    with pytest.raises(SystemExit, match="found one set"):
+        _leaving_out.leave_one_out([trial_of(tmp_path, "one", vectors)])
+
+
+def test_each_constant_of_the_grid_has_a_start_and_another_value() -> None:
+    for name, values in _leaving_out.GRID.items():
+        other = next(value for value in values if value != _leaving_out.START.of(name))
+        assert _leaving_out.START.with_one(name, other).of(name) == other

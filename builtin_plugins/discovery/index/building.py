@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hookgate.builtin_plugins.discovery.index.documents import digest_of, sentences_of, text_of
+from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_of
 from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.saved import Saved
 from hookgate.builtin_plugins.discovery.index.searching import Dense, Index
@@ -105,7 +105,7 @@ class Material:
                 missing[text_key(text)] = text
         for row in rows:
             of_row = []
-            for text in (text_of(row), *sentences_of(row), *row.examples):
+            for text in (text_of(row), *row.examples):
                 key = text_key(text)
                 of_row.append(key)
                 if key not in known:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.discovery.index.words import human_name, words_of
@@ -12,7 +13,7 @@ from hookgate.builtin_plugins.discovery.index.words import human_name, words_of
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["FORMAT", "digest_of", "sentences_of", "text_of", "weights_of", "without_examples"]
+__all__ = ["FIELDS", "FORMAT", "Fields", "digest_of", "text_of", "weights_of", "without_examples"]
 
 FORMAT = 2
 """Grows with each change of how texts and words are made: a saved index of another number is
@@ -32,12 +33,24 @@ of Recall@5 over five public sets is 0.002 lower."""
 PARAMETERS = 40
 """Parameters that count; the others of a longer list are passed over. So with tags."""
 
-SENTENCES = 6
-"""Sentences of a description that get a vector of their own at most."""
 
-NAME, DESCRIPTION, CATEGORY, TAG, PARAMETER, PARAMETER_TEXT = 2.0, 1.0, 0.5, 0.25, 0.7, 0.9
-"""How much a word counts where it stands. Found by coordinate ascent on the mean of Recall@5
-and NDCG@5 over five public sets; `benchmarks/retrieval.py` measures them."""
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """How much a word counts where it stands.
+
+    They were found by leaving out one public set after the other and tuning on the others;
+    ``benchmarks/retrieval.py --leave-one-out`` does that.
+    """
+
+    name: float = 2.0
+    description: float = 1.0
+    category: float = 0.5
+    tag: float = 0.25
+    parameter: float = 0.7
+    parameter_text: float = 0.9
+
+
+FIELDS = Fields()
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s+")
 
@@ -95,37 +108,23 @@ def _cut(text: str, room: int) -> str:
     return head or text[:room]
 
 
-def sentences_of(row: Capability) -> list[str]:
-    """Return the sentences of a description, each behind the name; none where it has only one.
-
-    The vector of a long description is the mean of all that it says; a message is about one
-    of these things.
-    """
-    sentences = [piece.strip() for piece in _SENTENCE.split(row.description)]
-    sentences = [piece for piece in sentences if len(piece.split()) >= 3][:SENTENCES]
-    if len(sentences) < 2:
-        return []
-    name = human_name(row.name)
-    return [f"{name}: {sentence}"[:TEXT_CHARS] for sentence in sentences]
-
-
-def weights_of(row: Capability) -> Counter[str]:
+def weights_of(row: Capability, fields: Fields = FIELDS) -> Counter[str]:
     """Return the words of `row` with the sum of their weights."""
     weights: Counter[str] = Counter()
 
     def add(text: str, weight: float, *, common: bool = False) -> None:
-        for word in words_of(text, common=common):
+        for word in words_of(text, common=common) if weight else ():
             weights[word] += weight  # type: ignore[assignment]  # Counter holds any number
 
-    add(row.name, NAME, common=True)
+    add(row.name, fields.name, common=True)
     fresh = " ".join(_new_words(row.display_name, row.name))
-    add(fresh, NAME, common=True)
-    add(row.description, DESCRIPTION)
-    add(row.category, CATEGORY)
-    add(" ".join(row.tags), TAG)
-    add(" ".join(row.parameters[:PARAMETERS]), PARAMETER)
+    add(fresh, fields.name, common=True)
+    add(row.description, fields.description)
+    add(row.category, fields.category)
+    add(" ".join(row.tags), fields.tag)
+    add(" ".join(row.parameters[:PARAMETERS]), fields.parameter)
     said = map(without_examples, row.parameter_texts[:PARAMETERS])
-    add(" ".join(said), PARAMETER_TEXT)
+    add(" ".join(said), fields.parameter_text)
     return weights
 
 

@@ -83,14 +83,21 @@ class WordTable:
 class LexicalIndex:
     """BM25 over a fixed table. A query costs what its words are held, not what rows there are."""
 
-    def __init__(self, table: WordTable) -> None:
-        """Turn the table around: from rows with words to words with rows."""
+    def __init__(self, table: WordTable, *, k1: float = K1, b: float = B) -> None:
+        """Turn the table around: from rows with words to words with rows.
+
+        Args:
+            table: The words of the rows.
+            k1: How soon more of a word makes no difference.
+            b: How much the length of a row counts.
+        """
         self.table = table
+        self._k1 = k1
         rows = len(table.digests)
         owners = np.repeat(np.arange(rows, dtype=np.int32), np.diff(table.starts))
         lengths = np.bincount(owners, table.weights, rows).astype(np.float32)
         mean = float(lengths.mean()) or 1.0 if rows else 1.0
-        norms = (K1 * (1 - B + B * lengths / mean)).astype(np.float32)
+        norms = (k1 * (1 - b + b * lengths / mean)).astype(np.float32)
         order = np.argsort(table.numbers, kind="stable")
         owners = owners[order]
         weights = table.weights[order]
@@ -99,7 +106,7 @@ class LexicalIndex:
         self._idf = np.log(1 + (rows - held + 0.5) / (held + 0.5)).astype(np.float32)
         self._unknown = float(np.log(1 + (rows + 0.5) / 0.5))
         self._owners = owners
-        saturated = weights * (K1 + 1) / (weights + norms[owners])
+        saturated = weights * (k1 + 1) / (weights + norms[owners])
         self._scores = (saturated * np.repeat(self._idf, held)).astype(np.float32)
         self._starts = np.concatenate([[0], np.cumsum(held)]).tolist()
         self._words = table.words
@@ -135,7 +142,7 @@ class LexicalIndex:
             first, last = starts[number], starts[number + 1]
             # A row holds a word once, so that no place comes twice in one span.
             scores[owners[first:last]] += values[first:last]
-        return most * (K1 + 1)
+        return most * (self._k1 + 1)
 
     def held(self, words: Iterable[str], place: int) -> tuple[str, ...]:
         """Return those of `words` that the row at `place` holds."""

@@ -22,22 +22,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["Dense", "Index", "Query", "Ranking"]
-
-LOW_COSINE = -0.1
-"""The cosine that counts as nothing: about the lowest that a text and a query have with
-MiniLM. A fixed one does as well as the lowest of each query, which a search does not know."""
-
-DENSE_MOST, DENSE_LEAST, FULL_SHARE = 0.72, 0.40, 0.40
-"""The weight of meaning against words: the most where no word of the query is held, the least
-where the best row reaches `FULL_SHARE` of the score that it could. Words that fit well are
-the better witness; words that fit badly, the worse one."""
-
-WORDS_POWER = 1.4
-"""A row that reaches half of the best row's BM25 score fits less than half as well."""
-
-CLAUSE_WEIGHT = 0.6
-"""What the best clause counts against the whole message, where it has several."""
+__all__ = ["Dense", "Index", "Part", "Query", "Ranking", "Weights", "blend", "with_clauses"]
 
 READY_VECTORS = 4096
 """Vectors that a version keeps at hand as 32-bit floats: 6 MB with MiniLM."""
@@ -45,10 +30,35 @@ READY_VECTORS = 4096
 CANDIDATES = 64
 """Rows that each part of a query brings by words and by meaning, before they are compared."""
 
-
 FURTHER = 64
 """A search looks through so many times the vectors that it wants, where most of the nearest
 belong to other versions of the rows."""
+
+
+LEAST_COSINE = 0.05
+"""Meaning counts in shares of the best cosine; where that is less, in shares of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """How words and meaning come together.
+
+    They were found by leaving out one public set after the other and tuning on the others;
+    ``benchmarks/retrieval.py --leave-one-out`` does that.
+
+    Attributes:
+        meaning: What meaning counts against words.
+        power: A row that reaches half of the best row's BM25 score fits less than half as
+            well, where this is more than 1.
+        clause: What the best clause counts against the whole message, where it has several.
+    """
+
+    meaning: float = 0.6
+    power: float = 1.4
+    clause: float = 0.6
+
+
+WEIGHTS = Weights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +120,8 @@ class Dense:
 
     Attributes:
         store: Where they are.
-        slots: The slots of the rows' vectors, row by row: that of its text, of the sentences
-            of a long description, and of the example messages that it brings.
+        slots: The slots of the rows' vectors, row by row: that of its text, and those of
+            the example messages that it brings.
         starts: Where each row begins in `slots`, and one more for the end.
         owners: The rows of each slot of the store, slot by slot: none where no row of this
             version has it, several where they say the same.
@@ -283,10 +293,10 @@ class Index:
     ) -> Ranking:
         """Rank the rows.
 
-        The score of a part is a weighted mean of meaning, which is the cosine between
-        `LOW_COSINE` and the best one, and of words, which is the BM25 score against the best
-        one. The score of a message with clauses is that of the whole and that of the clause
-        that fits the row best, so that each thing that is asked for brings its own rows.
+        The score of a part is a weighted mean of meaning, which is the cosine against the best
+        one, and of words, which is the BM25 score against the best one. The score of a message
+        with clauses is that of the whole and that of the clause that fits the row best, so that
+        each thing that is asked for brings its own rows.
 
         Args:
             query: What is looked for, with vectors where meaning counts.
@@ -305,29 +315,29 @@ class Index:
         if learned is not None:
             places = np.union1d(places, learned[0])
         by_words = lexical[:, places]
-        best = by_words.max(axis=1, initial=0.0)
         shares = by_words / most[:, None]
-        words = (by_words / np.maximum(best, 1e-6)[:, None]) ** WORDS_POWER
-        cosines = np.zeros_like(words)
+        cosines = np.zeros_like(by_words)
         known = 0.0
         if matrix is None or self.dense is None:
-            parts = words if learned is None else _with_learned(words, places, learned)
-            known = 0.0 if learned is None else float(learned[1].max(initial=0.0))
+            parts = _words(by_words, WEIGHTS)
+            if learned is not None:
+                parts = _with_learned(parts, places, learned)
+                known = float(learned[1].max(initial=0.0))
         else:
             cosines = self.dense.cosines(matrix, places)
             if learned is not None:
                 cosines = _with_learned(cosines, places, learned)
-            if not self.dense.whole:
-                # Of a row whose vector is not there yet, the words speak alone.
-                there = ~np.isnan(cosines)
+            there = None if self.dense.whole else ~np.isnan(cosines)
+            if there is not None:
                 cosines = np.where(there, cosines, 0)
-                parts = _fused(words, cosines, best / most, mode)
-                parts = np.where(there, parts, words if mode != "dense" else 0)
+            if mode == "dense":
+                parts = _meaning(cosines)
             else:
-                parts = _fused(words, cosines, best / most, mode)
-        scores = parts[0]
-        if len(parts) > 1:
-            scores = (1 - CLAUSE_WEIGHT) * scores + CLAUSE_WEIGHT * parts[1:].max(axis=0)
+                parts = blend(by_words, cosines, WEIGHTS)
+                if there is not None:
+                    # Of a row whose vector is not there yet, the words speak alone.
+                    parts = np.where(there, parts, _words(by_words, WEIGHTS))
+        scores = with_clauses(parts, WEIGHTS)
         order = _best_first(scores, places, count)
         # Where nothing is better than nothing, there is no best one to measure by.
         top = float(scores.max(initial=0.0)) or 1.0
@@ -371,15 +381,44 @@ def _spread(first: Places, counts: Places) -> Places:
     return places
 
 
-def _fused(words: Floats, cosines: Floats, share: Floats, mode: str) -> Floats:
-    """Return the weighted mean of words and meaning, by part and row."""
-    top = cosines.max(axis=1, initial=LOW_COSINE + 0.05)
-    meaning: Floats = (cosines - LOW_COSINE) / (top - LOW_COSINE)[:, None]
-    if mode == "dense":
-        return meaning
-    weight = DENSE_MOST - (DENSE_MOST - DENSE_LEAST) * np.minimum(share / FULL_SHARE, 1.0)
-    fused: Floats = weight[:, None] * meaning + (1 - weight)[:, None] * words
-    return fused
+def blend(by_words: Floats, cosines: Floats, weights: Weights) -> Floats:
+    """Return the weighted mean of words and meaning, by part and row.
+
+    Args:
+        by_words: The BM25 scores, an array (parts, rows).
+        cosines: The cosines, an array of the same shape.
+        weights: How they come together.
+    """
+    words, meaning = _words(by_words, weights), _meaning(cosines)
+    blended: Floats = weights.meaning * meaning + (1 - weights.meaning) * words
+    return blended
+
+
+def with_clauses(parts: Floats, weights: Weights) -> Floats:
+    """Return the score of each row: that of the whole message, and that of its best clause.
+
+    Args:
+        parts: The scores by part and row; the first part is the whole message.
+        weights: How they come together.
+    """
+    whole: Floats = parts[0]
+    if len(parts) == 1:
+        return whole
+    scores: Floats = (1 - weights.clause) * whole + weights.clause * parts[1:].max(axis=0)
+    return scores
+
+
+def _words(by_words: Floats, weights: Weights) -> Floats:
+    """Return BM25 scores as shares of the best one of each part."""
+    best = by_words.max(axis=1, initial=1e-6)
+    shares: Floats = (by_words / best[:, None]) ** weights.power
+    return shares
+
+
+def _meaning(cosines: Floats) -> Floats:
+    """Return cosines as shares of the best one of each part."""
+    shares: Floats = cosines / cosines.max(axis=1, initial=LEAST_COSINE)[:, None]
+    return shares
 
 
 def _best_first(scores: Floats, places: Places, count: int) -> Places:

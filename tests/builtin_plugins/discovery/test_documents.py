@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import row
 
 from hookgate.builtin_plugins.discovery.index.documents import (
-    CATEGORY,
-    DESCRIPTION,
-    NAME,
-    PARAMETER,
-    PARAMETER_TEXT,
-    TAG,
+    FIELDS,
     digest_of,
-    sentences_of,
     text_of,
     weights_of,
 )
@@ -110,7 +104,7 @@ def test_common_words_among_examples_say_what_is_meant() -> None:
 
 
 def test_names_of_secrets_places_and_content_are_not_searched() -> None:
-    said = " ".join([text_of(secretive()), *sentences_of(secretive()), *weights_of(secretive())])
+    said = " ".join([text_of(secretive()), *weights_of(secretive())])
     for hidden in ("token", "home", "ada", "yaml"):
         assert hidden not in said.casefold()
 
@@ -121,7 +115,6 @@ def test_name_for_people_is_said_once_where_it_is_the_name() -> None:
 
 def test_text_of_nothing_is_short_and_no_error() -> None:
     assert text_of(row("", "")) == "."
-    assert sentences_of(row("", "")) == []
     assert not weights_of(row("!!", "?"))
 
 
@@ -133,7 +126,6 @@ def test_text_is_bounded_and_depends_on_what_is_searched_alone(
     other = replace(row("b"), **(more | said))
     assert len(text_of(one)) <= 1200
     assert text_of(one) == text_of(other)
-    assert sentences_of(one) == sentences_of(other)
     assert weights_of(one) == weights_of(other)
     assert digest_of(one) == digest_of(other)
 
@@ -146,7 +138,6 @@ def test_huge_rows_have_bounded_texts() -> None:
         parameters=tuple(f"parameter_{number}" for number in range(2000)),
     )
     assert 1000 < len(text_of(huge)) <= 1200
-    assert [len(sentence) <= 1200 for sentence in sentences_of(huge)] == [True] * 6
 
 
 @given(searched, searched)
@@ -192,25 +183,23 @@ def test_words_weigh_by_where_they_stand() -> None:
         )
     )
     assert weights == {
-        "mailer": NAME,
-        "delux": NAME,
-        "postman": DESCRIPTION,
-        "offic": CATEGORY,
-        "letter": TAG,
-        "recipi": PARAMETER,
-        "whoever": PARAMETER_TEXT,
+        "mailer": FIELDS.name,
+        "delux": FIELDS.name,
+        "postman": FIELDS.description,
+        "offic": FIELDS.category,
+        "letter": FIELDS.tag,
+        "recipi": FIELDS.parameter,
+        "whoever": FIELDS.parameter_text,
     }
 
 
 def test_words_that_come_again_weigh_more() -> None:
-    assert weights_of(row("mail", "mail, mails", tags=("mail",)))["mail"] == NAME + 2 + TAG
+    assert (
+        weights_of(row("mail", "mail, mails", tags=("mail",)))["mail"]
+        == FIELDS.name + 2 + FIELDS.tag
+    )
 
 
-def test_each_sentence_of_a_description_stands_behind_the_name() -> None:
-    said = sentences_of(row("webPage", "Reads a page. Cuts it short; keeps its links.\nNo. Done."))
-    assert said == [
-        "web Page: Reads a page.",
-        "web Page: Cuts it short",
-        "web Page: keeps its links.",
-    ]
-    assert sentences_of(row("webPage", "Reads a page and cuts it short.")) == []
+def test_a_field_that_counts_nothing_gives_no_words() -> None:
+    without = replace(FIELDS, tag=0.0)
+    assert weights_of(row("mail", tags=("letters",)), without) == {"mail": FIELDS.name}

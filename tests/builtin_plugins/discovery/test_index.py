@@ -11,12 +11,8 @@ from tests.builtin_plugins.discovery.searching import DIMENSION, row, vector
 from hookgate.builtin_plugins.discovery.index.building import Material
 from hookgate.builtin_plugins.discovery.index.documents import text_of
 from hookgate.builtin_plugins.discovery.index.searching import (
-    CLAUSE_WEIGHT,
-    DENSE_LEAST,
-    DENSE_MOST,
-    FULL_SHARE,
-    LOW_COSINE,
-    WORDS_POWER,
+    LEAST_COSINE,
+    WEIGHTS,
     Index,
     Query,
 )
@@ -59,23 +55,22 @@ def slow_ranking(index: Index, query: Query) -> list[float]:
     """Return the score of each row, one after the other, by the formulas of the docstrings."""
     parts = []
     for part in query.parts:
-        lexical, most = index.lexical.scores(part.words)
-        best = float(lexical.max(initial=0.0))
-        share = best / max(most, 1e-6)
-        weight = DENSE_MOST - (DENSE_MOST - DENSE_LEAST) * min(share / FULL_SHARE, 1.0)
+        lexical, _ = index.lexical.scores(part.words)
+        best = max(float(lexical.max(initial=0.0)), 1e-6)
         assert part.vector is not None
         cosines = [float(part.vector @ vector(text_of(one))) for one in index.rows]
-        top = max([*cosines, LOW_COSINE + 0.05])
-        scores = []
-        for cosine, score in zip(cosines, lexical.tolist(), strict=True):
-            words = (score / max(best, 1e-6)) ** WORDS_POWER
-            meaning = (cosine - LOW_COSINE) / (top - LOW_COSINE)
-            scores.append(weight * meaning + (1 - weight) * words)
-        parts.append(scores)
+        top = max([*cosines, LEAST_COSINE])
+        parts.append(
+            [
+                WEIGHTS.meaning * cosine / top
+                + (1 - WEIGHTS.meaning) * (score / best) ** WEIGHTS.power
+                for cosine, score in zip(cosines, lexical.tolist(), strict=True)
+            ]
+        )
     if len(parts) == 1:
         return parts[0]
     return [
-        (1 - CLAUSE_WEIGHT) * whole + CLAUSE_WEIGHT * max(clauses)
+        (1 - WEIGHTS.clause) * whole + WEIGHTS.clause * max(clauses)
         for whole, *clauses in zip(*parts, strict=True)
     ]
 
