@@ -22,19 +22,16 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-from pydantic_core import to_json
-
 from hookgate.core.domain.errors import ConfigError, ConfigProblem
 from hookgate.core.settings.layers import COMMAND_LINE, ENVIRONMENT, Layers, Place, joined, normal
-from hookgate.core.settings.paths import PathBases, expanded, whole_paths
-from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.paths import PathBases, expanded, holds_text, whole_paths
 from hookgate.core.settings.toml_lines import locate
 from hookgate.core.settings.words import dotted, problems_of, shown
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
+    from hookgate.core.settings.schema import Settings
     from hookgate.core.settings.toml_lines import KeyPath
 
 __all__ = ["Place", "Source", "complete_problems", "load_settings", "read_source"]
@@ -100,10 +97,13 @@ class Source:
         Raises:
             ConfigError: All that is wrong, in the order of the file.
         """
+        from pydantic import ValidationError
+        from pydantic_core import to_json
+
+        from hookgate.core.settings.schema import Settings
+
         bases = self._bases()
-        # Without a file, all paths but its own begin at `home`.
-        home = bases.whole(str(self.data.get("home", "")), ("home",), self.home)
-        data = _with_paths(self.data, Path(home), bases)
+        data = _with_paths(self.data, self.folder, bases)
         problems = _unknown_agents(data)
         try:
             # From JSON, pydantic takes no text for a number and no number for true or false,
@@ -118,6 +118,13 @@ class Source:
         if problems:
             raise ConfigError(complete_problems(problems, self))
         return settings.placed(bases)
+
+    @property
+    def folder(self) -> Path:
+        """The home folder of the gateway, whatever is wrong with the other settings."""
+        # Without a file, all paths but its own begin there.
+        home = self._bases().whole(str(self.data.get("home", "")), ("home",), self.home)
+        return Path(home)
 
     def _bases(self) -> PathBases:
         typed = [key for key, place in self.places.items() if place.file == COMMAND_LINE]
@@ -274,7 +281,14 @@ def _with_paths(data: Mapping[str, Any], home: Path, bases: PathBases) -> dict[s
     def whole(text: str, path: KeyPath, _: bool) -> str:
         return bases.whole(text, path, home)
 
-    made: dict[str, Any] = whole_paths(Settings, data, whole)
+    made = dict(data)
+    if isinstance(data.get("home"), str) and "://" not in data["home"]:
+        made["home"] = str(home)
+    # No key of these sections is a path, so that those without a text are passed over.
+    if texts := {key: value for key, value in data.items() if key != "home" and holds_text(value)}:
+        from hookgate.core.settings.schema import Settings
+
+        made.update(whole_paths(Settings, texts, whole))
     return made
 
 

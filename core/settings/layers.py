@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import ConfigProblem
-from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.words import Shape, dotted
 
 if TYPE_CHECKING:
@@ -37,6 +36,9 @@ ENVIRONMENT = "environment"
 
 COMMAND_LINE = "command line"
 """What the `Place` of a value calls the command line."""
+
+HOME = "home"
+"""The key of the home folder."""
 
 # HOOKGATE_CONFIG names the file, HOOKGATE_TOKEN is what the command line shows the gateway.
 _NOT_KEYS = frozenset({"CONFIG", "TOKEN"})
@@ -65,6 +67,8 @@ class Place:
 @cache
 def settings_shape() -> Shape:
     """Return the keys that the core's own sections take."""
+    from hookgate.core.settings.schema import Settings
+
     return Shape(Settings)
 
 
@@ -102,7 +106,7 @@ class Layers:
                 continue
             # Without `__` only the keys outside all sections count, and other names pass:
             # Kubernetes sets HOOKGATE_PORT and the like for a service of that name.
-            if "__" in name or name.lower() in Settings.model_fields:
+            if "__" in name or _is_key(name.lower()):
                 path = self._path(variable, name.split("__"))
                 if path is not None:
                     value = _value(path, environ[variable])
@@ -152,9 +156,21 @@ class Layers:
         self._places[key] = place
 
 
+def _is_key(name: str) -> bool:
+    """Whether a key outside of all sections is called `name`."""
+    # Most variables are this one, and nothing need be loaded to know it.
+    if name == HOME:
+        return True
+    from hookgate.core.settings.schema import Settings
+
+    return name in Settings.model_fields
+
+
 def _key(path: KeyPath, table: Mapping[str, Any], name: str) -> str:
     """Return the key that a part of a variable's name means: it has no small letters, no dash."""
     plain = name.lower()
+    if not path and plain == HOME:
+        return HOME
     for known in (*table, *settings_shape().keys(path)):
         if known.lower().replace("-", "_") == plain:
             return known

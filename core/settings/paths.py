@@ -3,6 +3,9 @@
 The folder that somebody stands in must not choose a policy or a key. So paths are made whole
 before a model sees them, whatever it does with them then: `whole_paths` finds them by the
 model's JSON Schema, in which pydantic marks every path.
+
+A command's help reads where the settings are, and needs no model for that: pydantic, which takes
+longer to load than all else together, is imported where it is used.
 """
 
 from __future__ import annotations
@@ -10,14 +13,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel
-from pydantic.json_schema import GenerateJsonSchema
-
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.json_schema import GenerateJsonSchema
+
     from hookgate.core.settings.toml_lines import KeyPath
 
 __all__ = [
@@ -25,12 +28,13 @@ __all__ = [
     "IS_TEXT",
     "PathBases",
     "expanded",
+    "holds_text",
     "schema_of",
     "whole_paths",
     "whole_section",
 ]
 
-M = TypeVar("M", bound=BaseModel)
+M = TypeVar("M", bound="BaseModel")
 
 FORMATS = frozenset(("path", "file-path", "directory-path"))
 """What pydantic calls paths in a JSON Schema."""
@@ -79,18 +83,25 @@ def expanded(text: str, user_home: Path | None = None) -> Path:
     return Path(os.path.expanduser(text))
 
 
-class _Lenient(GenerateJsonSchema):
-    # Of a type that JSON Schema has no words for nothing is known; the others have theirs.
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+@cache
+def _lenient() -> type[GenerateJsonSchema]:
+    """Return what makes schemas of any model."""
+    from pydantic.json_schema import GenerateJsonSchema
 
-    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
-        return {}
+    class Lenient(GenerateJsonSchema):
+        # Of a type that JSON Schema has no words for nothing is known; the others have theirs.
+        ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+        def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> dict[str, Any]:
+            return {}
+
+    return Lenient
 
 
 @lru_cache(maxsize=256)
 def schema_of(model: type[BaseModel], *, by_alias: bool = True) -> Mapping[str, Any]:
     """Return the JSON Schema of what a model takes."""
-    return model.model_json_schema(by_alias=by_alias, schema_generator=_Lenient)
+    return model.model_json_schema(by_alias=by_alias, schema_generator=_lenient())
 
 
 def whole_paths(
@@ -103,7 +114,21 @@ def whole_paths(
         values: What is to be validated.
         whole: Takes a path as it was given, its key, and whether it begins at `home`.
     """
+    # Of most sections that are given, nothing need be known of the model.
+    if isinstance(values, Mapping) and not any(
+        holds_text(value) or (isinstance(value, Mapping) and value) for value in values.values()
+    ):
+        return values
     return _Walk(schema_of(model), whole).walk(values)
+
+
+def holds_text(value: Any) -> bool:
+    """Whether a text or a path stands in `value` at any depth, keys of tables aside."""
+    if isinstance(value, Mapping):
+        return any(map(holds_text, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(holds_text, value))
+    return isinstance(value, str | PurePath)
 
 
 def whole_section(section: M, whole: Callable[[str, KeyPath, bool], str]) -> M:
@@ -116,6 +141,8 @@ def whole_section(section: M, whole: Callable[[str, KeyPath, bool], str]) -> M:
 
 def _relative(value: Any) -> Iterator[PurePath]:
     """Yield the relative paths in `value`, at any depth."""
+    from pydantic import BaseModel
+
     if isinstance(value, PurePath):
         if not value.is_absolute():
             yield value
@@ -160,6 +187,8 @@ class _Walk:
         return found
 
     def _walk(self, value: Any, branches: list[Mapping[str, Any]], path: KeyPath) -> Any:
+        from pydantic import BaseModel
+
         if isinstance(value, str | PurePath):
             return self._leaf(value, branches, path)
         if isinstance(value, BaseModel):

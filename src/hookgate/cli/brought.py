@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,11 @@ import typer
 
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.errors import ConfigError
-from hookgate.hookspecs import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hookgate.cli.state import State
-    from hookgate.core.settings.schema import PluginsSettings
 
 __all__ = ["Brought", "checks", "commands", "missing_plugin", "only_builtins"]
 
@@ -31,6 +28,9 @@ typer app or a function, under its words. In the name of an entry point dots joi
 CHECKS = "checks"
 """What ``CHECKS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.checks``: what
 other commands ask about a file that they look through, under the file's kind: ``card``."""
+
+PLUGINS = "hookgate"
+"""The group of the entry points that are plugins themselves."""
 
 PANEL = "Of plugins"
 """Where the help shows them."""
@@ -49,6 +49,16 @@ class Brought:
     words: tuple[str, ...]
     plugin: str
     load: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What ``[plugins]`` says of who may bring something; see `PluginsSettings`."""
+
+    entry_points: bool = True
+    allow: Sequence[str] | None = None
+    disable: Sequence[str] = ()
+    replace: Mapping[str, str] = field(default_factory=dict)
 
 
 def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
@@ -102,13 +112,13 @@ def only_builtins(state: State) -> Sequence[str]:
     """Return the builtin plugins that would run here; none, where others would as well."""
     section = _plugins_section(state)
     without = {*state.disabled, *section.disable}
-    others = _of_third_parties(section, without, PROJECT)
+    others = _of_third_parties(section, without, state, PLUGINS)
     if section.replace or next(others, None) is not None:
         return ()
     return [name for name in BUILTIN if _runs(section, state, name)]
 
 
-def _runs(section: PluginsSettings, state: State, name: str) -> bool:
+def _runs(section: _Chosen, state: State, name: str) -> bool:
     return name not in {*state.disabled, *section.disable, *section.replace}
 
 
@@ -123,7 +133,7 @@ def _known(state: State, what: str) -> Iterator[Brought]:
     """Yield what the plugins that may run bring; builtin ones last, so that they count."""
     section = _plugins_section(state)
     without = {*state.disabled, *section.disable}
-    yield from _of_third_parties(section, without, f"hookgate.{what}")
+    yield from _of_third_parties(section, without, state, f"hookgate.{what}")
     for name in BUILTIN:
         if not _runs(section, state, name):
             continue
@@ -135,34 +145,44 @@ def _itself(thing: Any) -> Any:
     return thing
 
 
-def _plugins_section(state: State) -> PluginsSettings:
+def _plugins_section(state: State) -> _Chosen:
     """Return ``[plugins]``, whatever is wrong with the rest.
 
     Where it cannot be read, no third party is allowed; commands such as `config check`, which
     say what is wrong, are there all the same.
     """
+    try:
+        given = state.source.data.get("plugins", {})
+    except ConfigError:
+        return _Chosen(entry_points=False)
+    if not given:
+        # Then there is nothing to check, and help need not load what checks it.
+        return _Chosen()
     from pydantic import ValidationError
 
     from hookgate.core.settings.schema import PluginsSettings
 
     try:
-        return PluginsSettings.model_validate(state.source.data.get("plugins", {}))
-    except (ConfigError, ValidationError):
-        return PluginsSettings(entry_points=False)
+        checked = PluginsSettings.model_validate(given)
+    except ValidationError:
+        return _Chosen(entry_points=False)
+    return _Chosen(checked.entry_points, checked.allow, checked.disable, checked.replace)
 
 
-def _of_third_parties(section: PluginsSettings, without: set[str], group: str) -> Iterator[Brought]:
+def _of_third_parties(
+    section: _Chosen, without: set[str], state: State, group: str
+) -> Iterator[Brought]:
     if not section.entry_points:
         return
-    from hookgate.core.plugins.sources import is_allowed
-
-    for entry in sorted(entry_points(group=group), key=lambda one: one.name):
+    for entry in sorted(state.installed.select(group=group), key=lambda one: one.name):
         distribution = entry.dist
         if distribution is None:
             continue
+        from hookgate.core.plugins.sources import is_allowed
+
         if not is_allowed(section.allow, distribution.name, distribution.version):
             continue
-        brings = {one.name for one in distribution.entry_points if one.group == "hookgate"}
+        brings = {one.name for one in distribution.entry_points if one.group == PLUGINS}
         if brings and brings <= without:
             continue
         yield Brought(tuple(entry.name.split(".")), distribution.name, entry.load)

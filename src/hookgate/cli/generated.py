@@ -67,7 +67,9 @@ def operations(state: State) -> Sequence[Mapping[str, Any]]:
     """
     from hookgate.cli.brought import only_builtins
 
-    if (running := only_builtins(state)) and state.run(state.running()) is None:
+    if (running := only_builtins(state)) and not (
+        state.note_left and state.run(state.running()) is not None
+    ):
         rows = _shipped()
         if rows is not None:
             return [row for row in rows if row["plugin"] in running]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
 import time
@@ -112,6 +111,14 @@ class State:
 
         return read_source(self.config, environ=self.environ, overrides=self.overrides)
 
+    @cached_property
+    def installed(self) -> Any:
+        """The entry points of all installed packages, looked for once; ``select`` chooses some."""
+        # Python's versions have different types for this.
+        from importlib.metadata import entry_points
+
+        return entry_points()
+
     @property
     def settings_name(self) -> str:
         """The settings file, for people; that there is none, where there is none."""
@@ -190,6 +197,13 @@ class State:
 
         return self.run(work())
 
+    @property
+    def note_left(self) -> bool:
+        """Whether the home folder holds the note of a gateway, which may run no more."""
+        from hookgate.cli.client.note import NOTE
+
+        return not self.alone and (self.source.folder / NOTE).exists()
+
     async def running(self) -> RemoteClient | None:
         """Return the running gateway of this home folder, or None where none is found.
 
@@ -203,19 +217,23 @@ class State:
         if self.alone or self._remote is not None:
             return self._remote
         from hookgate.cli.client.note import NoteError, running_gateway
-        from hookgate.cli.client.remote import UnreachableError, connect
 
-        found = None
         try:
             found = running_gateway(self.settings.home)
-            if found is None:
-                return None
+        except NoteError as error:
+            self._pass_over(str(error))
+            return None
+        if found is None:
+            return None
+        # What talks to it takes long to load, and most often nothing runs.
+        from hookgate.cli.client.remote import UnreachableError, connect
+
+        try:
             remote = await self._stack.enter_async_context(
                 connect(found.url, found.key, self.token())
             )
-        except (NoteError, UnreachableError) as error:
-            named = f" (process {found.pid})" if found is not None else ""
-            self._pass_over(f"{error}{named}")
+        except UnreachableError as error:
+            self._pass_over(f"{error} (process {found.pid})")
             return None
         self._remote = remote
         self._warn(remote.hello.get("degraded", {}))
@@ -251,6 +269,8 @@ class State:
         Raises:
             StartError: It goes on, without a note that can be followed.
         """
+        import asyncio
+
         from hookgate.cli.client.note import NOTE, lives
         from hookgate.core.domain.errors import StartError
 

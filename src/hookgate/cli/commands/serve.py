@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated
@@ -49,6 +48,8 @@ def serve(
     for key, value in (("gateway.host", host), ("gateway.port", port)):
         if value is not None:
             state.overrides[key] = value
+    import asyncio
+
     from hookgate.core.gateway.serve import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -112,6 +113,8 @@ def _note_problem(gateway: Gateway, running: Running) -> str:
 
 
 async def _leave_note_later(gateway: Gateway, running: Running) -> None:
+    import asyncio
+
     while True:
         await asyncio.sleep(RETRY_SECONDS)
         why = await asyncio.to_thread(_note_problem, gateway, running)
