@@ -35,6 +35,8 @@ GRAPHS = 2
 LOOKED_THROUGH = 256
 """Up to so many rows are looked through for one that may be found, before a message is embedded."""
 
+NO_TIERS = (Tier(), Tier(), Tier())
+
 INLINE_ROWS = 2000
 """Up to so many rows are mapped in less time than the way to a thread and back takes."""
 
@@ -114,6 +116,7 @@ class Discoverer:
         self.counter = counter
         self.entries = Entries(sanitize, sanitizers)
         self._graphs: OrderedDict[int, Graph] = OrderedDict()
+        self._usual = Assembler(_budgets(self._settings), counter)
         self._assemblers: dict[Budgets, Assembler] = {}
 
     # -- the index -----------------------------------------------------------
@@ -215,7 +218,7 @@ class Discoverer:
         found = await self._related(finding.found, capabilities, allowed, settings)
         times = {**finding.milliseconds, "graph": (perf_counter() - begun) * 1000}
         begun = perf_counter()
-        made = (Tier(), Tier(), Tier())
+        made = NO_TIERS
         if tiers:
             names = offered(found) if callable(offered) else offered
             made = await self.show(
@@ -307,22 +310,30 @@ class Discoverer:
         entries = await self.entries.of(found, settings.tier1_top_k, details=settings.tier2_top_k)
         one, two = assembler.tier1(entries), assembler.tier2(entries, offered=offered)
         taint = taint_of(entry.found.row for entry in entries)
-        return zero, replace(one, taint=taint), replace(two, taint=taint)
+        if taint:
+            one, two = replace(one, taint=taint), replace(two, taint=taint)
+        return zero, one, two
 
     def _assembler(self, settings: DiscoverySettings) -> Assembler:
-        budgets = Budgets(
-            tier0=settings.tier0_token_budget,
-            tier1=settings.tier1_token_budget,
-            tier2=settings.tier2_token_budget,
-            top_summaries=settings.tier1_top_k,
-            top_details=settings.tier2_top_k,
-        )
+        if settings is self._settings:
+            return self._usual
+        budgets = _budgets(settings)
         assembler = self._assemblers.get(budgets)
         if assembler is None:
             if len(self._assemblers) > 8:
                 self._assemblers.clear()
             assembler = self._assemblers[budgets] = Assembler(budgets, self.counter)
         return assembler
+
+
+def _budgets(settings: DiscoverySettings) -> Budgets:
+    return Budgets(
+        tier0=settings.tier0_token_budget,
+        tier1=settings.tier1_token_budget,
+        tier2=settings.tier2_token_budget,
+        top_summaries=settings.tier1_top_k,
+        top_details=settings.tier2_top_k,
+    )
 
 
 def taint_of(rows: Iterable[Capability]) -> Taint:

@@ -174,6 +174,11 @@ class Graph:
         admit: Callable[[Capability], bool],
         places: int,
     ) -> list[Found]:
+        # Most capabilities name no other one: where none does, nobody is asked.
+        named = {"DEPENDS_ON": self._depends, "COMPOSED_WITH": self._presets}
+        pulls = [type_ for type_ in pulls if named.get(type_, True)]
+        if not pulls:
+            return []
         held = {item.row.id for item in found}
         best: dict[str, tuple[float, int, str]] = {}
         for type_ in pulls:

@@ -146,6 +146,6 @@ class LexicalIndex:
 
     def held(self, words: Iterable[str], place: int) -> tuple[str, ...]:
         """Return those of `words` that the row at `place` holds."""
-        start, end = self.table.starts[place : place + 2]
-        numbers = set(self.table.numbers[start:end].tolist())
-        return tuple(word for word in words if self._words.get(word) in numbers)
+        start, end = self.table.starts[place : place + 2].tolist()
+        numbers, known = set(self.table.numbers[start:end].tolist()), self._words
+        return tuple([word for word in words if known.get(word) in numbers])

@@ -117,6 +117,8 @@ class Assembler:
             entries: Best first. Nobody's line is longer than the budget of an entry.
         """
         entries = _once(entries)
+        if not entries:
+            return Tier()
         names = {entry.found.row.id: entry.found.row.name for entry in entries}
         found = [entry for entry in entries if not entry.found.pulled_by]
         pulled = [entry for entry in entries if entry.found.pulled_by]
@@ -152,6 +154,8 @@ class Assembler:
         """
         found = [entry for entry in _once(entries) if not entry.found.pulled_by]
         found = found[: self._budgets.top_details]
+        if not found:
+            return Tier()
         texts = self._shared_out(found, offered)
         shown = [(entry.found.row.id, text) for entry, text in zip(found, texts, strict=True)]
         return self._tier(
