@@ -132,7 +132,7 @@ bench-quick: $(DEV)  ## the same in a short form, for a look
 
 # -- making -------------------------------------------------------------------------
 
-.PHONY: build pyz vectors docs picture constraints clean help
+.PHONY: build pyz vectors graph docs picture constraints clean help
 build: $(DEV)  ## sdist and wheel, in dist/
 	@$(PY) -m build --no-isolation --outdir dist .
 
@@ -147,6 +147,9 @@ pyz: $(DEV)  ## one file to copy: dist/hookgate.pyz
 
 vectors: $(DEV)  ## embed anew what every gateway would embed at its first start
 	@$(PY) -m docs.shipped_vectors
+
+graph: $(DEV)  ## write the graph that queries are computed by anew
+	@$(PY) -m docs.query_graph
 
 docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.hook_pages

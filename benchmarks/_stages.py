@@ -111,9 +111,9 @@ def index_of(rows: Sequence[Capability], vectors: Vectors) -> Index:
 def queries_of(texts: Sequence[str], vectors: Vectors) -> list[Query]:
     """Return the queries with a vector for each of their parts."""
     queries = [Query.of(text) for text in texts]
-    parts = list(dict.fromkeys(part.text for query in queries for part in query.parts))
-    known = dict(zip(parts, vectors.of(parts), strict=True))
-    return [query.with_vectors([known[part.text] for part in query.parts]) for query in queries]
+    spans = [[part.span for part in query.parts[1:]] for query in queries]
+    made = vectors.asked(list(zip(texts, spans, strict=True)))
+    return [query.with_vectors(own) for query, own in zip(queries, made, strict=True)]
 
 
 class Plain:

@@ -12,10 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from hookgate.builtin_plugins.embedding.batching import plan_batches
+from hookgate.builtin_plugins.embedding.onnx import QUERY_GRAPH
+from hookgate.builtin_plugins.embedding.reading import WHOLE
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 EmbedderName: TypeAlias = Literal["onnx", "sentence-transformers"]
+
+Span: TypeAlias = tuple[int, int]
+
+ASKED = f"{hashlib.sha256(QUERY_GRAPH.read_bytes()).hexdigest()}{WHOLE}"
+"""What the vectors of queries hang on beside the model."""
 
 KEY_BYTES = 16
 SAVE_EVERY = 2000
@@ -39,6 +46,11 @@ def model_of(name: EmbedderName) -> Any:
     from hookgate.builtin_plugins.embedding.transformer import find_transformer
 
     return find_transformer(settings)
+
+
+def _asked(text: str, span: Span | None) -> bytes:
+    """Return what stands for a query, or for a part of it."""
+    return key_of(f"{ASKED}{span}{text}")
 
 
 class Vectors:
@@ -88,11 +100,49 @@ class Vectors:
             self._keep([key for key, _ in part], self._compute([text for _, text in part]))
         return self._known[[self._places[key] for key in keys]]
 
+    def asked(self, queries: Sequence[tuple[str, Sequence[Span]]]) -> list[list[Floats]]:
+        """Return the vectors of queries as a turn asks for them.
+
+        Args:
+            queries: Each text, with where its parts stand.
+
+        Returns:
+            For each query its own vector, and behind it those of its parts.
+        """
+        keys = [[_asked(text, span) for span in (None, *spans)] for text, spans in queries]
+        todo = {
+            one[0]: (one, *query)
+            for one, query in zip(keys, queries, strict=True)
+            if not all(key in self._places for key in one)
+        }
+        waiting = list(todo.values())
+        for first in range(0, len(waiting), SAVE_EVERY):
+            new: dict[bytes, Floats] = {}
+            for own, text, spans in waiting[first : first + SAVE_EVERY]:
+                new |= zip(own, self._read_query(text, spans), strict=True)
+            new = {key: vector for key, vector in new.items() if key not in self._places}
+            self._keep(list(new), np.array(list(new.values()), np.float32))
+        return [[self._known[self._places[key]] for key in one] for one in keys]
+
+    def _read_query(self, text: str, spans: Sequence[Span]) -> list[Floats]:
+        """Return what `CachedEmbedder.embed_parts` would."""
+        self._load()
+        reading = self._model.read(text)
+        made = [reading.vector]
+        for (start, end), vector in zip(spans, reading.parts(spans), strict=True):
+            if vector is not None:
+                made.append(vector)
+            elif reading.tokens is not None:
+                made.append(self._model.read(text[start:end]).vector)
+            else:
+                made.append(self.of([text[start:end]])[0])
+        return made
+
     def seconds_of_one(self, text: str) -> float:
-        """Return the seconds that a bare embedding of one text takes; no cache is asked."""
+        """Return the seconds that a bare reading of one query takes; no cache is asked."""
         self._load()
         start = time.perf_counter()
-        self._model.run([self._model.prepare(text)])
+        self._model.read(text)
         return time.perf_counter() - start
 
     def _load(self) -> None:

@@ -220,6 +220,9 @@ class Counted:
     async def embed_query(self, text: str) -> Floats:
         return await self._embedder.embed_query(text)
 
+    async def embed_parts(self, text: str, spans: Sequence[tuple[int, int]]) -> Sequence[Floats]:
+        return await self._embedder.embed_parts(text, spans)
+
 
 async def cold_and_start(count: int, *, queries: int, starts: int) -> list[Figure]:
     """Return what a new message costs, and a start with an index that has not changed."""
@@ -285,7 +288,7 @@ async def cold_times(model: Any, discoverer: Discoverer, texts: Sequence[str]) -
     """Time the bare embedding and `discover` of messages that are new to both; and once more."""
 
     async def bare(text: str) -> object:
-        return model.run([model.prepare(text)])
+        return model.read(text)
 
     await discoverer.discover("a message before the others")
     blocks = blocks_of(texts, 10)

@@ -40,7 +40,7 @@ class Listener:
         """Return the vectors of `texts`."""
         # One at a time: together with others, a text gets slightly other numbers.
         for text in texts:
-            self.kept[text] = await embedder.engine.embed_one(text)
+            (self.kept[text],) = await embedder.engine.embed([text])
             self.heard.set()
         return np.array([self.kept[text] for text in texts])
 

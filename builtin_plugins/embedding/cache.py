@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["QueryCache", "key_of"]
 
@@ -22,15 +25,21 @@ def key_of(text: str) -> str | bytes:
 
 
 class QueryCache(Generic[V]):
-    """Keeps the `size` values that were used last. Belongs to one thread.
+    """Keeps the values that were used last. Belongs to one thread.
+
+    Args:
+        size: The weight of all values together, at most.
+        weight: What a value weighs; each weighs 1 without it.
 
     Attributes:
         hits: How many lookups found their value, or found it on its way.
         misses: How often the model was asked.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, weight: Callable[[V], int] = lambda _: 1) -> None:
         self._size = size
+        self._weight = weight
+        self._weighs = 0
         self._values: OrderedDict[str | bytes, V] = OrderedDict()
         self.hits = 0
         self.misses = 0
@@ -48,7 +57,9 @@ class QueryCache(Generic[V]):
 
     def put(self, key: str | bytes, value: V) -> None:
         """Keep `value`; what was used longest ago makes room for it."""
+        before = self._values.pop(key, None)
+        self._weighs += self._weight(value) - (0 if before is None else self._weight(before))
         self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
+        while self._weighs > self._size:
+            _, oldest = self._values.popitem(last=False)
+            self._weighs -= self._weight(oldest)

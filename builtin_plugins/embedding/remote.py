@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import orjson
 
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.core.domain.errors import EgressDeniedError, EgressError, EmbeddingError
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class RemoteEngine:
     """
 
     loaded = True
+    tells_tokens = False
 
     def __init__(
         self,
@@ -81,14 +83,13 @@ class RemoteEngine:
         ]
         return await asyncio.to_thread(_joined, parts, self.dimension)
 
-    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
-        """Return one vector of shape (dimension,).
+    async def read(self, text: str) -> Reading:
+        """Return the vector of one text.
 
         Raises:
             EmbeddingError: The request failed, or its answer is not what was asked for.
         """
-        vector: npt.NDArray[np.float32] = (await self._ask([text]))[0]
-        return vector
+        return Reading((await self._ask([text]))[0].copy())
 
     async def close(self) -> None:
         """Close the connections."""

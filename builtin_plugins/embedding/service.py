@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
 
 __all__ = ["CachedEmbedder", "Engine", "NoEngine"]
+
+READ_TOKENS = 8192
+"""Tokens whose vectors are kept, of the latest queries: 13 MB with MiniLM, of about 300 messages
+of ordinary length. Whoever asks for parts of a message asks within its turn."""
 
 
 class Engine(Protocol):
@@ -36,6 +41,10 @@ class Engine(Protocol):
         """Whether it answers without loading anything first."""
 
     @property
+    def tells_tokens(self) -> bool:
+        """Whether what it has read holds the vectors of tokens."""
+
+    @property
     def problem(self) -> str:
         """Why it cannot answer; "" where nothing is known to be wrong."""
 
@@ -46,8 +55,8 @@ class Engine(Protocol):
             EmbeddingError: The model could not be asked.
         """
 
-    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
-        """Return one vector of shape (dimension,), ahead of what `embed` still has to do.
+    async def read(self, text: str) -> Reading:
+        """Read one text, ahead of what `embed` still has to do.
 
         Raises:
             EmbeddingError: The model could not be asked.
@@ -61,6 +70,7 @@ class NoEngine:
     """Stands where there is no model: it says why, and what to do."""
 
     loaded = False
+    tells_tokens = False
 
     def __init__(self, problem: str, *, dimension: int = 0, fingerprint: str = "none") -> None:
         self.problem = problem
@@ -71,7 +81,7 @@ class NoEngine:
         """Raise an `EmbeddingError`."""
         raise EmbeddingError(self.problem)
 
-    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
+    async def read(self, text: str) -> Reading:
         """Raise an `EmbeddingError`."""
         raise EmbeddingError(self.problem)
 
@@ -101,7 +111,9 @@ class CachedEmbedder:
         self._shipped = shipped
         self.kind: EmbedderName = kind
         self.cache: QueryCache[npt.NDArray[np.float32]] = QueryCache(cache_size)
-        self._coming: dict[str | bytes, asyncio.Task[npt.NDArray[np.float32]]] = {}
+        # What has been read of the latest queries, where the engine tells their tokens.
+        self._readings: QueryCache[Reading] = QueryCache(READ_TOKENS, lambda one: one.weight)
+        self._coming: dict[str | bytes, asyncio.Task[Reading]] = {}
 
     @property
     def dimension(self) -> int:
@@ -149,26 +161,60 @@ class CachedEmbedder:
         """
         key = key_of(text)
         vector = self.cache.get(key)
-        if vector is not None:
-            return vector
+        return vector if vector is not None else (await self._read(key, text)).vector
+
+    async def embed_parts(
+        self, text: str, spans: Sequence[tuple[int, int]]
+    ) -> Sequence[npt.NDArray[np.float32]]:
+        """Return the vector of a query, and behind it one for each span of its characters.
+
+        The model reads the text once, and the parts' vectors are made of their tokens'. It is
+        asked again for a part that lies beyond the tokens that it reads of a text, and for each
+        part where it does not tell the tokens.
+
+        Raises:
+            EmbeddingError: The model could not be asked. The next call asks it again.
+        """
+        if not spans or not self.engine.tells_tokens:
+            texts = [text[start:end] for start, end in spans]
+            return [await self.embed_query(text), *(await self.embed(texts) if texts else ())]
+        key = key_of(text)
+        reading = self._readings.get(key)
+        if reading is None:
+            reading = await self._read(key, text)
+        else:
+            self.cache.hits += 1
+        parts = reading.parts(spans)
+        return [
+            reading.vector,
+            *[
+                await self.embed_query(text[start:end]) if part is None else part
+                for part, (start, end) in zip(parts, spans, strict=True)
+            ],
+        ]
+
+    async def _read(self, key: str | bytes, text: str) -> Reading:
+        """Have a text read; whoever asks for one that is being read waits for that."""
         coming = self._coming.get(key)
         if coming is None:
             self.cache.misses += 1
-            coming = asyncio.create_task(self._compute(key, text), name="embed a query")
+            coming = asyncio.create_task(self._ask(key, text), name="embed a query")
             self._coming[key] = coming
             coming.add_done_callback(_retrieve)
         else:
             self.cache.hits += 1
         return await asyncio.shield(coming)
 
-    async def _compute(self, key: str | bytes, text: str) -> npt.NDArray[np.float32]:
+    async def _ask(self, key: str | bytes, text: str) -> Reading:
         try:
-            vector = await self.engine.embed_one(text)
+            reading = await self.engine.read(text)
         finally:
             del self._coming[key]
-        vector.setflags(write=False)
-        self.cache.put(key, vector)
-        return vector
+        reading.vector.setflags(write=False)
+        self.cache.put(key, reading.vector)
+        if reading.tokens is not None:
+            self._readings.put(key, reading)
+        return reading
 
     async def close(self) -> None:
         """Take no more work, and tell whoever waits."""

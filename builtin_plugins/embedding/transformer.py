@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.worker import Prepared
 from hookgate.core.domain.errors import EmbeddingError
 from hookgate.core.settings.paths import expanded
@@ -43,6 +44,8 @@ class TransformerModel:
             it is not known.
         settings: Threads, device, tokens, and whether the model may be downloaded.
     """
+
+    tells_tokens = False
 
     def __init__(
         self,
@@ -128,6 +131,14 @@ class TransformerModel:
         if not np.isfinite(vectors).all():
             raise EmbeddingError(f"{self._source} gave a vector with numbers that are not finite")
         return vectors
+
+    def read(self, text: str) -> Reading:
+        """Return the vector of one text.
+
+        Raises:
+            EmbeddingError: The model gave a vector of another length, or no numbers.
+        """
+        return Reading(self.run([self.prepare(text)])[0].copy())
 
 
 def find_transformer(settings: EmbeddingSettings) -> TransformerModel:

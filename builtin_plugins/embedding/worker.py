@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from hookgate.builtin_plugins.embedding.batching import plan_batches
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ class LocalModel(Protocol):
     def fingerprint(self) -> str:
         """Names the model, its version and how it reads a text."""
 
+    @property
+    def tells_tokens(self) -> bool:
+        """Whether what it has read holds the vectors of tokens."""
+
     def load(self) -> None:
         """Read the model and make it ready.
 
@@ -64,6 +69,13 @@ class LocalModel(Protocol):
 
     def run(self, batch: Sequence[Prepared]) -> npt.NDArray[np.float32]:
         """Return vectors of length 1, of shape (texts, dimension).
+
+        Raises:
+            EmbeddingError: The model gave something else.
+        """
+
+    def read(self, text: str) -> Reading:
+        """Read one text, in the quickest way there is.
 
         Raises:
             EmbeddingError: The model gave something else.
@@ -113,6 +125,11 @@ class ThreadEngine:
         return self._model.fingerprint
 
     @property
+    def tells_tokens(self) -> bool:
+        """Whether what the model has read holds the vectors of tokens."""
+        return self._model.tells_tokens
+
+    @property
     def loaded(self) -> bool:
         """Whether the model is in memory."""
         return self._loaded
@@ -150,13 +167,13 @@ class ThreadEngine:
                 await self._step(partial(self._fill, made, rows, chosen))
         return made
 
-    async def embed_one(self, text: str) -> npt.NDArray[np.float32]:
-        """Return one vector of shape (dimension,), ahead of what `embed` still has to do.
+    async def read(self, text: str) -> Reading:
+        """Read one text, ahead of what `embed` still has to do.
 
         Raises:
             EmbeddingError: The model is missing or damaged, or the gateway is stopping.
         """
-        return await self._run(partial(self._one, text))
+        return await self._run(partial(self._read, text))
 
     async def close(self) -> None:
         """Take no more work. What the thread is at is not waited for."""
@@ -226,9 +243,8 @@ class ThreadEngine:
     ) -> None:
         made[rows] = self._model.run(batch)
 
-    def _one(self, text: str) -> npt.NDArray[np.float32]:
-        vector: npt.NDArray[np.float32] = self._model.run(self._prepare([text]))[0].copy()
-        return vector
+    def _read(self, text: str) -> Reading:
+        return self._model.read(_readable(text))
 
 
 def _nothing() -> None:

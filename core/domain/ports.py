@@ -55,6 +55,7 @@ __all__ = [
     "Lease",
     "Loaded",
     "Page",
+    "PartsEmbedder",
     "Question",
     "QuestionState",
     "Questions",
@@ -66,6 +67,7 @@ __all__ = [
     "Switch",
     "Switches",
     "TokenCounter",
+    "embed_parts",
 ]
 
 T = TypeVar("T")
@@ -609,6 +611,45 @@ class Embedder(Protocol):
         Raises:
             EmbeddingError: The model could not be asked.
         """
+
+
+class PartsEmbedder(Embedder, Protocol):
+    """An embedder that reads a query once, for its vector and for those of its parts.
+
+    An embedder need not do that: whoever searches by parts calls `embed_parts`, which asks it part
+    by part where it has no such method.
+    """
+
+    async def embed_parts(
+        self, text: str, spans: Sequence[tuple[int, int]]
+    ) -> Sequence[npt.NDArray[np.float32]]:
+        """Return the vector of a query, and behind it one for each span of its characters.
+
+        Args:
+            text: The query. Its vector is that of `embed_query`.
+            spans: Where each part begins and ends in `text`, as a slice has it.
+
+        Raises:
+            EmbeddingError: The model could not be asked.
+        """
+
+
+async def embed_parts(
+    embedder: Embedder, text: str, spans: Sequence[tuple[int, int]]
+) -> Sequence[npt.NDArray[np.float32]]:
+    """Return the vector of a query, and behind it one for each span of its characters.
+
+    By one run of the model where `embedder` is a `PartsEmbedder`, else part by part.
+
+    Raises:
+        EmbeddingError: The model could not be asked.
+    """
+    together = getattr(embedder, "embed_parts", None)
+    if together is not None:
+        made: Sequence[npt.NDArray[np.float32]] = await together(text, spans)
+        return made
+    texts = [text[start:end] for start, end in spans]
+    return [await embedder.embed_query(text), *(await embedder.embed(texts) if texts else ())]
 
 
 class Egress(Protocol):

@@ -98,10 +98,12 @@ if TYPE_CHECKING:
         Lease,
         Loaded,
         Page,
+        PartsEmbedder,
         Question,
         Said,
         Settled,
         Switch,
+        embed_parts,
     )
     from hookgate.core.domain.tools import (
         Ask,
@@ -222,6 +224,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Page",
+    "PartsEmbedder",
     "Principal",
     "Provenance",
     "Provider",
@@ -267,6 +270,7 @@ __all__ = [
     "WireError",
     "__version__",
     "blocking",
+    "embed_parts",
     "hookimpl",
     "hookspec",
     "input_bound",
@@ -300,7 +304,7 @@ _NAMES = {
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
         "SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key Lanes Lease "
-        "Loaded Page Question Said Settled Switch"
+        "Loaded Page PartsEmbedder Question Said Settled Switch embed_parts"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

@@ -18,6 +18,7 @@ from benchmarks import _floor, _leaving_out, _stages, _token_cost, _tool_sets, r
 from benchmarks._tool_sets import METRICS, Question
 from benchmarks._vectors import Vectors
 
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.worker import Prepared
 
 ROOT = Path(__file__).parent.parent.parent
@@ -51,6 +52,9 @@ class WordModel:
                 result[row, place % self.dimension] += 1
         lengths = np.linalg.norm(result, axis=1, keepdims=True)
         return (result / lengths).astype(np.float32)
+
+    def read(self, text: str) -> Reading:
+        return Reading(self.run([self.prepare(text)])[0])
 
 
 @pytest.fixture

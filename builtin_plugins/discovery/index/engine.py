@@ -25,6 +25,7 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.given import GivenExamples
 from hookgate.core.domain.errors import EmbeddingError
+from hookgate.core.domain.ports import embed_parts
 from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
@@ -196,8 +197,8 @@ class Engine:
             if made_with != wanted:
                 # Vectors of two embedders do not compare: words alone are left.
                 query = query.without_vectors()
-            if embedder and embedder.fingerprint == wanted and (patient or is_loaded(embedder)):
-                # The embedder keeps the vectors of the latest queries, and counts them.
+            asked = query.matrix is None and embedder and embedder.fingerprint == wanted
+            if embedder and asked and (patient or is_loaded(embedder)):
                 query = await self._with_vectors(text, query, embedder)
             made_with = wanted
         self._queries[text] = (made_with, query)
@@ -208,11 +209,7 @@ class Engine:
 
     async def _with_vectors(self, text: str, query: Query, embedder: Embedder) -> Query:
         try:
-            vectors = [await embedder.embed_query(text)]
-            if query.matrix is not None and vectors[0] is query.parts[0].vector:
-                return query
-            if len(query.parts) > 1:
-                vectors += list(await embedder.embed([part.text for part in query.parts[1:]]))
+            vectors = await embed_parts(embedder, text, [part.span for part in query.parts[1:]])
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
             self._fail(error)
             return query

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from hookgate.builtin_plugins.discovery.index.words import clauses_of, words_of
+from hookgate.builtin_plugins.discovery.index.words import clause_spans, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,11 +69,18 @@ class Part:
         text: What is said.
         words: Its words, each once.
         vector: Its vector; None where there is none.
+        start: Where it begins in the message.
     """
 
     text: str
     words: tuple[str, ...]
     vector: Floats | None = None
+    start: int = 0
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where it begins and ends in the message."""
+        return self.start, self.start + len(self.text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +96,19 @@ class Query:
     @classmethod
     def of(cls, text: str) -> Query:
         """Take `text` apart; the vectors are not there yet."""
-        texts = [text, *clauses_of(text)]
-        return cls(tuple(Part(part, tuple(dict.fromkeys(words_of(part)))) for part in texts))
+        spans = [(0, len(text)), *clause_spans(text)]
+        return cls(
+            tuple(
+                Part(part, tuple(dict.fromkeys(words_of(part))), start=start)
+                for start, part in ((start, text[start:end]) for start, end in spans)
+            )
+        )
 
     def with_vectors(self, vectors: Sequence[Floats]) -> Query:
         """Return the query with a vector for each part."""
         return Query(
             tuple(
-                Part(part.text, part.words, vector)
+                replace(part, vector=vector)
                 for part, vector in zip(self.parts, vectors, strict=True)
             )
         )
@@ -105,7 +117,7 @@ class Query:
         """Return the query as it is searched for by words alone."""
         if all(part.vector is None for part in self.parts):
             return self
-        return Query(tuple(Part(part.text, part.words) for part in self.parts))
+        return Query(tuple(replace(part, vector=None) for part in self.parts))
 
     @cached_property
     def matrix(self) -> Floats | None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import snowballstemmer  # type: ignore[import-untyped]  # it has no types
 
-__all__ = ["CLAUSES", "clauses_of", "human_name", "words_of"]
+__all__ = ["CLAUSES", "clause_spans", "human_name", "words_of"]
 
 CLAUSES = 8
 """Clauses of a message that are searched for at most; the longest ones are kept."""
@@ -29,6 +29,7 @@ _CLAUSE = re.compile(
     r"|moreover|next|after that|lastly|secondly|first)\b,?\s*",
     re.IGNORECASE,
 )
+_AROUND = " ,.;"
 _COMMON_WORDS = """
     a about all an any and are as at be by can could do does for from get give has have help how
     i if in into is it its just let like make me my need of on or our please show so some tell
@@ -70,17 +71,21 @@ def human_name(name: str) -> str:
     return " ".join(_WORD.findall(_HUMP.sub(" ", name)))
 
 
-def clauses_of(text: str) -> list[str]:
-    """Return the sentences and clauses of `text`; none where it is a single one.
+def clause_spans(text: str) -> list[tuple[int, int]]:
+    """Return where the sentences and clauses of `text` stand; none where it is a single one.
 
     A message may ask for several things. Searched as a whole, the thing that takes most words
     hides the others; searched clause by clause, each is found.
     """
-    pieces = [piece.strip(" ,.;") for piece in _CLAUSE.split(text)]
-    pieces = [piece for piece in pieces if len(piece.split()) >= CLAUSE_WORDS]
+    pieces, start = [], 0
+    for end, behind in [*(found.span() for found in _CLAUSE.finditer(text)), (len(text), 0)]:
+        piece = text[start:end].lstrip(_AROUND)
+        begin, piece = end - len(piece), piece.rstrip(_AROUND)
+        if len(piece.split()) >= CLAUSE_WORDS:
+            pieces.append((begin, begin + len(piece)))
+        start = behind
     if len(pieces) < 2:
         return []
     if len(pieces) > CLAUSES:
-        longest = sorted(range(len(pieces)), key=lambda place: -len(pieces[place]))[:CLAUSES]
-        pieces = [pieces[place] for place in sorted(longest)]
+        pieces = sorted(sorted(pieces, key=lambda span: span[0] - span[1])[:CLAUSES])
     return pieces

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ from hookgate.builtin_plugins.discovery.index.searching import Index
 from hookgate.builtin_plugins.discovery.learn.learned import Learned
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.discovery.index.engine import SearchResult
     from hookgate.core.domain.descriptors import Capability
@@ -181,10 +181,31 @@ async def test_message_is_embedded_once() -> None:
         await made.engine.ready(rows)
         for _ in range(3):
             await made.find(rows, "send a mail now. then read a page")
-        # The embedder has a cache for queries, and counts what it saves.
-        assert made.model.queries == ["send a mail now. then read a page"] * 3
+        assert made.model.queries == ["send a mail now. then read a page"]
         clauses = [text for text in made.embedded() if text.startswith(("send a mail now", "then"))]
         assert len(clauses) == 2
+
+
+async def test_message_and_its_clauses_are_asked_for_together_where_that_is_possible() -> None:
+    class Together(FakeEmbedder):
+        asked: ClassVar[list[list[str]]] = []
+
+        async def embed_parts(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Any]:
+            texts = [text, *(text[start:end] for start, end in spans)]
+            self.asked.append(texts)
+            return [vector(one, self.fingerprint) for one in texts]
+
+    async with world() as made:
+        made.embedder = Together()
+        rows = snapshot(ROWS)
+        await made.engine.ready(rows)
+        finding = await made.find(rows, "send a mail now. then read a page")
+
+        assert Together.asked == [
+            ["send a mail now. then read a page", "send a mail now", "then read a page"]
+        ]
+        assert made.model.queries == []
+        assert finding.dense
 
 
 async def test_learned_examples_bring_up_what_nothing_else_speaks_for() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.worker import Prepared
 from hookgate.core.domain.errors import EmbeddingError
@@ -28,6 +29,7 @@ class FakeModel:
 
     dimension = 3
     fingerprint = "fake:1"
+    tells_tokens = False
 
     def __init__(self, *, broken: str = "") -> None:
         self.broken = broken
@@ -56,6 +58,9 @@ class FakeModel:
         if self.failing:
             raise MemoryError("no room")
         return np.array([[one.tokens, 1, 0] for one in batch], dtype=np.float32)
+
+    def read(self, text: str) -> Reading:
+        return Reading(self.run([self.prepare(text)])[0])
 
 
 @pytest.fixture

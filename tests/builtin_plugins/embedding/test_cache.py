@@ -35,6 +35,21 @@ def test_the_cache_keeps_what_was_used_last(size: int, steps: list[tuple[str, st
     assert cache.hits == hits
 
 
+@given(st.lists(st.tuples(KEYS, st.integers(0, 9)), max_size=60))
+def test_values_of_different_weight_stay_within_the_size(steps: list[tuple[str, int]]) -> None:
+    cache: QueryCache[int] = QueryCache(10, lambda value: value)
+    kept: dict[str, int] = {}
+    for key, weight in steps:
+        cache.put(key, weight)
+        kept.pop(key, None)
+        kept[key] = weight
+        while sum(kept.values()) > 10:
+            del kept[next(iter(kept))]
+
+        assert {one: cache.get(one) for one in kept} == kept
+        assert len(cache) == len(kept)
+
+
 def test_a_long_text_is_kept_by_its_digest_and_told_from_others() -> None:
     long = "x" * 100_000
 

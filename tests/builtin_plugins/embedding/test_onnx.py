@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from hashlib import sha256
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from hookgate.builtin_plugins.embedding import onnx
 from hookgate.builtin_plugins.embedding.onnx import (
     MINILM_SHA256,
+    QUERY_GRAPH,
     TOKENIZER,
     TOKENIZER_SHA256,
     OnnxModel,
@@ -103,6 +106,74 @@ def test_the_fingerprint_names_files_tokens_and_pooling(minilm: OnnxModel) -> No
 
     assert minilm.fingerprint == ("onnx:all-MiniLM-L6-v2-int8:8199be6f699a:be50c3628f2b:256:mean")
     assert shorter.fingerprint != minilm.fingerprint
+
+
+# -- queries -------------------------------------------------------------------------
+
+
+def test_query_is_nearly_what_the_same_text_is_when_it_is_kept(minilm: OnnxModel) -> None:
+    kept = vectors(minilm, *SENTENCES)
+    read = np.array([minilm.read(text).vector for text in SENTENCES])
+
+    assert np.allclose(np.linalg.norm(read, axis=1), 1, atol=1e-5)
+    likeness = (kept * read).sum(axis=1)
+    assert likeness.min() > 0.93
+    assert likeness.mean() > 0.97
+
+
+def test_query_has_the_same_vector_each_time(minilm: OnnxModel) -> None:
+    once = minilm.read(SENTENCES[0]).vector
+    minilm.read("something else, which is longer than it")
+
+    assert np.array_equal(minilm.read(SENTENCES[0]).vector, once)
+
+
+def test_parts_of_a_query_mean_what_they_say(minilm: OnnxModel) -> None:
+    text = "Tell me the weather in Oslo. Then résumé 東京 to PDF, and delete the old backups."
+    spans = [(text.index(part), text.index(part) + len(part)) for part in
+             ("Tell me the weather in Oslo", "delete the old backups")]  # fmt: skip
+    weather, backups = minilm.read(text).parts(spans)
+    forecast, snapshots = vectors(minilm, "forecast for a city", "remove stale snapshots")
+
+    assert weather is not None
+    assert backups is not None
+    assert weather @ forecast > weather @ snapshots + 0.1
+    assert backups @ snapshots > backups @ forecast + 0.1
+
+
+def test_part_of_a_query_behind_its_last_token_is_not_made_up(minilm: OnnxModel) -> None:
+    text = f"delete the old backups. {'word ' * 300}. what is the weather in Oslo"
+    spans = [(0, 22), (text.index("what"), len(text))]
+
+    there, behind = minilm.read(text).parts(spans)
+
+    assert there is not None
+    assert behind is None
+
+
+def test_model_that_only_reads_queries_takes_little_room(tmp_path: Path) -> None:
+    script = (
+        "import psutil\n"
+        "from hookgate.builtin_plugins.embedding.onnx import OnnxModel, find_files\n"
+        "from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings\n"
+        "process, model = psutil.Process(), OnnxModel(find_files(EmbeddingSettings()))\n"
+        "before = process.memory_info().rss\n"
+        "model.load()\n"
+        "print((process.memory_info().rss - before) / 1e6)\n"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=50
+    )
+
+    # With floats, which are loaded for texts that are kept, it takes 180 MB.
+    assert float(told.stdout) < 110
+
+
+def test_the_graph_of_queries_is_what_its_script_writes() -> None:
+    pytest.importorskip("onnx", reason="the dependency group `graph` is not installed")
+    from docs.query_graph import made
+
+    assert made() == QUERY_GRAPH.read_bytes()
 
 
 # -- other files ---------------------------------------------------------------------

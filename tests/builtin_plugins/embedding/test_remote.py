@@ -101,7 +101,7 @@ async def test_a_query_is_one_vector_and_no_text_is_no_request(
 
     assert (await engine.embed([])).shape == (0, 3)
     assert server.requests == []
-    assert np.allclose(await engine.embed_one("aaa"), [0.6, 0, 0.8])
+    assert np.allclose((await engine.read("aaa")).vector, [0.6, 0, 0.8])
     assert "authorization" not in server.heads[0].lower()
 
 
@@ -149,7 +149,7 @@ async def test_a_server_that_is_busy_says_when_to_come_again(
 ) -> None:
     answering(server, {"error": {"message": "slow down"}}, 429, retry_after="7")
     with pytest.raises(EmbeddingError, match=r"HTTP 429: slow down \(asks to wait 7 s\)") as caught:
-        await make().embed_one("a")
+        await make().read("a")
     assert (caught.value.transient, caught.value.retry_after) == (True, 7.0)
     assert len(server.requests) == 1
 
@@ -160,7 +160,7 @@ async def test_a_wait_that_is_no_number_is_passed_over(
 ) -> None:
     answering(server, b"", 503, retry_after=wait)
     with pytest.raises(EmbeddingError, match="HTTP 503") as caught:
-        await make().embed_one("a")
+        await make().read("a")
     assert (caught.value.transient, caught.value.retry_after) == (True, None)
 
 
@@ -169,7 +169,7 @@ async def test_a_key_that_is_refused_is_named_and_never_shown(
 ) -> None:
     answering(server, {"error": {"message": f"the key {KEY} is unknown"}}, 401)
     with pytest.raises(EmbeddingError, match="api_key_env") as caught:
-        await make().embed_one("a")
+        await make().read("a")
     assert KEY not in str(caught.value)
     assert "[redacted]" in str(caught.value)
     assert not caught.value.transient
@@ -180,7 +180,7 @@ async def test_redirects_are_not_followed(
 ) -> None:
     answering(server, b"", 302, location="http://127.0.0.1:9/other")
     with pytest.raises(EmbeddingError, match="HTTP 302"):
-        await make().embed_one("a")
+        await make().read("a")
 
 
 async def test_a_server_that_is_gone_is_a_failure_that_may_pass(
@@ -191,7 +191,7 @@ async def test_a_server_that_is_gone_is_a_failure_that_may_pass(
     closed.close()
     await closed.wait_closed()
     with pytest.raises(EmbeddingError, match="did not answer") as caught:
-        await make(url=f"http://127.0.0.1:{port}/embeddings").embed_one("a")
+        await make(url=f"http://127.0.0.1:{port}/embeddings").read("a")
     assert caught.value.transient
 
 
@@ -203,7 +203,7 @@ async def test_a_server_that_is_silent_is_left_after_the_limit(
 
     server.script = silent
     with pytest.raises(EmbeddingError, match="did not answer") as caught:
-        await make(timeout_seconds=0.2).embed_one("a")
+        await make(timeout_seconds=0.2).read("a")
     assert caught.value.transient
 
 
@@ -211,7 +211,7 @@ async def test_without_a_way_out_it_says_which_plugin_is_missing(
     make: Callable[..., RemoteEngine],
 ) -> None:
     with pytest.raises(EmbeddingError, match="enable the plugin `egress`"):
-        await make(reach=None).embed_one("a")
+        await make(reach=None).read("a")
 
 
 async def test_the_fingerprint_names_server_model_and_dimension(

@@ -15,6 +15,7 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.awareness.selection.router import examples
 from hookgate.builtin_plugins.embedding.onnx import OnnxModel
+from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.shipped import SHIPPED, ShippedVectors, key_of
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine
@@ -30,6 +31,7 @@ class Counting:
     """An engine that gives every text the same vector, and keeps what it was asked for."""
 
     problem, dimension, fingerprint, loaded = "", DIMENSION, "counting", True
+    tells_tokens = False
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -38,8 +40,8 @@ class Counting:
         self.asked += texts
         return np.tile(np.array([0, 0, 0, 1], np.float32), (len(texts), 1))
 
-    async def embed_one(self, text: str) -> Any:
-        return (await self.embed([text]))[0]
+    async def read(self, text: str) -> Reading:
+        return Reading((await self.embed([text]))[0])
 
     async def close(self) -> None:
         return None

@@ -52,7 +52,7 @@ async def test_the_model_is_loaded_once_and_by_the_first_who_asks(
     fake: FakeModel, engine: ThreadEngine
 ) -> None:
     assert not engine.loaded
-    await asyncio.gather(engine.load(), engine.embed_one("a"), engine.embed(["a", "b"]))
+    await asyncio.gather(engine.load(), engine.read("a"), engine.embed(["a", "b"]))
 
     assert engine.loaded
     assert fake.loads == 1
@@ -79,7 +79,7 @@ async def test_bulk_that_waits_goes_on_once_the_model_is_wanted(how: str, fake: 
     engine = ThreadEngine(fake, failed=lambda _: None, bulk_waits=True)
     bulk = await embedding_in_bulk(engine)
     assert not engine.loaded
-    await (engine.load() if how == "load" else engine.embed_one("query"))
+    await (engine.load() if how == "load" else engine.read("query"))
     await bulk
     await engine.close()
 
@@ -90,7 +90,7 @@ async def test_bulk_that_waits_goes_on_once_the_model_is_wanted(how: str, fake: 
 async def test_the_model_works_on_one_thread_that_is_not_the_event_loops(
     fake: FakeModel, engine: ThreadEngine
 ) -> None:
-    await asyncio.gather(engine.embed_one("a"), engine.embed(["b"] * 40), engine.embed_one("c"))
+    await asyncio.gather(engine.read("a"), engine.embed(["b"] * 40), engine.read("c"))
 
     assert len(fake.threads) == 1
     assert threading.current_thread().name not in fake.threads
@@ -102,7 +102,7 @@ async def test_a_query_does_not_wait_for_the_rest_of_the_bulk(
     fake.gate.clear()
     bulk = asyncio.create_task(engine.embed(["document" * 40] * 100))
     await computing(fake)
-    query = asyncio.create_task(engine.embed_one("query"))
+    query = asyncio.create_task(engine.read("query"))
     await handed_over()
     fake.gate.set()
     await query
@@ -131,7 +131,7 @@ async def test_a_model_that_cannot_be_loaded_is_tried_once_and_told_once() -> No
     engine = ThreadEngine(fake, failed=told.append)
     for _ in range(3):
         with pytest.raises(EmbeddingError, match="the file is damaged"):
-            await engine.embed_one("a")
+            await engine.read("a")
     with pytest.raises(EmbeddingError, match="the file is damaged"):
         await engine.embed([])
     await engine.close()
@@ -150,7 +150,7 @@ async def test_a_failed_computation_is_typed_and_the_next_one_works(
         await engine.embed(["a"])
     fake.failing = False
 
-    assert (await engine.embed_one("abc"))[0] == 3
+    assert (await engine.read("abc")).vector[0] == 3
     assert engine.problem == ""
 
 
@@ -158,9 +158,9 @@ async def test_closing_tells_those_who_wait_that_the_gateway_stops(
     fake: FakeModel, engine: ThreadEngine
 ) -> None:
     fake.gate.clear()
-    first = asyncio.create_task(engine.embed_one("a"))
+    first = asyncio.create_task(engine.read("a"))
     await computing(fake)
-    second = asyncio.create_task(engine.embed_one("b"))
+    second = asyncio.create_task(engine.read("b"))
     await handed_over()
     await engine.close()
     with pytest.raises(EmbeddingError, match="the gateway is stopping"):
@@ -169,7 +169,7 @@ async def test_closing_tells_those_who_wait_that_the_gateway_stops(
         await engine.embed(["c"])
     fake.gate.set()
 
-    assert (await first)[0] == 1
+    assert (await first).vector[0] == 1
 
 
 async def test_a_cancelled_caller_is_cancelled_and_not_told_of_an_error(
@@ -183,7 +183,7 @@ async def test_a_cancelled_caller_is_cancelled_and_not_told_of_an_error(
         await asking
     fake.gate.set()
 
-    assert (await engine.embed_one("ab"))[0] == 2
+    assert (await engine.read("ab")).vector[0] == 2
 
 
 async def test_halves_of_surrogate_pairs_do_not_reach_the_model(

@@ -1,0 +1,88 @@
+"""What one run of a model says of a text: its vector, and those of its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Floats: TypeAlias = npt.NDArray[np.float32]
+    Places: TypeAlias = npt.NDArray[np.int64]
+
+__all__ = ["Reading", "Tokens"]
+
+WHOLE = 0.5
+"""So much of the text's vector is taken off a part's. The model has read each token beside all
+others, so that every part says something of the whole, and would bring the same rows as it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tokens:
+    """The tokens of a text, as the model left them.
+
+    Attributes:
+        states: Their vectors, of shape (tokens, dimension).
+        places: The characters of each, from and to: an array (tokens, 2). A token that the
+            model has added has none: it begins where it ends.
+    """
+
+    states: Floats
+    places: Places
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """A text that a model has read.
+
+    Attributes:
+        vector: The vector of the text, of length 1. It cannot be written to.
+        tokens: Its tokens; None where the model does not tell them.
+    """
+
+    vector: Floats
+    tokens: Tokens | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many tokens' vectors it holds."""
+        return 0 if self.tokens is None else len(self.tokens.states)
+
+    def parts(self, spans: Sequence[tuple[int, int]]) -> list[Floats | None]:
+        """Return the vectors of parts of the text, of length 1.
+
+        Args:
+            spans: The characters of each part, from and to.
+
+        Returns:
+            A vector for each; None for one that was not read to its end, or has no token.
+        """
+        if self.tokens is None:
+            return [None] * len(spans)
+        starts, ends = self.tokens.places.T
+        read = int(ends.max(initial=0))
+        own = ends > starts
+        made: list[Floats | None] = []
+        for start, end in spans:
+            chosen = np.flatnonzero(own & (starts >= start) & (ends <= end))
+            vector = None
+            if end <= read and len(chosen):
+                vector = _apart(self.tokens.states[chosen].sum(axis=0), self.vector)
+            made.append(vector)
+        return made
+
+
+def _apart(total: Floats, whole: Floats) -> Floats | None:
+    """Return what a part says beside the whole; None where that has no direction."""
+    vector = total / max(float(np.linalg.norm(total)), 1e-9) - WHOLE * whole
+    length = float(np.linalg.norm(vector))
+    if not np.isfinite(length) or length < 1e-6:
+        return None
+    made: Floats = (vector / length).astype(np.float32, copy=False)
+    made.setflags(write=False)
+    return made

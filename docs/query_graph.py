@@ -1,0 +1,169 @@
+"""Write the graph that queries are computed by: ``python -m docs.query_graph``; needs `onnx`.
+
+The installed model's weights are bytes, and its own graph makes floats of them before it computes.
+This one computes with the bytes. It holds no weights: each of them is a place in the file of the
+installed model, which is given to it when it is loaded. It takes one text at a time, so that
+nothing pads and nothing is masked, and it returns the vectors of the text's tokens.
+
+Each input of a multiplication is brought to bytes by one scale for all tokens of the text. So a
+text would have slightly other numbers beside another text; alone, it always has the same.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import onnx  # type: ignore[import-not-found,unused-ignore]  # the dependency group `graph`
+from onnx import TensorProto, helper
+
+from hookgate.builtin_plugins.embedding.onnx import QUERY_GRAPH, find_files
+from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
+
+LAYERS, HEADS, DIMENSION, INNER = 6, 12, 384, 1536
+EPSILON = 1e-12
+CONTRIB = "com.microsoft"
+"""The operators of onnxruntime that are not in the standard."""
+
+TYPES: dict[Any, int] = {TensorProto.INT8: 1, TensorProto.FLOAT: 4}
+"""The bytes of a number."""
+
+
+class Graph:
+    """A graph in the making.
+
+    Args:
+        weights: The file of the installed model.
+    """
+
+    def __init__(self, weights: Path) -> None:
+        self._file, self._bytes = weights.name, weights.read_bytes()
+        self._held = {one.name: one for one in onnx.load(weights).graph.initializer}
+        self._nodes: list[Any] = []
+        self._weights: dict[str, Any] = {}
+
+    def matrices(self) -> list[str]:
+        """Return the names of the matrices of all layers, in the order of the computation."""
+        found = [name[:-2] for name in self._held if re.fullmatch(r"val_\d+_q", name)]
+        return sorted(found, key=lambda name: int(name[4:]))
+
+    def weight(self, name: str, *shape: int) -> str:
+        """Take a tensor of the installed model, or the first rows of it, by its place there."""
+        held = self._held[name]
+        at = self._bytes.index(held.raw_data)
+        length = TYPES[held.data_type]
+        for side in shape:
+            length *= side
+        assert length <= len(held.raw_data)
+        tensor = TensorProto(name=name, data_type=held.data_type, dims=shape)
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in (("location", self._file), ("offset", at), ("length", length)):
+            tensor.external_data.add(key=key, value=str(value))
+        self._weights[name] = tensor
+        return name
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, domain: str = "", **more: Any) -> Any:
+        """Add a node; return the name of its output, or the names of several."""
+        names = [f"{kind}.{len(self._nodes)}.{at}" for at in range(outputs)]
+        self._nodes.append(helper.make_node(kind, inputs, names, domain=domain, **more))
+        return names[0] if outputs == 1 else names
+
+    def model(self, states: str) -> Any:
+        """Return the whole: ids of tokens go in, their `states` come out."""
+        self._nodes.append(helper.make_node("Identity", [states], ["states"]))
+        ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
+        out = helper.make_tensor_value_info("states", TensorProto.FLOAT, [1, "tokens", DIMENSION])
+        constants = [
+            helper.make_tensor(name, TensorProto.INT64, [1], [value])
+            for name, value in (("zero", 0),)
+        ]
+        graph = helper.make_graph(
+            self._nodes, "queries", [ids], [out], [*constants, *self._weights.values()]
+        )
+        opsets = [helper.make_opsetid("", 18), helper.make_opsetid(CONTRIB, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+    # -- parts of the model --------------------------------------------------
+
+    def norm(self, states: str, name: str) -> str:
+        """Bring each token's vector to mean 0 and variance 1."""
+        # Fused with the addition before it, it takes five times as long.
+        scale = self.weight(f"{name}.weight", DIMENSION)
+        bias = self.weight(f"{name}.bias", DIMENSION)
+        made: str = self.node("LayerNormalization", states, scale, bias, axis=-1, epsilon=EPSILON)
+        return made
+
+    def bytes_of(self, states: str) -> list[str]:
+        """Bring vectors to bytes: return them, their scale, and the byte that stands for 0."""
+        made: list[str] = self.node("DynamicQuantizeLinear", states, outputs=3)
+        return made
+
+    def product(self, values: list[str], name: str, rows: int, columns: int, bias: str) -> str:
+        """Multiply bytes by a matrix of bytes, and return floats."""
+        matrix = self.weight(f"{name}_q", rows, columns)
+        scales = self.weight(f"{name}_scale", columns)
+        added = self.weight(bias, columns) if bias else ""
+        made: str = self.node(
+            "MatMulIntegerToFloat", values[0], matrix, values[1], scales, values[2], "", added,
+            domain=CONTRIB,
+        )  # fmt: skip
+        return made
+
+    def embeddings(self) -> str:
+        """Return the vectors that the tokens begin with."""
+        name = "inner.embeddings."
+        words, places = f"{name}word_embeddings.weight", f"{name}position_embeddings.weight"
+        found = self.node("Gather", self.weight(f"{words}_q", 30522, DIMENSION), "input_ids")
+        scales = self.node("Gather", self.weight(f"{words}_scale", 30522, 1), "input_ids")
+        states = self.node("Mul", self.node("Cast", found, to=TensorProto.FLOAT), scales)
+        # What does not hang on the text is computed once, when the graph is loaded.
+        table = self.node("Cast", self.weight(f"{places}_q", 512, DIMENSION), to=TensorProto.FLOAT)
+        table = self.node("Mul", table, self.weight(f"{places}_scale", 512, 1))
+        kind = self.weight(f"{name}token_type_embeddings.weight", DIMENSION)
+        table = self.node("Add", table, kind)
+        count = self.node("Shape", "input_ids", start=1, end=2)
+        table = self.node("Slice", table, "zero", count, "zero")
+        return self.norm(self.node("Add", states, table), f"{name}LayerNorm")
+
+    def layer(self, states: str, number: int, matrices: list[str]) -> str:
+        """Return what a layer makes of the tokens' vectors."""
+        name = f"inner.encoder.layer.{number}."
+        query, key, value, out, wide, narrow = matrices
+        values = self.bytes_of(states)
+        heads = [
+            self.product(values, matrix, DIMENSION, DIMENSION, f"{name}attention.self.{what}.bias")
+            for matrix, what in ((query, "query"), (key, "key"), (value, "value"))
+        ]
+        seen = self.node("MultiHeadAttention", *heads, domain=CONTRIB, num_heads=HEADS)
+        bias = f"{name}attention.output.dense.bias"
+        made = self.product(self.bytes_of(seen), out, DIMENSION, DIMENSION, bias)
+        states = self.norm(self.node("Add", states, made), f"{name}attention.output.LayerNorm")
+        made = self.product(self.bytes_of(states), wide, DIMENSION, INNER, "")
+        bias = self.weight(f"{name}intermediate.dense.bias", INNER)
+        made = self.node("BiasGelu", made, bias, domain=CONTRIB)
+        bias = f"{name}output.dense.bias"
+        made = self.product(self.bytes_of(made), narrow, INNER, DIMENSION, bias)
+        return self.norm(self.node("Add", states, made), f"{name}output.LayerNorm")
+
+
+def made() -> bytes:
+    """Return the file's bytes."""
+    graph = Graph(find_files(EmbeddingSettings()).weights)
+    matrices = graph.matrices()
+    assert len(matrices) == 6 * LAYERS
+    states = graph.embeddings()
+    for number in range(LAYERS):
+        states = graph.layer(states, number, matrices[6 * number : 6 * number + 6])
+    data: bytes = graph.model(states).SerializeToString(deterministic=True)
+    return data
+
+
+def main() -> None:
+    """Write the file."""
+    QUERY_GRAPH.write_bytes(made())
+    print(f"{QUERY_GRAPH.name}: {QUERY_GRAPH.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
