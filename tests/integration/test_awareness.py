@@ -326,6 +326,32 @@ async def test_force_include_really_forces_and_exclude_wins_over_it(tmp_path: Pa
     assert "card sugar" not in text
 
 
+async def test_settings_that_are_read_again_hold_for_the_next_turn(tmp_path: Path) -> None:
+    cards = {name: card(name) for name in ("tea", "milk")}
+    read = [
+        config(tmp_path, exclude=["tea"]),
+        config(
+            tmp_path,
+            profiles={"none": {"cards": []}},
+            agents={"main": {"capability_profile": "none"}},
+        ),
+        config(tmp_path),
+    ]
+    async with running(tmp_path, say("ok"), cards=cards, read=lambda: read.pop(0)) as (
+        gate,
+        script,
+    ):
+        for _ in range(4):
+            await gate.chat("tea with milk")
+            if read:
+                await gate.reload()
+    shown = [
+        [name for name in cards if f"card {name}]" in system(request)]
+        for request in script.requests
+    ]
+    assert shown == [["tea", "milk"], ["milk"], [], ["tea", "milk"]]
+
+
 async def test_an_agent_may_have_a_profile_and_a_misspelt_one_brings_nothing(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,9 @@ from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import Capability, Card, Rejected
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
+from hookgate.core.host import QuarterTokens
+from hookgate.core.registry.snapshots import CapabilityIndex
+from hookgate.core.turn.context import ContextBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -215,3 +218,31 @@ async def test_next_turn_finds_what_the_registry_has_since_then() -> None:
     after.snapshot.capabilities._version = 2
     assert names((await discover(made, after, query="mail")).data) == ["zebra_mail"]
     assert names((await discover(made, before, query="zebra")).data) == []
+
+
+async def test_each_agent_sees_a_map_of_its_own_in_each_snapshot() -> None:
+    plugin, _ = plugin_of()
+
+    async def mapped(turn: Turn) -> str:
+        context = ContextBuilder(budget=5000, counter=QuarterTokens())
+        await plugin.before_context_build(turn, context)
+        return context.blocks[0].text
+
+    for _ in range(2):
+        every, one = await mapped(turn_of()), await mapped(turn_of(allowed=("weather",)))
+        hidden = frozenset({"skill:mailman"})
+        none = await mapped(turn_of(allowed=("weather",), withheld=hidden))
+        assert "send_mail" in every
+        assert "send_mail" not in one
+        assert ("mailman" in one, "mailman" in none) == (True, False)
+        assert "weather" in one
+    # A tool that a later snapshot has is hidden from an agent that lacks it.
+    later = turn_of(allowed=("weather",))
+    more = Tool(name="old_mail", description="", schema={"type": "object"})
+    later.snapshot = replace(
+        later.snapshot,
+        tools={**later.snapshot.tools, "old_mail": more},
+        capabilities=CapabilityIndex({row.id: row for row in ROWS}, 2),
+    )
+    assert "old_mail" in one
+    assert "old_mail" not in await mapped(later)
