@@ -78,6 +78,7 @@ class Faces:
         self._host = host
         self._sanitize = sanitize
         self._looked: dict[str, _Looked] = {}
+        self._judged_by = 0
         self._told: set[str] = set()
         self._looking = asyncio.Lock()
 
@@ -109,22 +110,25 @@ class Faces:
             changed.clear()
 
     async def look(self, *, again: bool = False) -> None:
-        """Look at every tool of others that nobody has looked at.
+        """Look at every tool of others that nobody has looked at, or by other sanitizers.
 
         Args:
             again: Look once more at those that are not shown: a sanitizer may have failed.
         """
         async with self._looking:
             there, own = self._host.tools.view(), own_sources(self._host)
+            version = self._host.sanitizers
             looked: dict[str, _Looked] = {}
             for name, tool in there.items():
                 if tool.plugin in own:
                     continue
                 known = self._looked.get(name)
-                if known is None or not known.is_of(tool) or (again and known.face is None):
+                stays = known is not None and known.is_of(tool) and version == self._judged_by
+                if known is None or not stays or (again and known.face is None):
                     looked[name] = await self._look_at(tool)
                 else:
                     looked[name] = known
+            self._judged_by = version
             if looked.keys() != self._looked.keys() or any(
                 one is not self._looked[name] for name, one in looked.items()
             ):

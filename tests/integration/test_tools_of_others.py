@@ -273,3 +273,42 @@ async def test_the_operator_may_let_models_see_tools_of_others_as_they_are(
         await gate.chat("hello")
         assert "tools of others" not in gate.host.status()["notices"]
     assert offered(script)["feed"].description == ORDER
+
+
+class Picky:
+    """Rejects what says a word, which it reads again at a reload."""
+
+    name = "picky"
+
+    def __init__(self) -> None:
+        self.word = self.next = "never"
+
+    @hookimpl
+    def reloading(self) -> Callable[[], None]:
+        def put() -> None:
+            self.word = self.next
+
+        return put
+
+    @hookimpl
+    def sanitize_card(self, card: Card) -> Card | Rejected | None:
+        return Rejected(reason=f"it says {self.word}") if self.word in card.text else None
+
+
+async def test_tools_are_judged_again_by_what_a_sanitizer_reads_at_a_reload(
+    running: Running,
+) -> None:
+    picky = Picky()
+    tools = [made(), made("bake", "Bake bread.")]
+    async with running(tools=tools, plugins=[picky]) as (gate, script):
+        await gate.chat("hello")
+        assert {"feed", "bake"} <= offered(script).keys()
+        picky.next = "sourdough"
+        await gate.reload()
+        await gate.chat("hello")
+        assert "feed" not in offered(script)
+        assert "bake" in offered(script)
+        picky.next = "never"
+        await gate.reload()
+        await gate.chat("hello")
+    assert {"feed", "bake"} <= offered(script).keys()
