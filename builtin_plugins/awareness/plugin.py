@@ -16,7 +16,6 @@ from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
 from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
 from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
 from hookgate.builtin_plugins.awareness.selection.injector import (
-    PREFIX,
     STATE,
     TurnCards,
     selections,
@@ -156,8 +155,7 @@ class Plugin:
     ) -> Collection[str] | None:
         """Take away what is excluded, what the agent's profile lacks, what is not approved."""
         del capabilities
-        hidden = self._awareness.withheld(turn.agent.name, turn.snapshot.cards)
-        return {f"{PREFIX}{card}" for card in hidden}
+        return self._awareness.withheld(turn.agent.name, turn.snapshot.cards)
 
     @hookimpl
     async def select_capabilities(

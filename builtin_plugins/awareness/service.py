@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, ProcessPins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
-from hookgate.builtin_plugins.awareness.selection.injector import Rules
+from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
 from hookgate.builtin_plugins.awareness.selection.router import SentenceVectors, TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.settings import ProfileSettings
@@ -21,7 +21,7 @@ from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.core.domain.descriptors import Card
@@ -201,15 +201,15 @@ class Awareness:
         return known
 
     def withheld(self, agent: str, cards: Mapping[str, Card]) -> frozenset[str]:
-        """Return the ids of `cards` that a turn of `agent` must not show."""
-        rules, kept = self.rules(agent), self.made(cards).withheld
+        """Return the ids of the rows of those `cards` that a turn of `agent` must not show."""
+        kept = self.made(cards).withheld
         hidden = kept.get(agent)
         if hidden is None:
             if len(kept) >= AGENTS:
                 kept.clear()
-            hidden = kept[agent] = rules.withheld(cards)
+            hidden = kept[agent] = _rows(self.rules(agent).withheld(cards))
         waiting = self.registry.waiting(cards)
-        return hidden | waiting if waiting else hidden
+        return hidden | _rows(waiting) if waiting else hidden
 
     def _read_rules(self, agent: str) -> Rules:
         own = self.settings.agents.get(agent)
@@ -297,3 +297,8 @@ class Awareness:
                 await audit.append("card_approved", {"card": pin.id, "digest": pin.seen, "by": by})
         await self.registry.judge(host)
         return tuple(sorted(pin.id for pin in approved))
+
+
+def _rows(cards: Iterable[str]) -> frozenset[str]:
+    """Return the ids that cards have among all capabilities."""
+    return frozenset(f"{PREFIX}{card}" for card in cards)

@@ -52,12 +52,11 @@ __all__ = [
     "Rules",
     "TurnCards",
     "block_of",
-    "card_id",
     "frame",
+    "is_withheld",
     "plain_id",
     "selections",
     "shown_file",
-    "withheld_cards",
 ]
 
 PREFIX = "card:"
@@ -214,9 +213,9 @@ class TurnCards:
 
     def force(self, turn: Turn) -> None:
         """Choose what is forced, and nothing else."""
-        hidden = withheld_cards(turn)
-        for card in self.rules.forced - hidden:
-            if (there := turn.snapshot.cards.get(card)) is not None:
+        for card in self.rules.forced:
+            there = turn.snapshot.cards.get(card)
+            if there is not None and not is_withheld(turn, card):
                 self.judged[card] = JudgedCard(
                     card=there, score=0.0, reason="forced", chosen=True, forced=True
                 )
@@ -270,7 +269,8 @@ class TurnCards:
                 for one in matcher.called_for(tools, session_type=self.kind)
                 if one.card.id not in there
             ]
-            chosen = refuse(judged, withheld_cards(turn), "withheld")
+            hidden = {one.card.id for one in judged if is_withheld(turn, one.card.id)}
+            chosen = refuse(judged, hidden, "withheld")
         self.seconds += time.perf_counter() - started
         return chosen
 
@@ -354,7 +354,6 @@ class TurnCards:
 
     def told(self, turn: Turn, record: TurnRecord) -> dict[str, Any]:
         """Return what a model may know of the decisions of this turn."""
-        hidden = withheld_cards(turn)
         return {
             "turn": turn.id,
             "on": self.on,
@@ -365,7 +364,7 @@ class TurnCards:
             "passedOver": {
                 card: one.reason
                 for card, one in sorted(self.judged.items())
-                if not one.chosen and card not in hidden and one.score > 0
+                if not one.chosen and one.score > 0 and not is_withheld(turn, card)
             },
         }
 
@@ -384,14 +383,9 @@ def selections(judged: Iterable[JudgedCard]) -> list[Selection]:
     ]
 
 
-def card_id(row_id: str) -> str:
-    """Return a card's id of its capability's."""
-    return row_id.removeprefix(PREFIX)
-
-
-def withheld_cards(turn: Turn) -> frozenset[str]:
-    """Return the ids of the cards that were withheld from `turn`."""
-    return frozenset(card_id(row) for row in turn.withheld if row.startswith(PREFIX))
+def is_withheld(turn: Turn, card: str) -> bool:
+    """Whether a card, by its id, was withheld from `turn`."""
+    return f"{PREFIX}{card}" in turn.withheld
 
 
 def frame(card: Card, text: str) -> str:
