@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from benchmarks._stages import Stages
 from benchmarks._tool_sets import DEPTH, Run, Scores, score
+from hookgate.builtin_plugins.discovery.index.blending import Weights, best_first, blend
 from hookgate.builtin_plugins.discovery.index.documents import Fields, digest_of, weights_of
 from hookgate.builtin_plugins.discovery.index.lexical import K1, B, LexicalIndex, WordTable
-from hookgate.builtin_plugins.discovery.index.searching import Weights, blend, with_clauses
+from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -52,6 +53,7 @@ GRID: Mapping[str, tuple[float, ...]] = {
     "weights.meaning": (0.5, 0.6, 0.7),
     "weights.clause": (0.4, 0.5, 0.6, 0.7),
     "weights.power": (1.0, 1.4, 1.8),
+    "weights.served": (0.9, 0.95, 1.0),
     "k1": (0.8, 1.2, 1.6),
     "b": (0.5, 0.75, 0.9),
     "fields.name": (1.0, 2.0, 3.0),
@@ -63,7 +65,7 @@ GRID: Mapping[str, tuple[float, ...]] = {
 """What is tried. The description counts 1: the others are measured by it."""
 
 START = Constants(
-    weights=Weights(meaning=0.6, power=1.0, clause=0.5),
+    weights=Weights(meaning=0.6, power=1.0, clause=0.5, served=1.0),
     fields=Fields(1.0, 1.0, 1.0, 1.0, 1.0, 1.0),
     k1=1.2,
     b=0.75,
@@ -104,10 +106,11 @@ class Trial:
         """Return the best ids of each query."""
         parts = blend(self._by_words(constants), self._cosines, constants.weights)
         rows, run = self._stages.index.rows, {}
+        every = np.arange(len(rows))
         for at, question in enumerate(self._stages.tools.questions):
             span = slice(self._starts[at], self._starts[at + 1])
-            scores = with_clauses(parts[span], constants.weights)
-            run[question.id] = [rows[place].id for place in _best(scores)]
+            order, _ = best_first(parts[span], every, CANDIDATES, constants.weights)
+            run[question.id] = [rows[place].id for place in order[:DEPTH].tolist()]
         return run
 
     def _count(self, name: str) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -147,16 +150,6 @@ class Trial:
             numbers=(keys & 0xFFFFFFFF).astype(np.int32),
             weights=np.bincount(places, values, len(keys)).astype(np.float32),
         )
-
-
-def _best(scores: Floats) -> list[int]:
-    """Return the places of the best rows; of equal ones the first."""
-    if len(scores) > 4 * DEPTH:
-        some = np.argpartition(-scores, 2 * DEPTH)[: 2 * DEPTH]
-    else:
-        some = np.arange(len(scores))
-    order: list[int] = some[np.lexsort((some, -scores[some]))][:DEPTH].tolist()
-    return order
 
 
 @dataclass(frozen=True, slots=True)

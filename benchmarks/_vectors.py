@@ -78,6 +78,12 @@ class Vectors:
             self._files = (cache / f"{name}.keys", cache / f"{name}.f16")
             self._read()
 
+    def without_cache(self) -> Vectors:
+        """Return vectors of the same model that knows no text yet."""
+        fresh = Vectors(self._model, say=self._say)
+        fresh._loaded = self._loaded
+        return fresh
+
     @property
     def dimension(self) -> int:
         """The length of a vector."""

@@ -13,10 +13,12 @@ relevance does to small talk and to what was asked for, and what the model reads
 capabilities.
 
 ``--leave-one-out`` judges the constants of the ranking: they are searched for on all sets but
-one, and that one is scored with them, for each set.
+one, and that one is scored with them, for each set. ``--cost`` shows what is found against the
+CPU time of a query, for four ways to make a query of a message.
 
 Run: ``python -m benchmarks.retrieval --data FOLDER [--out RUN.jsonl] [--stage STAGE]
-[--embedder NAME] [--scorer FILE] [--cache FOLDER] [--leave-one-out] [--quick]``
+[--embedder NAME] [--scorer FILE] [--cache FOLDER] [--leave-one-out | --cost]
+[--quick]``
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from benchmarks._tool_sets import (
     write_run,
 )
 from benchmarks._vectors import Vectors, model_of
+from benchmarks._ways import costs, show_costs
 from benchmarks.report import Figure, report
 
 DATA, CACHE = "HOOKGATE_BENCH_DATA", "HOOKGATE_BENCH_CACHE"
@@ -243,15 +246,18 @@ def token_figures(tools: ToolSet, vectors: Vectors) -> list[Figure]:
 # -- leaving out ---------------------------------------------------------------
 
 
+def each_set(folders: Sequence[Path], vectors: Vectors) -> list[Stages]:
+    """Return the sets but for the pool, which holds the tools of all the others."""
+    return [Stages(read_set(one), vectors) for one in folders if one.name != POOL]
+
+
 def leave_out(folders: Sequence[Path], vectors: Vectors) -> None:
     """Show what the constants come to in sets that they were not tuned on."""
     trials, plain = [], {}
-    # The pool holds the tools of all the others.
-    for folder in (one for one in folders if one.name != POOL):
-        stages = Stages(read_set(folder), vectors)
+    for stages in each_set(folders, vectors):
         questions = stages.tools.questions
-        plain[folder.name] = {name: score(questions, stages.run(name)) for name in BASELINES}
         trials.append(Trial(stages))
+        plain[trials[-1].name] = {name: score(questions, stages.run(name)) for name in BASELINES}
     for name, values in GRID.items():
         print(f"{name}: {', '.join(f'{value:g}' for value in values)}")
     results = leave_one_out(trials)
@@ -317,6 +323,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--leave-one-out", action="store_true",
                         help="tune on all sets but one and score that one, for each; nothing "
                         "else is measured")  # fmt: skip
+    parser.add_argument(
+        "--cost",
+        action="store_true",
+        help="what is found against CPU time; nothing else is measured",
+    )
     parser.add_argument("--quick", action="store_true", help="a small corpus of our own")
     chosen = parser.parse_args()
     if chosen.data is None:
@@ -336,6 +347,9 @@ def main() -> None:
     vectors = Vectors(model_of(chosen.embedder), chosen.cache)
     if chosen.leave_one_out:
         leave_out(folders, vectors)
+        return
+    if chosen.cost:
+        show_costs(costs(each_set(folders, vectors), vectors))
         return
     stages = STAGES if chosen.stage == "all" else [one for one in STAGES if one == chosen.stage]
     results, figures = [], []

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import _floor, _leaving_out, _stages, _token_cost, _tool_sets, retrieval
+from benchmarks import _floor, _leaving_out, _stages, _token_cost, _tool_sets, _ways, retrieval
 from benchmarks._tool_sets import METRICS, Question
 from benchmarks._vectors import Vectors
 
@@ -454,3 +454,32 @@ def test_each_constant_of_the_grid_has_a_start_and_another_value() -> None:
     for name, values in _leaving_out.GRID.items():
         other = next(value for value in values if value != _leaving_out.START.of(name))
         assert _leaving_out.START.with_one(name, other).of(name) == other
+
+
+# -- costs ---------------------------------------------------------------------
+
+
+def test_each_way_to_make_a_query_is_scored_and_timed(
+    vectors: Vectors, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = _stages.Stages(_tool_sets.read_set(retrieval.TINY), vectors)
+
+    found = _ways.costs([stages], vectors)
+    _ways.show_costs(found)
+
+    assert list(found) == list(_ways.WAYS)
+    assert all(cost.milliseconds > 0 and cost.recall > 0.3 for cost in found.values())
+    fused = _tool_sets.score(stages.tools.questions, stages.run("fused"))
+    assert found[_ways.DEFAULT].recall == pytest.approx(fused["Recall@5"])
+    shown = capsys.readouterr().out
+    assert f"{_ways.DEFAULT} *" in shown
+    assert shown.count(" *") == 1
+
+
+def test_vectors_without_a_cache_ask_the_model_again(tmp_path: Path) -> None:
+    model = WordModel()
+    vectors = Vectors(model, tmp_path)
+    vectors.of(["a"])
+    before = model.texts
+    vectors.without_cache().of(["a"])
+    assert model.texts == before + 1

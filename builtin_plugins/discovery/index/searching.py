@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hookgate.builtin_plugins.discovery.index.blending import (
+    best_first,
+    blend,
+    shares_of_meaning,
+    shares_of_words,
+)
 from hookgate.builtin_plugins.discovery.index.words import clause_spans, words_of
 
 if TYPE_CHECKING:
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["Dense", "Index", "Part", "Query", "Ranking", "Weights", "blend", "with_clauses"]
+__all__ = ["Dense", "Index", "Part", "Query", "Ranking"]
 
 READY_VECTORS = 4096
 """Vectors that a version keeps at hand as 32-bit floats: 6 MB with MiniLM."""
@@ -33,32 +39,6 @@ CANDIDATES = 64
 FURTHER = 64
 """A search looks through so many times the vectors that it wants, where most of the nearest
 belong to other versions of the rows."""
-
-
-LEAST_COSINE = 0.05
-"""Meaning counts in shares of the best cosine; where that is less, in shares of this."""
-
-
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """How words and meaning come together.
-
-    They were found by leaving out one public set after the other and tuning on the others;
-    ``benchmarks/retrieval.py --leave-one-out`` does that.
-
-    Attributes:
-        meaning: What meaning counts against words.
-        power: A row that reaches half of the best row's BM25 score fits less than half as
-            well, where this is more than 1.
-        clause: What the best clause counts against the whole message, where it has several.
-    """
-
-    meaning: float = 0.6
-    power: float = 1.4
-    clause: float = 0.6
-
-
-WEIGHTS = Weights()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +288,7 @@ class Index:
         The score of a part is a weighted mean of meaning, which is the cosine against the best
         one, and of words, which is the BM25 score against the best one. The score of a message
         with clauses is that of the whole and that of the clause that fits the row best, so that
-        each thing that is asked for brings its own rows.
+        each thing that is asked for brings its own rows; see `blending`.
 
         Args:
             query: What is looked for, with vectors where meaning counts.
@@ -331,7 +311,7 @@ class Index:
         cosines = np.zeros_like(by_words)
         known = 0.0
         if matrix is None or self.dense is None:
-            parts = _words(by_words, WEIGHTS)
+            parts = shares_of_words(by_words)
             if learned is not None:
                 parts = _with_learned(parts, places, learned)
                 known = float(learned[1].max(initial=0.0))
@@ -343,19 +323,18 @@ class Index:
             if there is not None:
                 cosines = np.where(there, cosines, 0)
             if mode == "dense":
-                parts = _meaning(cosines)
+                parts = shares_of_meaning(cosines)
             else:
-                parts = blend(by_words, cosines, WEIGHTS)
+                parts = blend(by_words, cosines)
                 if there is not None:
                     # Of a row whose vector is not there yet, the words speak alone.
-                    parts = np.where(there, parts, _words(by_words, WEIGHTS))
-        scores = with_clauses(parts, WEIGHTS)
-        order = _best_first(scores, places, count)
+                    parts = np.where(there, parts, shares_of_words(by_words))
+        order, scores = best_first(parts, places, count)
         # Where nothing is better than nothing, there is no best one to measure by.
         top = float(scores.max(initial=0.0)) or 1.0
         return Ranking(
             places=places[order],
-            scores=(scores / top)[order],
+            scores=scores / top,
             cosines=cosines.max(axis=0, initial=-1.0)[order],
             shares=shares.max(axis=0, initial=0.0)[order],
             complete=complete,
@@ -391,55 +370,6 @@ def _spread(first: Places, counts: Places) -> Places:
     total = int(ends[-1]) if len(ends) else 0
     places: Places = np.arange(total) + np.repeat(first - (ends - counts), counts)
     return places
-
-
-def blend(by_words: Floats, cosines: Floats, weights: Weights) -> Floats:
-    """Return the weighted mean of words and meaning, by part and row.
-
-    Args:
-        by_words: The BM25 scores, an array (parts, rows).
-        cosines: The cosines, an array of the same shape.
-        weights: How they come together.
-    """
-    words, meaning = _words(by_words, weights), _meaning(cosines)
-    blended: Floats = weights.meaning * meaning + (1 - weights.meaning) * words
-    return blended
-
-
-def with_clauses(parts: Floats, weights: Weights) -> Floats:
-    """Return the score of each row: that of the whole message, and that of its best clause.
-
-    Args:
-        parts: The scores by part and row; the first part is the whole message.
-        weights: How they come together.
-    """
-    whole: Floats = parts[0]
-    if len(parts) == 1:
-        return whole
-    scores: Floats = (1 - weights.clause) * whole + weights.clause * parts[1:].max(axis=0)
-    return scores
-
-
-def _words(by_words: Floats, weights: Weights) -> Floats:
-    """Return BM25 scores as shares of the best one of each part."""
-    best = by_words.max(axis=1, initial=1e-6)
-    shares: Floats = (by_words / best[:, None]) ** weights.power
-    return shares
-
-
-def _meaning(cosines: Floats) -> Floats:
-    """Return cosines as shares of the best one of each part."""
-    shares: Floats = cosines / cosines.max(axis=1, initial=LEAST_COSINE)[:, None]
-    return shares
-
-
-def _best_first(scores: Floats, places: Places, count: int) -> Places:
-    """Return the order of the rows, the best first; of many, the best ones alone."""
-    if len(scores) <= 4 * count:
-        return np.lexsort((places, -scores))
-    best = np.argpartition(-scores, 2 * count)[: 2 * count]
-    order: Places = best[np.lexsort((places[best], -scores[best]))]
-    return order
 
 
 def _with_learned(cosines: Floats, places: Places, learned: tuple[Places, Floats]) -> Floats:
