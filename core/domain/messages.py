@@ -167,20 +167,20 @@ class Message:
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The tool calls that this message asks for, in order."""
-        if self._plain:
+        if self.plain:
             return ()
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
 
     @property
     def tool_results(self) -> tuple[ToolResultPart, ...]:
         """The tool results that this message carries, in order."""
-        if self._plain:
+        if self.plain:
             return ()
         return tuple(part for part in self.parts if isinstance(part, ToolResultPart))
 
     @property
-    def _plain(self) -> bool:
-        """Whether it is one text, as most are: each turn asks each message for its calls."""
+    def plain(self) -> bool:
+        """Whether it is one text and nothing else, as most are."""
         return len(self.parts) == 1 and isinstance(self.parts[0], Text)
 
     def to_json(self) -> dict[str, Any]:

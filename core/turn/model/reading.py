@@ -53,7 +53,7 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
 
 
 def _holds_more(message: Message) -> bool:
-    return any(
+    return not message.plain and any(
         isinstance(part, _NOT_ONLY_TEXT)
         or (isinstance(part, ToolResultPart) and not isinstance(part.content, str))
         for part in message.parts
