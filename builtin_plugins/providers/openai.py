@@ -137,6 +137,9 @@ class OpenAIWire:
         for message in paired(request.messages):
             if message.plain and message.role == "user":
                 messages.append({"role": "user", "content": message.text})
+            elif message.plain and message.role == "assistant":
+                if text := message.text:
+                    messages.append({"role": "assistant", "content": text})
             else:
                 messages.extend(_messages(message))
         body: dict[str, Any] = {
