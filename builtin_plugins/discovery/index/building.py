@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordT
 from hookgate.builtin_plugins.discovery.index.saved import Saved
 from hookgate.builtin_plugins.discovery.index.searching import Dense, Index
 from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, VectorStore
-from hookgate.builtin_plugins.discovery.learn.given import trust_in
+from hookgate.builtin_plugins.discovery.learn.given import discount_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -121,10 +121,10 @@ class Material:
             missing = sum(1 for key in draft.missing if key not in self.store.slots)
             if missing <= (1 - ENOUGH) * texts:
                 self._settle(draft)
-                trusts = [
-                    _trusts(row, keys) for row, keys in zip(draft.rows, draft.texts, strict=True)
+                discounts = [
+                    _discounts(row, keys) for row, keys in zip(draft.rows, draft.texts, strict=True)
                 ]
-                dense = Dense.of(self.store, draft.texts, self.fingerprint, trusts)
+                dense = Dense.of(self.store, draft.texts, self.fingerprint, discounts)
                 background = self._background()
         return Index(draft.version, draft.rows, draft.lexical, dense, background)
 
@@ -209,10 +209,10 @@ class Material:
         self.table, self.store, self.fingerprint = saved.table, saved.store, saved.fingerprint
 
 
-def _trusts(row: Capability, keys: Sequence[bytes]) -> list[float]:
-    """Return how much a cosine with each text of `row` counts; its examples are the last."""
+def _discounts(row: Capability, keys: Sequence[bytes]) -> list[float]:
+    """Return what is taken off the cosine with each text of `row`; its examples are the last."""
     given = len(row.examples)
-    return [1.0] * (len(keys) - given) + [trust_in(row)] * given
+    return [0.0] * (len(keys) - given) + [discount_of(row)] * given
 
 
 def text_key(text: str) -> bytes:

@@ -123,8 +123,8 @@ class Dense:
         ready: The vectors in the order of the rows, where there are few: taking them out of
             the store for each search would take longer than the search.
         fingerprint: The embedder's, that the vectors are from.
-        trust: How much a cosine with each vector counts, in the order of `slots`; None where
-            all count in full.
+        discounts: What is taken off the cosine with each vector, in the order of `slots`; None
+            where it is nothing.
     """
 
     store: Vectors
@@ -136,7 +136,7 @@ class Dense:
     whole: bool
     ready: Floats | None
     fingerprint: str = ""
-    trust: Floats | None = None
+    discounts: Floats | None = None
 
     @classmethod
     def of(
@@ -144,7 +144,7 @@ class Dense:
         store: Vectors,
         digests: Sequence[Sequence[bytes]],
         fingerprint: str = "",
-        trusts: Sequence[Sequence[float]] = (),
+        discounts: Sequence[Sequence[float]] = (),
     ) -> Dense:
         """Point the rows to their vectors in `store`.
 
@@ -153,16 +153,16 @@ class Dense:
             digests: The digests of each row's texts; a row whose text is not in the store
                 has no vectors yet.
             fingerprint: The embedder's, that the vectors are from.
-            trusts: How much a cosine with each text counts; in full where it is empty.
+            discounts: What is taken off the cosine with each text; nothing where it is empty.
         """
         found = [[store.slots[key] for key in keys if key in store.slots] for keys in digests]
-        counted = [
-            trust
-            for keys, each in zip(digests, trusts, strict=False)
-            for key, trust in zip(keys, each, strict=True)
+        off = [
+            discount
+            for keys, each in zip(digests, discounts, strict=False)
+            for key, discount in zip(keys, each, strict=True)
             if key in store.slots
         ]
-        trust = np.array(counted, np.float32) if min(counted, default=1.0) < 1 else None
+        taken = np.array(off, np.float32) if any(off) else None
         starts = np.zeros(len(found) + 1, np.int64)
         np.cumsum([len(part) for part in found], out=starts[1:])
         slots = np.array([slot for part in found for slot in part], np.int64)
@@ -172,7 +172,7 @@ class Dense:
         np.cumsum(np.bincount(slots, minlength=len(store)), out=heads[1:])
         ready = store.vectors(slots) if len(slots) <= READY_VECTORS else None
         whole = bool((counts > 0).all())
-        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint, trust)
+        return cls(store, slots, starts, owners, heads, counts, whole, ready, fingerprint, taken)
 
     def best(self, queries: Floats, count: int) -> Places:
         """Return the rows of the `count` vectors that are nearest to each query, in order."""
@@ -197,7 +197,7 @@ class Dense:
         A row that has no vector yet has NaN.
         """
         if self.ready is not None and self.whole and len(places) == len(self.counts):
-            cosines = self._trusted(queries @ self.ready.T, slice(None))
+            cosines = self._discounted(queries @ self.ready.T, slice(None))
             every: Floats = np.maximum.reduceat(cosines, self.starts[:-1], axis=1)
             return every
         counts = self.counts[places]
@@ -207,12 +207,12 @@ class Dense:
             return result
         first, counts = self.starts[places[has]], counts[has]
         each = _spread(first, counts)
-        cosines = self._trusted(queries @ self.store.vectors(self.slots[each]).T, each)
+        cosines = self._discounted(queries @ self.store.vectors(self.slots[each]).T, each)
         result[:, has] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts, axis=1)
         return result
 
-    def _trusted(self, cosines: Floats, each: Places | slice) -> Floats:
-        return cosines if self.trust is None else cosines * self.trust[each]
+    def _discounted(self, cosines: Floats, each: Places | slice) -> Floats:
+        return cosines if self.discounts is None else cosines - self.discounts[each]
 
 
 @dataclass(frozen=True, slots=True)

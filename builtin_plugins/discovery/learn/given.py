@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.learn.learned import Boost
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["GivenExamples", "trust_in"]
+__all__ = ["GivenExamples", "discount_of"]
 
-OTHERS = 0.9
-"""How much an example counts that neither hookgate nor the operator has written, against what a
-capability is described with: nobody is found first for having guessed a whole message."""
+GIVEN, OTHERS = 0.05, 0.1
+"""What is taken off the cosine with an example that a capability brings, and with one that neither
+hookgate nor the operator has written. Two messages are more alike than a message and a description
+that fits it as well; and nobody is found first for having guessed a whole message."""
 
 
-def trust_in(row: Capability) -> float:
-    """Return how much the examples of `row` count."""
-    return 1.0 if row.whose == "own" else OTHERS
+def discount_of(row: Capability) -> float:
+    """Return what is taken off the cosine with an example of `row`."""
+    return GIVEN if row.whose == "own" else OTHERS
 
 
 class GivenExamples:
@@ -54,8 +55,8 @@ class GivenExamples:
             return learned
         given = self._of(index).of(query, index)
         if given is not None:
-            trusts = [trust_in(index.rows[at]) for at in given[0].tolist()]
-            given = given[0], given[1] * np.array(trusts, np.float32)
+            off = [discount_of(index.rows[at]) for at in given[0].tolist()]
+            given = given[0], np.maximum(given[1] - np.array(off, np.float32), 0)
         if given is None or learned is None:
             return learned if given is None else given
         places = np.union1d(given[0], learned[0])
