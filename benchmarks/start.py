@@ -27,8 +27,8 @@ from typing import Any
 
 import typer
 
+from benchmarks._chat_servers import free_port
 from benchmarks._servers import Server, settle
-from benchmarks.chat import free_port
 from benchmarks.report import Figure, report
 from hookgate.cli.app import app
 from hookgate.cli.state import State

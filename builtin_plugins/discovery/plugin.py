@@ -69,6 +69,9 @@ SCHEMA: Mapping[str, Any] = {
 }
 """What the meta-tool takes. It goes with every request, so that it says no word too many."""
 
+QUIET_SECONDS = 0.25
+"""How long after a change it is indexed; a turn that comes before that does not wait for it."""
+
 PAGE_TOKENS = 1500
 """The longest page of `read_capability`."""
 
@@ -145,6 +148,8 @@ class Plugin:
         engine = self._discoverer(host).engine
         while True:
             await changed.wait()
+            # At a start one change comes after the other, and there is better to do.
+            await asyncio.sleep(QUIET_SECONDS)
             changed.clear()
             index = await engine.index_of(self._capabilities(host))
             data = {

@@ -38,8 +38,22 @@ class Manager(pluggy.PluginManager):
     pluggy does so itself from 1.7 on; before that, a property that fails breaks the load.
     """
 
+    def __init__(self, project_name: str) -> None:
+        super().__init__(project_name)
+        # With the plugin itself: while it is here, no other one has its id.
+        self._marks: dict[int, tuple[object, dict[str, pluggy.HookimplOpts | None]]] = {}
+
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        """Return how a function is marked; None for whatever is no marked function."""
+        """Return how a function is marked; None for whatever is no marked function.
+
+        It is looked up once: a plugin is checked twice, and then registered.
+        """
+        _, marks = self._marks.setdefault(id(plugin), (plugin, {}))
+        if name not in marks:
+            marks[name] = self._parsed(plugin, name)
+        return marks[name]
+
+    def _parsed(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         if name in _OF_EVERY_OBJECT and _is_inherited_from_object(plugin, name):
             return None
         found = inspect.getattr_static(plugin, name, None)

@@ -281,6 +281,7 @@ class Engine:
     def _make(
         self, version: int, rows: Sequence[Capability], fingerprint: str
     ) -> tuple[Draft, Index]:
+        self._relevance.prepare()
         draft = self._material.draft(version, rows, fingerprint)
         return draft, self._material.index(draft)
 

@@ -10,7 +10,7 @@ has to fit.
 from __future__ import annotations
 
 from collections import Counter
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -77,11 +77,25 @@ class Relevance:
 
     def __init__(self, lines: tuple[str, ...]) -> None:
         """Take the lines that `small_talk` returns."""
-        said = [frozenset(words_of(line)) for line in lines]
-        counts = Counter(word for words in said for word in words)
-        alone = {word for words in said if len(words) == 1 for word in words}
-        self._talk = frozenset(counts)
-        self._chatter = frozenset(word for word in counts if counts[word] >= OFTEN) | alone
+        self._lines = lines
+
+    def prepare(self) -> None:
+        """Read the words of the lines, some hundred of them; it takes long enough for a thread."""
+        _ = self._chatter
+
+    @cached_property
+    def _said(self) -> list[frozenset[str]]:
+        return [frozenset(words_of(line)) for line in self._lines]
+
+    @cached_property
+    def _talk(self) -> frozenset[str]:
+        return frozenset(word for words in self._said for word in words)
+
+    @cached_property
+    def _chatter(self) -> frozenset[str]:
+        counts = Counter(word for words in self._said for word in words)
+        alone = {word for words in self._said if len(words) == 1 for word in words}
+        return frozenset(word for word in self._talk if counts[word] >= OFTEN) | alone
 
     def judge(self, index: Index, query: Query, ranking: Ranking) -> Floats:
         """Return the relevance of each row of `ranking`, which `index` came to."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
-from functools import lru_cache
-
-import snowballstemmer  # type: ignore[import-untyped]  # it has no types
+from contextlib import suppress
+from functools import cache, lru_cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
 
 __all__ = ["CLAUSES", "clause_spans", "human_name", "words_of"]
 
@@ -43,8 +47,28 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 def _stem(word: str) -> str:
     # A stemmer keeps the word that it works on, so each call has one of its own: threads
     # search at the same time. The cache makes that rare.
-    stem: str = snowballstemmer.stemmer("english").stemWord(word)
+    stem: str = _english()().stemWord(word)
     return stem
+
+
+@cache
+def _english() -> Any:
+    """Return what makes stemmers for English.
+
+    The package loads its stemmers of 35 languages when it is imported, which took a twentieth of a
+    gateway's start; so the one module is loaded below a name of its own, as part of a package that
+    is nothing but the place where these modules are.
+    """
+    found = find_spec("snowballstemmer")
+    if found is not None and found.submodule_search_locations and find_spec("Stemmer") is None:
+        package = ModuleType(f"{__name__}.snowball")
+        package.__path__ = list(found.submodule_search_locations)
+        sys.modules[package.__name__] = package
+        with suppress(ImportError, AttributeError):
+            return import_module(f"{package.__name__}.english_stemmer").EnglishStemmer
+    import snowballstemmer  # type: ignore[import-untyped]  # it has no types
+
+    return partial(snowballstemmer.stemmer, "english")
 
 
 def words_of(text: str, *, common: bool = False) -> list[str]:

@@ -4,6 +4,7 @@ import threading
 from time import process_time
 
 import pytest
+import snowballstemmer  # type: ignore[import-untyped]  # it has no types
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,3 +172,18 @@ def test_threads_agree_on_stems() -> None:
     for thread in threads:
         thread.join()
     assert results == [words_of(text)] * 4
+
+
+def test_a_word_is_the_stem_that_the_whole_package_finds() -> None:
+    whole = snowballstemmer.stemmer("english")
+    words = [
+        "flies",
+        "happily",
+        "relational",
+        "conditional",
+        "generously",
+        "capabilities",
+        "running",
+    ]
+
+    assert words_of(" ".join(words), common=True) == [whole.stemWord(word) for word in words]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import AsyncExitStack
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,6 +52,10 @@ def serve(
             state.overrides[key] = value
     import asyncio
 
+    # Whoever imports aiohttp waits until it has read the certificate authorities. That needs no
+    # interpreter, which loads the gateway meanwhile.
+    threading.Thread(target=import_module, args=("aiohttp.web",), daemon=True).start()
+    import_module("hookgate.gateway")
     from hookgate.core.gateway.serve import loop_factory
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
