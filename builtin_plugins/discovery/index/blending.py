@@ -26,8 +26,8 @@ COVERED = 5
 class Weights:
     """How words and meaning come together.
 
-    They were judged by leaving out one public set after the other and tuning on the others;
-    ``benchmarks/retrieval.py --leave-one-out`` does that.
+    Round values, judged by leaving out each of five public sets in turn and tuning on the
+    others: ``benchmarks/retrieval.py --leave-one-out``.
 
     Attributes:
         meaning: What meaning counts against words.
