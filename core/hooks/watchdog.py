@@ -23,7 +23,7 @@ __all__ = ["LIMIT", "Watchdog"]
 LIMIT = 0.05
 """Seconds for which the event loop may be held before somebody is named."""
 
-IDLE = 0.5
+IDLE = 1.0
 """Seconds between two looks at an event loop that has nothing to do."""
 
 IDLE_SHARE = 0.01

@@ -72,7 +72,7 @@ async def test_where_the_system_cannot_watch_a_place_that_goes_is_missed_at_once
     def refuse(*_: object, **__: object) -> None:
         raise OSError("no more watches")
 
-    monkeypatch.setattr(watching, "awatch", refuse)
+    monkeypatch.setattr(watching, "watch", refuse)
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.2)
     place = tmp_path / "here"
     write(place / "a")
@@ -132,7 +132,7 @@ async def test_where_nothing_can_be_watched_it_is_looked_again_and_again(
     def refuse(*_: object, **__: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(watching, "awatch", refuse)
+    monkeypatch.setattr(watching, "watch", refuse)
     monkeypatch.setattr(watching, "POLL_SECONDS", 0.01)
     async with watched(tmp_path) as seen:
         write(tmp_path / "a")
