@@ -135,7 +135,13 @@ class OpenAIWire:
         system = "\n\n".join(piece.text for piece in request.system if piece.text.strip())
         messages = [{"role": "system", "content": system}] if system else []
         for message in paired(request.messages):
-            messages.extend(_messages(message))
+            if message.plain and message.role == "user":
+                messages.append({"role": "user", "content": message.text})
+            elif message.plain and message.role == "assistant":
+                if text := message.text:
+                    messages.append({"role": "assistant", "content": text})
+            else:
+                messages.extend(_messages(message))
         body: dict[str, Any] = {
             "model": request.model.model,
             "messages": messages,

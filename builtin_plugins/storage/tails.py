@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hookgate.core.domain.messages import Message
 
@@ -88,7 +88,15 @@ class Tail:
         """Return the tail of the last `turns` turns; older messages are left out."""
         first = standing.turns - turns
         kept = tuple(dropwhile(lambda one: one.turn_number <= first, messages))
-        return cls(standing, taint, turns, kept, sum(MESSAGE_CHARS + len(one.body) for one in kept))
+        return cls(standing, taint, turns, kept, _chars(kept))
+
+    def extended(self, standing: Standing, messages: Sequence[Stored]) -> Tail:
+        """Return it with what was committed since, and the oldest turns left out for that."""
+        first = standing.turns - self.turns
+        gone = tuple(takewhile(lambda one: one.turn_number <= first, self.messages))
+        kept = (*self.messages[len(gone) :], *messages)
+        chars = self.chars - _chars(gone) + _chars(messages)
+        return Tail(standing, self.taint, self.turns, kept, chars)
 
     def has(self, turns: int) -> bool:
         """Whether the last `turns` turns are in it."""
@@ -98,8 +106,12 @@ class Tail:
         """Return the messages of the last `turns` turns; `read` reads what the store has."""
         first = self.standing.turns - turns
         return tuple(
-            one.message or read(one.body) for one in self.messages if one.turn_number > first
+            [one.message or read(one.body) for one in self.messages if one.turn_number > first]
         )
+
+
+def _chars(messages: Iterable[Stored]) -> int:
+    return sum(MESSAGE_CHARS + len(one.body) for one in messages)
 
 
 class Tails:
@@ -129,14 +141,13 @@ class Tails:
             self.drop(next(iter(self._tails)))
 
     def extend(
-        self, session: str, before: Standing, after: Standing, messages: Iterable[Stored]
+        self, session: str, before: Standing, after: Standing, messages: Sequence[Stored]
     ) -> None:
         """Add what was committed to a session whose row has gone from `before` to `after`."""
         if (tail := self._tails.get(session)) is None:
             return
         if tail.standing == before:
-            stored = (*tail.messages, *messages)
-            self.keep(session, Tail.of(after, tail.taint, tail.turns, stored))
+            self.keep(session, tail.extended(after, messages))
         else:
             self.drop(session)
 

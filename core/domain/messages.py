@@ -144,6 +144,8 @@ class Message:
         principal: The id of who sent it, of a message that began a turn.
         created: When it was made, in UTC.
         counted: A counter, and how many tokens that has found in it; see `core.turn.context`.
+        plain: Whether it is one text and nothing else, as most are: long histories are walked over
+            several times a turn, and such a message has nothing to be looked for.
     """
 
     role: Role
@@ -155,33 +157,33 @@ class Message:
     principal: str = ""
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
+    plain: bool = field(default=False, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        parts: object = self.parts  # a plugin may have put anything there
+        if type(parts) is tuple and len(parts) == 1 and isinstance(parts[0], Text):
+            object.__setattr__(self, "plain", True)
 
     @property
     def text(self) -> str:
         """The message's text parts, joined."""
-        first = self.parts[0] if len(self.parts) == 1 else None
-        if isinstance(first, Text):
-            return first.text
+        if self.plain and isinstance(text := self.parts[0], Text):
+            return text.text
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
         """The tool calls that this message asks for, in order."""
-        if self._plain:
+        if self.plain:
             return ()
         return tuple(part for part in self.parts if isinstance(part, ToolUse))
 
     @property
     def tool_results(self) -> tuple[ToolResultPart, ...]:
         """The tool results that this message carries, in order."""
-        if self._plain:
+        if self.plain:
             return ()
         return tuple(part for part in self.parts if isinstance(part, ToolResultPart))
-
-    @property
-    def _plain(self) -> bool:
-        """Whether it is one text, as most are: each turn asks each message for its calls."""
-        return len(self.parts) == 1 and isinstance(self.parts[0], Text)
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form that the conversation store keeps."""

@@ -112,6 +112,7 @@ class Tool:
             more, so that one whose end is not known may be repeated; None where nobody has said,
             which is never read as yes.
         admitted: Whether the gateway has checked this very value; `replace` makes another one.
+        counted: A counter, and the tokens that it has found in `declaration`, of an admitted tool.
     """
 
     name: str
@@ -130,6 +131,7 @@ class Tool:
     examples: tuple[str, ...] = ()
     idempotent: bool | None = None
     admitted: bool = field(default=False, init=False, repr=False, compare=False)
+    counted: tuple[object, int] | None = field(default=None, init=False, repr=False, compare=False)
     _declared: str = field(default="", init=False, repr=False, compare=False)
 
     @property

@@ -259,12 +259,11 @@ class ContextBuilder:
         ]
         used = sum(message_tokens(message, self.counter) for message in own)
         taken, by_kind = self._choose(items, self.budget - used)
-        kept = set(taken)
-        left = [item for item in items if item not in kept]
+        left = [item for item in items if not item.taken]
         blocks = [item.block for item in taken if item.block is not None]
         blocks.sort(key=lambda block: (not block.stable, -_priority(block.kind)))
         turns = [item for item in taken if item.turn is not None]
-        turns.sort(key=lambda item: -item.order)
+        turns.sort(key=lambda item: item.rank, reverse=True)
         return Context(
             system=tuple(block.piece() for block in blocks),
             history=tuple(message for item in turns for message in item.turn or ()),
@@ -276,26 +275,25 @@ class ContextBuilder:
         )
 
     def _choose(self, items: list[_Item], room: int) -> tuple[list[_Item], dict[str, int]]:
-        items = sorted(items, key=lambda item: (-_priority(item.kind), -item.priority, item.order))
-        spent: dict[str, int] = {}
-        taken: dict[_Item, None] = {}
-        gap = False
-        for limited in (True, False):
+        items = sorted(items, key=lambda item: item.rank)
+        spent = dict.fromkeys((item.kind for item in items), 0)
+        caps = {kind: self._caps.get(kind, self.budget) for kind in spent}
+        floors = {kind: min(cap, self._floors.get(kind, 0)) for kind, cap in caps.items()}
+        taken: list[_Item] = []
+        for most in (floors, caps):
+            gap = False
             for item in items:
-                if item in taken or (item.turn is not None and gap):
+                if item.taken or (gap and item.turn is not None):
                     continue
-                total = spent.get(item.kind, 0) + item.tokens
-                cap = self._caps.get(item.kind, self.budget)
-                if limited:
-                    cap = min(cap, self._floors.get(item.kind, 0))
-                if total <= cap and item.tokens <= room:
-                    taken[item] = None
+                total = spent[item.kind] + item.tokens
+                if total <= most[item.kind] and item.tokens <= room:
+                    taken.append(item)
+                    item.taken = True
                     spent[item.kind] = total
                     room -= item.tokens
                 elif item.turn is not None:
                     gap = True
-            gap = False
-        return list(taken), spent
+        return taken, {item.kind: spent[item.kind] for item in taken}
 
 
 def _priority(kind: BlockKind) -> int:
@@ -316,21 +314,25 @@ def _check_kind(kind: object) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Item:
     kind: BlockKind
     tokens: int
-    priority: int
-    order: int
-    plugin: str = ""
+    rank: tuple[int, int, int]
+    """Lower is first: by kind, then by priority, then in the order of arrival."""
+    plugin: str
     block: Block | None = None
     turn: tuple[Message, ...] | None = None
+    taken: bool = False
 
     @classmethod
     def of_block(cls, block: Block, order: int) -> _Item:
-        return cls(block.kind, block.tokens, block.priority, order, block.plugin, block)
+        rank = (-_priority(block.kind), -block.priority, order)
+        return cls(block.kind, block.tokens, rank, block.plugin, block)
 
     @classmethod
     def of_turn(cls, turn: tuple[Message, ...], counter: TokenCounter, order: int) -> _Item:
-        tokens = sum(message_tokens(message, counter) for message in turn)
-        return cls("history", tokens, 0, order, "core", None, turn)
+        tokens = 0
+        for message in turn:
+            tokens += message_tokens(message, counter)
+        return cls("history", tokens, (-PRIORITIES["history"], 0, order), "core", None, turn)

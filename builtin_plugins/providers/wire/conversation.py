@@ -29,13 +29,17 @@ def paired(messages: Iterable[Message]) -> Iterator[Message]:
     """
     waiting: list[ToolUse] = []
     for message in messages:
+        if message.plain and not waiting:
+            yield message
+            continue
+        results = message.tool_results
         if waiting:
-            given = {part.tool_use_id: part for part in message.tool_results}
+            given = {part.tool_use_id: part for part in results}
             answered = [given.pop(use.id) if use.id in given else _missing(use) for use in waiting]
             yield Message(role="tool", parts=tuple(answered), id=f"{message.id}/results")
             message = _without_results(message, set(given))
-        else:
-            message = _without_results(message, {one.tool_use_id for one in message.tool_results})
+        elif results:
+            message = _without_results(message, {one.tool_use_id for one in results})
         waiting = list(message.tool_uses) if message.role == "assistant" else []
         if message.parts:
             yield message

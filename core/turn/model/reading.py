@@ -43,7 +43,7 @@ def readable(request: ModelRequest, models: Callable[[], Sequence[ModelInfo]]) -
         request: What is to be asked.
         models: Returns what its provider says of its models.
     """
-    if not any(map(_holds_more, request.messages)):
+    if not any(not message.plain and _holds_more(message) for message in request.messages):
         return request
     known = {info.name: info for info in models()}
     name = request.model.model

@@ -22,8 +22,14 @@ __all__ = ["choose_tools", "is_chosen", "schema_tokens", "usable_tools"]
 
 
 def schema_tokens(tool: Tool, counter: TokenCounter) -> int:
-    """Return how many tokens a tool's declaration takes in a request."""
-    return counter.count(tool.declaration)
+    """Return how many tokens a tool's declaration takes in a request; an admitted tool keeps it."""
+    known = tool.counted
+    if known is not None and known[0] is counter:
+        return known[1]
+    tokens = counter.count(tool.declaration)
+    if tool.admitted:
+        object.__setattr__(tool, "counted", (counter, tokens))
+    return tokens
 
 
 async def choose_tools(host: Host, turn: Turn) -> None:
