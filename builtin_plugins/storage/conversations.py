@@ -158,6 +158,7 @@ class _Session:
     last_turn: str
     taint: str
     forgotten: int
+    version: int = 0
     updated: datetime | None = None
 
     @property
@@ -172,6 +173,7 @@ class _Appended(NamedTuple):
     before: Standing
     after: Standing
     messages: Sequence[Stored]
+    version: int
 
 
 class SqlConversations:
@@ -430,7 +432,20 @@ def _load(connection: Connection, keys: Collection[str]) -> dict[str, _Session]:
         rows = _SESSION.rows(connection, key=key)
     else:
         rows = connection.execute(_SESSIONS, {"keys": sorted(keys)}).all()
-    return {key: _Session(*values) for key, *values in rows}
+    version = _writes_beside(connection)
+    found = {key: _Session(*values) for key, *values in rows}
+    for session in found.values():
+        session.version = version
+    return found
+
+
+def _writes_beside(connection: Connection) -> int:
+    """Return what changes when a program beside the gateway has written to its SQLite file."""
+    if connection.dialect.name != "sqlite":
+        return 0  # There the row tells of all who write as gateways do.
+    driver: Any = connection.connection.dbapi_connection
+    ((version,),) = driver.execute("PRAGMA data_version").fetchall()
+    return int(version)
 
 
 def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Session]:
@@ -446,7 +461,10 @@ def _begin(connection: Connection, new: Mapping[str, datetime]) -> dict[str, _Se
 def _stands(fence: Fence, row: _Session) -> bool:
     """Whether a holder may write, and what was recalled for it is what there is."""
     tail = fence.recalled
-    if isinstance(tail, Tail) and (tail.standing, tail.taint) != (row.standing, row.taint):
+    if isinstance(tail, Tail) and (
+        (tail.standing, tail.taint) != (row.standing, row.taint)
+        or tail.version not in (None, row.version)
+    ):
         return False
     return fence.stands(row.fence, row.messages)
 
@@ -477,7 +495,7 @@ def _append(
         Stored.of(row["turn_number"], row["body"], message)
         for row, message in zip(fresh, item.messages, strict=True)
     ]
-    return _Appended(before, session.standing, stored)
+    return _Appended(before, session.standing, stored, session.version)
 
 
 def _forget(connection: Connection, key: str) -> int:

@@ -75,6 +75,8 @@ class Tail:
         turns: Of how many of the last turns the messages are there.
         messages: The messages, oldest first.
         chars: What they count for.
+        version: What the writer's connection said of writes beside its own; None where the tail was
+            read by another one, which counts by itself.
     """
 
     standing: Standing
@@ -82,6 +84,7 @@ class Tail:
     turns: int
     messages: tuple[Stored, ...]
     chars: int
+    version: int | None = None
 
     @classmethod
     def of(cls, standing: Standing, taint: str, turns: int, messages: Iterable[Stored]) -> Tail:
@@ -90,13 +93,13 @@ class Tail:
         kept = tuple(dropwhile(lambda one: one.turn_number <= first, messages))
         return cls(standing, taint, turns, kept, _chars(kept))
 
-    def extended(self, standing: Standing, messages: Sequence[Stored]) -> Tail:
+    def extended(self, standing: Standing, messages: Sequence[Stored], version: int) -> Tail:
         """Return it with what was committed since, and the oldest turns left out for that."""
         first = standing.turns - self.turns
         gone = tuple(takewhile(lambda one: one.turn_number <= first, self.messages))
         kept = (*self.messages[len(gone) :], *messages)
         chars = self.chars - _chars(gone) + _chars(messages)
-        return Tail(standing, self.taint, self.turns, kept, chars)
+        return Tail(standing, self.taint, self.turns, kept, chars, version)
 
     def has(self, turns: int) -> bool:
         """Whether the last `turns` turns are in it."""
@@ -141,13 +144,18 @@ class Tails:
             self.drop(next(iter(self._tails)))
 
     def extend(
-        self, session: str, before: Standing, after: Standing, messages: Sequence[Stored]
+        self,
+        session: str,
+        before: Standing,
+        after: Standing,
+        messages: Sequence[Stored],
+        version: int = 0,
     ) -> None:
         """Add what was committed to a session whose row has gone from `before` to `after`."""
         if (tail := self._tails.get(session)) is None:
             return
         if tail.standing == before:
-            self.keep(session, tail.extended(after, messages))
+            self.keep(session, tail.extended(after, messages, version))
         else:
             self.drop(session)
 

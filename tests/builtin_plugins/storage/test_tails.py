@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -201,6 +202,19 @@ async def test_a_turn_that_goes_on_reads_nothing(
             await gate.chat("second")
         assert seen == [0]
         assert texts(script.requests[-1].messages) == ["first", "one", "second"]
+
+
+async def test_what_somebody_has_deleted_from_the_file_is_not_sent(tmp_path: Path) -> None:
+    script = Script(say("one"), say("two"), say("three"))
+    config = settings(tmp_path)
+    async with Gateway(config, builtin=BUILTIN, plugins=[Scripted(script)]) as gate:
+        await gate.chat("first")
+        with closing(sqlite3.connect(tmp_path / "hookgate.db")) as beside, beside:
+            beside.execute("DELETE FROM storage_messages WHERE role = 'user'")
+        assert (await gate.chat("second")).ending == "done"
+        assert texts(script.requests[-1].messages) == ["one", "second"]
+        await gate.chat("third")
+        assert texts(script.requests[-1].messages) == ["one", "second", "two", "third"]
 
 
 async def test_a_turn_goes_on_with_what_is_there_whatever_was_remembered(tmp_path: Path) -> None:
