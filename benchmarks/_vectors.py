@@ -127,7 +127,7 @@ class Vectors:
             for own, text, spans in waiting[first : first + SAVE_EVERY]:
                 new |= zip(own, self._read_query(text, spans), strict=True)
             new = {key: vector for key, vector in new.items() if key not in self._places}
-            self._keep(list(new), np.array(list(new.values()), np.float32))
+            self._keep(list(new), np.array([*new.values()], np.float32).reshape(-1, self.dimension))
         return [[self._known[self._places[key]] for key in one] for one in keys]
 
     def _read_query(self, text: str, spans: Sequence[Span]) -> list[Floats]:

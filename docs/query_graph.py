@@ -7,6 +7,10 @@ nothing pads and nothing is masked, and it returns the vectors of the text's tok
 
 Each input of a multiplication is brought to bytes by one scale for all tokens of the text. So a
 text would have slightly other numbers beside another text; alone, it always has the same.
+
+Processors without instructions for just that add two products of a byte and a signed byte in 16
+bits, and cut what does not fit. With these weights that happens in the matrices of attention, and
+shows: theirs are made unsigned when the graph is loaded, which costs a little, and is exact.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ EPSILON = 1e-12
 CONTRIB = "com.microsoft"
 """The operators of onnxruntime that are not in the standard."""
 
-TYPES: dict[Any, int] = {TensorProto.INT8: 1, TensorProto.FLOAT: 4}
+TYPES: dict[Any, int] = {TensorProto.INT8: 1, TensorProto.UINT8: 1, TensorProto.FLOAT: 4}
 """The bytes of a number."""
 
 
@@ -48,15 +52,22 @@ class Graph:
         found = [name[:-2] for name in self._held if re.fullmatch(r"val_\d+_q", name)]
         return sorted(found, key=lambda name: int(name[4:]))
 
-    def weight(self, name: str, *shape: int) -> str:
-        """Take a tensor of the installed model, or the first rows of it, by its place there."""
+    def weight(self, name: str, *shape: int, kind: int | None = None) -> str:
+        """Take a tensor of the installed model, or the first rows of it, by its place there.
+
+        Args:
+            name: Its name there.
+            shape: Its shape here.
+            kind: The type that its bytes are read as; its own without it.
+        """
         held = self._held[name]
+        kind = held.data_type if kind is None else kind
         at = self._bytes.index(held.raw_data)
-        length = TYPES[held.data_type]
+        length = TYPES[kind]
         for side in shape:
             length *= side
         assert length <= len(held.raw_data)
-        tensor = TensorProto(name=name, data_type=held.data_type, dims=shape)
+        tensor = TensorProto(name=name, data_type=kind, dims=shape)
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in (("location", self._file), ("offset", at), ("length", length)):
             tensor.external_data.add(key=key, value=str(value))
@@ -75,8 +86,8 @@ class Graph:
         ids = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, "tokens"])
         out = helper.make_tensor_value_info("states", TensorProto.FLOAT, [1, "tokens", DIMENSION])
         constants = [
-            helper.make_tensor(name, TensorProto.INT64, [1], [value])
-            for name, value in (("zero", 0),)
+            helper.make_tensor("zero", TensorProto.INT64, [1], [0]),
+            helper.make_tensor("middle", TensorProto.UINT8, [1], [128]),
         ]
         graph = helper.make_graph(
             self._nodes, "queries", [ids], [out], [*constants, *self._weights.values()]
@@ -99,13 +110,28 @@ class Graph:
         made: list[str] = self.node("DynamicQuantizeLinear", states, outputs=3)
         return made
 
-    def product(self, values: list[str], name: str, rows: int, columns: int, bias: str) -> str:
-        """Multiply bytes by a matrix of bytes, and return floats."""
-        matrix = self.weight(f"{name}_q", rows, columns)
+    def product(
+        self, values: list[str], name: str, rows: int, columns: int, bias: str, exact: bool = False
+    ) -> str:
+        """Multiply bytes by a matrix of bytes, and return floats.
+
+        Args:
+            values: What `bytes_of` returned.
+            name: The matrix.
+            rows: Its rows.
+            columns: Its columns.
+            bias: What is added; "" for nothing.
+            exact: Whether no sum may be cut on any processor.
+        """
+        kind = TensorProto.UINT8 if exact else TensorProto.INT8
+        matrix, middle = self.weight(f"{name}_q", rows, columns, kind=kind), ""
+        if exact:
+            # The other half of the byte's values: done once, when the graph is loaded.
+            matrix, middle = self.node("BitwiseXor", matrix, "middle"), "middle"
         scales = self.weight(f"{name}_scale", columns)
         added = self.weight(bias, columns) if bias else ""
         made: str = self.node(
-            "MatMulIntegerToFloat", values[0], matrix, values[1], scales, values[2], "", added,
+            "MatMulIntegerToFloat", values[0], matrix, values[1], scales, values[2], middle, added,
             domain=CONTRIB,
         )  # fmt: skip
         return made
@@ -132,12 +158,14 @@ class Graph:
         query, key, value, out, wide, narrow = matrices
         values = self.bytes_of(states)
         heads = [
-            self.product(values, matrix, DIMENSION, DIMENSION, f"{name}attention.self.{what}.bias")
+            self.product(
+                values, matrix, DIMENSION, DIMENSION, f"{name}attention.self.{what}.bias", True
+            )
             for matrix, what in ((query, "query"), (key, "key"), (value, "value"))
         ]
         seen = self.node("MultiHeadAttention", *heads, domain=CONTRIB, num_heads=HEADS)
         bias = f"{name}attention.output.dense.bias"
-        made = self.product(self.bytes_of(seen), out, DIMENSION, DIMENSION, bias)
+        made = self.product(self.bytes_of(seen), out, DIMENSION, DIMENSION, bias, True)
         states = self.norm(self.node("Add", states, made), f"{name}attention.output.LayerNorm")
         made = self.product(self.bytes_of(states), wide, DIMENSION, INNER, "")
         bias = self.weight(f"{name}intermediate.dense.bias", INNER)

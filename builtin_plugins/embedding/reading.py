@@ -21,6 +21,9 @@ WHOLE = 0.5
 """So much of the text's vector is taken off a part's. The model has read each token beside all
 others, so that every part says something of the whole, and would bring the same rows as it."""
 
+LEAST = 1e-6
+"""A shorter vector has no direction."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tokens:
@@ -62,27 +65,20 @@ class Reading:
         Returns:
             A vector for each; None for one that was not read to its end, or has no token.
         """
-        if self.tokens is None:
+        if self.tokens is None or not spans:
             return [None] * len(spans)
+        first, last = np.array(spans, np.int64).T[:, :, None]
         starts, ends = self.tokens.places.T
-        read = int(ends.max(initial=0))
-        own = ends > starts
-        made: list[Floats | None] = []
-        for start, end in spans:
-            chosen = np.flatnonzero(own & (starts >= start) & (ends <= end))
-            vector = None
-            if end <= read and len(chosen):
-                vector = _apart(self.tokens.states[chosen].sum(axis=0), self.vector)
-            made.append(vector)
-        return made
+        inside = (ends > starts) & (starts >= first) & (ends <= last)
+        there = inside.any(axis=1) & (last[:, 0] <= ends.max(initial=0))
+        parts = _directions(inside.astype(np.float32) @ self.tokens.states) - WHOLE * self.vector
+        there &= np.linalg.norm(parts, axis=1) > LEAST
+        made = _directions(parts)
+        made.setflags(write=False)
+        return [vector if one else None for vector, one in zip(made, there, strict=True)]
 
 
-def _apart(total: Floats, whole: Floats) -> Floats | None:
-    """Return what a part says beside the whole; None where that has no direction."""
-    vector = total / max(float(np.linalg.norm(total)), 1e-9) - WHOLE * whole
-    length = float(np.linalg.norm(vector))
-    if not np.isfinite(length) or length < 1e-6:
-        return None
-    made: Floats = (vector / length).astype(np.float32, copy=False)
-    made.setflags(write=False)
+def _directions(vectors: Floats) -> Floats:
+    """Bring vectors to length 1, where they have one."""
+    made: Floats = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), LEAST)
     return made

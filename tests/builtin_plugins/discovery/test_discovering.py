@@ -172,14 +172,15 @@ async def test_message_is_embedded_where_something_may_be_found_and_finds_the_sa
     engine = Engine(Surroundings(embedder=lambda: embedder))
     discover = Made(engine, chance.sample(ROWS, chance.randrange(len(ROWS) + 1)))
     await discover.discoverer.initialize()
-    for _ in range(10):
+    for number in range(10):
         allowed = Filter(
             kinds=chance.choice((None, frozenset({"skill"}), frozenset({"tool"}), frozenset())),
             category=chance.choice(("", "communication", "nowhere")),
             only_available=chance.random() < 0.5,
             exclude=frozenset(row.id for row in ROWS if chance.random() < 0.5),
         )
-        text = chance.choice(("send mail", "GitHub issues", "thanks", ""))
+        # A new message each time: vectors of known ones are kept.
+        text = f"{chance.choice(('send mail', 'GitHub issues', 'thanks', ''))} {number}"
         limit = chance.choice((0, 2, 8))
         embedder.messages.clear()
         found = await discover(text, allowed=allowed, limit=limit)

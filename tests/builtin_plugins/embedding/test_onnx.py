@@ -117,8 +117,8 @@ def test_query_is_nearly_what_the_same_text_is_when_it_is_kept(minilm: OnnxModel
 
     assert np.allclose(np.linalg.norm(read, axis=1), 1, atol=1e-5)
     likeness = (kept * read).sum(axis=1)
-    assert likeness.min() > 0.93
-    assert likeness.mean() > 0.97
+    assert likeness.min() > 0.95
+    assert likeness.mean() > 0.98
 
 
 def test_query_has_the_same_vector_each_time(minilm: OnnxModel) -> None:
