@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hookgate.kit.vectors import products
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -62,13 +64,13 @@ class Nearness:
 
     def nearest(self, vector: Floats) -> list[int]:
         """Return the places of the tags that `vector` is near to: at most two, best first."""
-        bests = np.maximum.reduceat(self._examples @ vector, self._starts)
+        bests = np.maximum.reduceat(products(vector[None], self._examples)[0], self._starts)
         sides = vector @ self._lines[:-1] + self._lines[-1]
         if sides[-1] < OTHER_SIDE:
             bests = np.where(self._known, -1.0, bests)
         best = float(bests.max())
         # Where no message is like it at all, nothing is taken off.
-        apart = float((self._unrelated @ vector).max(initial=0.0))
+        apart = float(products(vector[None], self._unrelated).max(initial=0.0))
         sure = best - UNRELATED_SHARE * apart + LINE_SHARE * float(sides[-1])
         # What is no number is not sure.
         if not sure >= FLOOR:

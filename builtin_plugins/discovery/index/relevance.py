@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.builtin_plugins.discovery.index.words import words_of
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -177,7 +178,7 @@ class Relevance:
                 return 0.0
             return WORDS_ALONE if any(word not in self._talk for word in words) else CHANCE
         cosine = float(ranking.cosines[:FIRST].max(initial=0.0))
-        nearest = np.sort(background @ query.matrix[0])[-NEAREST:]
+        nearest = np.sort(products(query.matrix[:1], background)[0])[-NEAREST:]
         chatter = max(0.0, float(nearest.mean()), 2 * float(nearest[-1]) - 1)
         sure = COSINE * cosine + SMALL_TALK * chatter + HELD * min(count, WORDS) + BIAS
         return float(1 / (1 + np.exp(-sure)))

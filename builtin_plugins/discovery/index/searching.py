@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.discovery.index.blending import (
     shares_of_words,
 )
 from hookgate.builtin_plugins.discovery.index.words import clause_spans, words_of
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -197,7 +198,7 @@ class Dense:
         A row that has no vector yet has NaN.
         """
         if self.ready is not None and self.whole and len(places) == len(self.counts):
-            cosines = self._discounted(queries @ self.ready.T, slice(None))
+            cosines = self._discounted(products(queries, self.ready), slice(None))
             every: Floats = np.maximum.reduceat(cosines, self.starts[:-1], axis=1)
             return every
         counts = self.counts[places]
@@ -207,7 +208,7 @@ class Dense:
             return result
         first, counts = self.starts[places[has]], counts[has]
         each = _spread(first, counts)
-        cosines = self._discounted(queries @ self.store.vectors(self.slots[each]).T, each)
+        cosines = self._discounted(products(queries, self.store.vectors(self.slots[each])), each)
         result[:, has] = np.maximum.reduceat(cosines, np.cumsum(counts) - counts, axis=1)
         return result
 

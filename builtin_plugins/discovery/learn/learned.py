@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hookgate.core.domain.errors import EmbeddingError
+from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -69,7 +70,7 @@ class Learned:
         groups = self._grouped(index)
         if not len(groups.places):
             return None
-        cosines = query.matrix @ groups.vectors.T
+        cosines = products(query.matrix, groups.vectors)
         return groups.places, np.maximum.reduceat(cosines, groups.starts, axis=1)
 
     def _grouped(self, index: Index) -> _Groups:
