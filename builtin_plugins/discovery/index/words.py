@@ -24,13 +24,16 @@ STEM_CHARS = 40
 """A longer word is compared as it is: the stemmer's time grows with the square of the length."""
 
 _WORD = re.compile(r"[^\W_]+")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+# What a pattern begins with is looked for at once: here the letter that a part begins with.
+_HUMP = re.compile(r"[A-Z](?:(?<=[a-z0-9][A-Z])|(?<=[A-Z][A-Z])(?=[a-z]))")
+_APART = r" \g<0>"
 _CLAUSE = re.compile(
-    r"(?<=[.!?;])\s+|\n+|,\s+and\s+"
+    # Most characters begin no end of a clause: they are passed over without trying each of them.
+    r"(?=[\s,])(?:(?<=[.!?;])\s+|\n+|,\s+and\s+"
     # A run of spaces is entered at its start alone: from each of them it would take the square
     # of its length.
     r"|(?<!\s),?\s+(?:and then|then|and also|also|as well as|additionally|finally|furthermore"
-    r"|moreover|next|after that|lastly|secondly|first)\b,?\s*",
+    r"|moreover|next|after that|lastly|secondly|first)\b,?\s*)",
     re.IGNORECASE,
 )
 _AROUND = " ,.;"
@@ -82,9 +85,10 @@ def words_of(text: str, *, common: bool = False) -> list[str]:
         common: Whether words such as "the" and "get" are kept. They say nothing in a
             sentence, and something in a name.
     """
-    spread = unicodedata.normalize("NFKC", _HUMP.sub(" ", text)).casefold()
+    spread = unicodedata.normalize("NFKC", _HUMP.sub(_APART, text)).casefold()
     return [
-        _stem(word) if len(word) <= STEM_CHARS else word
+        # A number is its own stem, and would take the place of a word among those that are kept.
+        word if len(word) > STEM_CHARS or word.isdigit() else _stem(word)
         for word in _WORD.findall(spread)
         if common or word not in _COMMON
     ]
@@ -92,7 +96,7 @@ def words_of(text: str, *, common: bool = False) -> list[str]:
 
 def human_name(name: str) -> str:
     """Return `name` as words: ``getAlbumSales`` becomes "get Album Sales"."""
-    return " ".join(_WORD.findall(_HUMP.sub(" ", name)))
+    return " ".join(_WORD.findall(_HUMP.sub(_APART, name)))
 
 
 def clause_spans(text: str) -> list[tuple[int, int]]:

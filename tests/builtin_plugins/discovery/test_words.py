@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import threading
 from time import process_time
 
@@ -32,6 +33,17 @@ from hookgate.builtin_plugins.discovery.index.words import (
 )
 def test_names_fall_into_their_parts(name: str, words: list[str]) -> None:
     assert words_of(name) == words
+
+
+def test_numbers_are_words_as_they_stand() -> None:
+    assert words_of("week 00512 of 2024, ４２ days") == ["week", "00512", "2024", "42", "day"]
+
+
+@given(st.text("aB1Z zéÉ_A"))
+def test_names_fall_apart_where_capitals_begin(text: str) -> None:
+    humps = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+    assert human_name(text) == human_name(humps.sub(" ", text))
+    assert words_of(text, common=True) == words_of(humps.sub(" ", text), common=True)
 
 
 def test_common_words_say_something_in_names_alone() -> None:
