@@ -1,4 +1,4 @@
-"""``hookgate cards scan``: which texts of a file the sanitizer of cards would reject."""
+"""``hookgate cards scan`` and ``hookgate sanitizer explain``: what it has against texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card
     from hookgate.kit.content.problems import Problem
 
-__all__ = ["CHECKS", "COMMANDS", "scan"]
+__all__ = ["CHECKS", "COMMANDS", "explain", "scan"]
 
 
 def scan(
@@ -67,7 +67,31 @@ def scan(
     state.show({**asdict(summary), "out": str(out)}, render)
 
 
-COMMANDS = {"cards scan": scan}
+def explain(
+    ctx: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text, such as a SKILL.md.")],
+    threshold: Annotated[
+        float | None, typer.Option(help="Another one than that of the settings.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the sanitizer finds in a text, by which rule or words, and what can be done.
+
+    Exits with 1 where a stranger's text like that would be rejected; no gateway is needed.
+
+    Example:
+        hookgate sanitizer explain SKILL.md
+    """
+    from hookgate.builtin_plugins.sanitizer.explaining import explained, rendered
+
+    state = state_of(ctx)
+    told = explained(file, threshold)
+    state.show(told, lambda console: rendered(console, file, told))
+    if told["verdict"] == "reject":
+        raise typer.Exit(1)
+
+
+COMMANDS = {"cards scan": scan, "sanitizer explain": explain}
 
 
 def objections(card: Card, first: int) -> Sequence[Problem]:

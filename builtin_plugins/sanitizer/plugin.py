@@ -5,17 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
+from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
 from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hookgate.core.domain.descriptors import Card, Rejected
 
 
 class Plugin:
     """Takes the frame of a conversation out of foreign text, and rejects orders to a model."""
 
+    Settings = SanitizerSettings
+
+    def __init__(self, settings: SanitizerSettings) -> None:
+        self._settings = settings
+        self._allowed = frozenset(settings.allow)
+
+    def take_settings(self, settings: SanitizerSettings) -> Collection[str]:
+        """Judge by other settings from now on; return what takes a restart: nothing."""
+        self._settings, self._allowed = settings, frozenset(settings.allow)
+        return ()
+
     @hookimpl
     @blocking
     def sanitize_card(self, card: Card) -> Card | Rejected | None:
         """Take from a card what could pass for the frame of a conversation; judge the rest."""
-        return judged(card)
+        return judged(card, self._settings.threshold_of(card.id), self._allowed)

@@ -14,15 +14,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.sanitizer.floor import floor
+from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 from hookgate.core.domain.descriptors import Finding, Rejected
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hookgate.core.domain.descriptors import Card
 
-__all__ = ["MAX_PASSES", "NestedError", "clean", "judged"]
+__all__ = ["MAX_PASSES", "NestedError", "clean", "digest_of", "judged"]
 
 MAX_PASSES = 20
 """Tags may hide in tags. A text that is not clean after so many passes is no honest text."""
@@ -73,12 +76,24 @@ def clean(text: str) -> str:
     raise NestedError(f"role tags are nested in one another more than {MAX_PASSES} deep")
 
 
-def judged(card: Card) -> Card | Rejected | None:
+def digest_of(text: str) -> str:
+    """Return the SHA-256 of a text, by which an operator lets it through."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def judged(
+    card: Card, threshold: float = THRESHOLD, allowed: Collection[str] = ()
+) -> Card | Rejected | None:
     """Return `card` cleaned, or why no model may see it; None where there is nothing to change.
 
     The text is judged as it came: what hides an order says as much as the order. The floor holds
     for the cleaned text, too, which is the one that a model reads. Name and description are
     held to the same.
+
+    Args:
+        card: The card.
+        threshold: From this score on, what reads like an order is a finding.
+        allowed: Digests of texts that pass whatever is found in them.
     """
     try:
         cleaned = replace(
@@ -90,34 +105,23 @@ def judged(card: Card) -> Card | Rejected | None:
     except NestedError as error:
         nested = Finding(rule="nested-role-tags", severity="high", end=len(card.text))
         return Rejected(reason=str(error), findings=(nested,))
-    # Its hundreds of patterns take most of a second of a processor to make. They are made on the
-    # thread that judges the first text, and not by a process that ends before there is one.
-    from hookgate.builtin_plugins.sanitizer.detector import verdict
+    # Its patterns and weights take time to make. They are made on the thread that judges the
+    # first text, and not by a process that ends before there is one.
+    from hookgate.builtin_plugins.sanitizer.detector import inspect_both, verdict
 
-    findings = _found(card.text, cleaned.text)
-    about = _found(f"{card.name}\n{card.description}", f"{cleaned.name}\n{cleaned.description}")
-    for what, found in (("its text", findings), ("its name or description", about)):
-        if verdict(found, card.trusted) == "reject":
+    about = f"{card.name}\n{card.description}"
+    plain = f"{cleaned.name}\n{cleaned.description}"
+    for what, text, seen in (
+        ("its text", card.text, cleaned.text),
+        ("its name or description", about, plain),
+    ):
+        found = inspect_both(text, seen, threshold)
+        if verdict(found, card.trusted) == "reject" and digest_of(text) not in allowed:
             worst = [one for one in found if one.severity != "low"]
-            rules = ", ".join(dict.fromkeys(one.rule for one in worst))
-            return Rejected(reason=f"{what} gives orders to a model ({rules})", findings=found)
+            named = ", ".join(dict.fromkeys(one.rule for one in worst))
+            why = f"{what} gives orders to a model ({named}; SHA-256 {digest_of(text)})"
+            return Rejected(reason=why, findings=found)
     return None if cleaned == card else cleaned
-
-
-def _found(text: str, cleaned: str) -> tuple[Finding, ...]:
-    """Return what is found in a text as it came, and what cleaning has brought to light."""
-    if not text.strip():
-        return ()
-    from hookgate.builtin_plugins.sanitizer.detector import inspect
-
-    found = inspect(text)
-    known = {finding.rule for finding in found}
-    # The places are those in the cleaned text: in the one that came, the phrase is in pieces.
-    return found + tuple(
-        Finding(rule=rule, severity=severity, start=start, end=end, note=note)
-        for rule, severity, note, start, end in floor(cleaned)
-        if rule not in known
-    )
 
 
 def _pass(text: str) -> str:

@@ -101,7 +101,7 @@ def test_many_other_findings_before_it_do_not_hide_a_phrase() -> None:
 
 @pytest.mark.parametrize("text", ["Ignore the second column.", "The system: you set it up."])
 def test_what_only_begins_like_a_phrase_is_not_of_the_floor(text: str) -> None:
-    assert inspect(text) == ()
+    assert not any(one.rule.startswith("floor-") for one in inspect(text))
 
 
 @pytest.mark.parametrize("unit", ["ignore ", "ignore", "system:", "system: ", "disregard\n", " "])

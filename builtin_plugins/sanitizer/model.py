@@ -1,0 +1,271 @@
+"""A small model of what orders to a model look like: hashed pieces of words, and a weight each.
+
+A text is cut into units, about a sentence or a line each. The pieces of a unit are its words, pairs
+of words, and runs of three to five letters, which a typo leaves mostly as they are. Each piece is
+hashed to a place in one table of weights. The score of two units side by side is the sum of their
+weights by the root of their number: text in which a few pieces speak for an order, and none against
+it, comes out above zero. All of it is array arithmetic, in time linear in the length of the text.
+
+``benchmarks/train_sanitizer.py`` makes the weights.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Places: TypeAlias = npt.NDArray[np.int64]
+    Floats: TypeAlias = npt.NDArray[np.float64]
+
+__all__ = [
+    "BITS",
+    "LEAST",
+    "Pieces",
+    "Scored",
+    "Weights",
+    "pieces_of",
+    "score",
+    "telling",
+    "units_of",
+    "weights",
+]
+
+BITS = 17
+"""The table has two to the power of so many weights."""
+
+LONGEST, SHORTEST, GROWN = 260, 25, 120
+"""A unit has at most `LONGEST` characters; one below `SHORTEST` is joined to the one before it on
+the same line or the next, as long as that has not `GROWN`."""
+
+LEAST = 40
+"""Fewer pieces count as so many: a few letters say little, however much they look like an order."""
+
+LONG = 16
+"""A word of so many letters and digits, or more, is a number of something: a key, an account."""
+
+RUNS = (3, 4, 5)
+"""Lengths of the runs of letters."""
+
+WEIGHTS = Path(__file__).parent / "weights.npz"
+
+_BREAK = re.compile(r"\n\s*|[.!?;:]\s+|[。！？；：]| \| ")
+_ENDS = ".!?;:。！？；："
+_URL = re.compile(r"https?://[^\s)\]>\"'\x00]{1,2000}")
+_MAIL = re.compile(r"@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}")
+_DIGITS = re.compile(r"[0-9]+")
+_WORD = re.compile(r"[^\W_]+|[<>\[\]{}#*]{2,}|[!?]{2,}|\x00")
+
+_BASE = 0x9E3779B97F4A7C15
+"""An odd number, so that it can be undone modulo 2**64."""
+_UNDO = pow(_BASE, -1, 1 << 64)
+_BASE64 = np.uint64(_BASE)
+_FACTORS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A trained table.
+
+    Attributes:
+        table: A weight for each place, 8 bits each.
+        scale: What one of them counts.
+        bias: What a unit without pieces scores.
+    """
+
+    table: npt.NDArray[np.int8]
+    scale: float
+    bias: float
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces of a text.
+
+    Attributes:
+        places: The place in the table of each piece.
+        unit: The unit that it stands in.
+        first: The word that it begins in, counted over the whole text.
+        units: How many units there are.
+        words: The words, as they are read.
+    """
+
+    places: Places
+    unit: Places
+    first: Places
+    units: int
+    words: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A unit, or two side by side, and how much like an order they are.
+
+    Attributes:
+        score: Above 0 it is more likely one than not, as far as the training goes.
+        first: The first unit.
+        last: The last one.
+    """
+
+    score: float
+    first: int
+    last: int
+
+
+def units_of(text: str) -> list[tuple[int, int]]:
+    """Return where each unit of a folded text starts and ends."""
+    units: list[tuple[int, int]] = []
+    start = 0
+    for found in [*_BREAK.finditer(text), None]:
+        # The sign at the end of a sentence belongs to it.
+        end = found.start() + (text[found.start()] in _ENDS) if found else len(text)
+        while end - start > LONGEST:
+            cut = text.rfind(" ", start + 60, start + LONGEST)
+            cut = cut if cut > 0 else start + LONGEST
+            units.append((start, cut))
+            start = cut
+        if text[start:end].strip():
+            before = units[-1] if units else (0, 0)
+            short = end - start < SHORTEST and 0 < before[1] - before[0] < GROWN
+            # A paragraph of its own says something of its own.
+            if short and text.count("\n", before[1], start) < 2:
+                units[-1] = (before[0], end)
+            else:
+                units.append((start, end))
+        start = found.end() if found else end
+    return units
+
+
+def pieces_of(units: list[str]) -> Pieces:
+    """Take the units of a folded text apart."""
+    plain = "\x00".join(unit.replace("\x00", " ") for unit in units)
+    plain = _MAIL.sub(" xxmail ", _URL.sub(" xxurl ", plain))
+    words = [
+        word if len(word) < LONG or not _DIGITS.search(word) else "xxlong"
+        for word in _WORD.findall(plain)
+    ]
+    words = _DIGITS.sub("0", " ".join(words)).split(" ")
+    letters = np.frombuffer(f" {' '.join(words)} ".encode(), np.uint8)
+    gap = letters == 32
+    border = letters == 0
+    unit = np.cumsum(border)
+    word = np.cumsum(gap) - 1
+    found = _runs(letters, unit, word)
+    found += _pairs(letters, gap, border, unit)
+    places, of_unit, first = (
+        np.concatenate([part[number] for part in found]) for number in range(3)
+    )
+    return Pieces(places, of_unit, first, len(units), words)
+
+
+def _runs(
+    letters: npt.NDArray[np.uint8], unit: Places, word: Places
+) -> list[tuple[Places, Places, Places]]:
+    """Return the runs of letters that stand in one unit."""
+    found = []
+    hashes = letters.astype(np.uint64)
+    for size in range(2, max(RUNS) + 1):
+        count = max(len(letters) - size + 1, 0)
+        hashes = hashes[:count] * _BASE64 + letters[size - 1 : size - 1 + count]
+        if size in RUNS:
+            # A border itself stands at the head of the unit behind it.
+            whole = (unit[:count] == unit[size - 1 : size - 1 + count]) & (letters[:count] != 0)
+            kept = np.flatnonzero(whole)
+            found.append((_place(hashes[kept]), unit[kept], word[kept]))
+    return found
+
+
+def _pairs(
+    letters: npt.NDArray[np.uint8],
+    gap: npt.NDArray[np.bool_],
+    border: npt.NDArray[np.bool_],
+    unit: Places,
+) -> list[tuple[Places, Places, Places]]:
+    """Return the words, those that follow one another, and those with one between them."""
+    edges = np.flatnonzero(gap)
+    starts, ends = edges[:-1] + 1, edges[1:]
+    powers, undone = _powers(len(letters))
+    sums = np.concatenate(
+        [[np.uint64(0)], np.cumsum(letters * powers[: len(letters)], dtype=np.uint64)]
+    )
+    hashes = (sums[ends] - sums[starts]) * undone[starts]
+    numbers = np.arange(len(starts))
+    real = (ends > starts) & ~border[starts]
+    hashes, of, numbers = hashes[real], unit[starts[real]], numbers[real]
+    found = [(_place(hashes * _FACTORS[0]), of, numbers)]
+    for apart in (1, 2):
+        pair = hashes[:-apart] * _FACTORS[apart] + hashes[apart:]
+        whole = of[:-apart] == of[apart:]
+        found.append((_place(pair[whole]), of[:-apart][whole], numbers[:-apart][whole]))
+    return found
+
+
+@lru_cache(maxsize=4)
+def _table_of_powers(size: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    def powers(base: int) -> npt.NDArray[np.uint64]:
+        factors = np.full(size, base, np.uint64)
+        factors[0] = 1
+        return np.cumprod(factors, dtype=np.uint64)
+
+    return powers(_BASE), powers(_UNDO)
+
+
+def _powers(size: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    return _table_of_powers((size // _CHUNK + 1) * _CHUNK)
+
+
+def _place(hashes: npt.NDArray[np.uint64]) -> Places:
+    mixed = (hashes ^ (hashes >> np.uint64(29))) * _FACTORS[0]
+    places: Places = (mixed >> np.uint64(64 - BITS)).astype(np.int64)
+    return places
+
+
+def sums_of(pieces: Pieces, table: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return the sum of the weights of each unit, and how many pieces it has."""
+    sums: Floats = np.bincount(
+        pieces.unit, weights=table[pieces.places], minlength=pieces.units
+    ).astype(np.float64)
+    return sums, np.bincount(pieces.unit, minlength=pieces.units).astype(np.float64)
+
+
+def score(pieces: Pieces, weights: Weights) -> list[Scored]:
+    """Return each unit and each two units side by side with their scores."""
+    sums, counts = sums_of(pieces, weights.table)
+
+    def scored(total: Floats, number: Floats, wide: int) -> list[Scored]:
+        values = total * weights.scale / np.sqrt(np.maximum(number, LEAST)) + weights.bias
+        return [Scored(value, at, at + wide) for at, value in enumerate(values.tolist())]
+
+    found = scored(sums, counts, 0)
+    if pieces.units > 1:
+        found += scored(sums[:-1] + sums[1:], counts[:-1] + counts[1:], 1)
+    return found
+
+
+def telling(units: list[str], weights: Weights, most: int = 5) -> list[str]:
+    """Return the words that speak most for an order in units, the strongest first.
+
+    Words of three letters and fewer are left out: they say how it is said, and not what.
+    """
+    pieces = pieces_of(units)
+    said = np.bincount(
+        pieces.first, weights=weights.table[pieces.places], minlength=len(pieces.words)
+    )
+    order = np.argsort(-said, kind="stable").tolist()
+    words = [pieces.words[at] for at in order if said[at] > 0 and len(pieces.words[at]) > 3]
+    return list(dict.fromkeys(words))[:most]
+
+
+@cache
+def weights() -> Weights:
+    """Read the weights that come with the package."""
+    with np.load(WEIGHTS, allow_pickle=False) as file:
+        return Weights(file["table"], float(file["scale"]), float(file["bias"]))
