@@ -13,7 +13,7 @@ from typing import Any
 GRAMMAR = Path(__file__).with_name("orders.toml")
 FOREIGN = 0.2
 """The share of orders in another language than English."""
-MISSPELT = 0.12
+MISSPELT = 0.25
 """The share of orders with a typo in every third word."""
 CAPITAL = 0.8
 
