@@ -205,13 +205,12 @@ class RemoteProvider:
             # It ends with what to do: where the key was looked for.
             action = self._missing_key.partition(": ")[2]
             raise self._error("auth", self._missing_key, action=action)
-        # Not `build_request`: merging the same headers anew takes longer than all the rest. And a
-        # stream, to which httpx adds no headers: the transport writes those of the connection.
+        # Not `build_request`: merging the same headers anew takes longer than all the rest.
         asking = httpx.Request(
             "POST",
             self._url,
             headers=self._headers,
-            stream=httpx.ByteStream(self._body(request)),
+            content=self._body(request),
             extensions=dict(self._extensions),
         )
         response = await self._client.send(asking, stream=True)

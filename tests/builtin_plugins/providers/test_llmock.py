@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, cast
 
+import httpx
 import pytest
 from llmock.scenarios import Delay, Fail, Reply, SlowFirstToken, StreamFault, ToolCall, ToolFault
 from llmock.testing import LLMockServer
@@ -18,7 +19,11 @@ from tests.builtin_plugins.providers.requests_made import (
     results,
     user,
 )
+from tests.builtin_plugins.turns import KnownSecrets
 
+from hookgate.builtin_plugins.providers.assembly import make_provider
+from hookgate.builtin_plugins.providers.remote import RemoteProvider
+from hookgate.builtin_plugins.providers.settings import ProviderSettings
 from hookgate.core.domain.errors import ProviderError
 from hookgate.core.domain.messages import ToolResultPart, ToolUse
 from hookgate.core.domain.models import ModelRequest, StopEvent, TextDelta, ToolUseEvent, UsageEvent
@@ -26,7 +31,6 @@ from hookgate.core.domain.models import ModelRequest, StopEvent, TextDelta, Tool
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hookgate.builtin_plugins.providers.remote import RemoteProvider
     from hookgate.core.domain.models import ModelEvent
     from hookgate.core.domain.turn import Turn
 
@@ -55,6 +59,13 @@ def provider(request: pytest.FixtureRequest, mock: LLMockServer, made: Make) -> 
     return made(request.param, mock.base_url(request.param))
 
 
+class PlainEgress:
+    """An `Egress` of somebody else, that gives plain clients of httpx."""
+
+    def client(self, grants: object, **rest: object) -> httpx.AsyncClient:
+        return httpx.AsyncClient(trust_env=False)
+
+
 async def ask(provider: RemoteProvider, asked: ModelRequest) -> list[ModelEvent]:
     return [event async for event in provider.stream(NO_TURN, asked)]
 
@@ -67,6 +78,15 @@ async def failure(provider: RemoteProvider) -> tuple[ProviderError, list[ModelEv
             said.append(event)  # noqa: PERF401  # a comprehension loses what came before
     assert time.monotonic() - begun < LIMIT
     return caught.value, said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_plain_client_of_httpx_is_enough(kind: str, mock: LLMockServer) -> None:
+    settings = ProviderSettings.model_validate({"kind": kind, "base_url": mock.base_url(kind)})
+    provider = make_provider("a", settings, "key", PlainEgress(), KnownSecrets(), print)
+    assert isinstance(provider, RemoteProvider)
+    assert any(isinstance(one, TextDelta) for one in await ask(provider, request(user("hello"))))
+    await provider.close()
 
 
 def text_of(events: list[ModelEvent]) -> str:
