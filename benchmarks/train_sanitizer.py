@@ -167,7 +167,8 @@ def train(texts: Sequence[str]) -> Weights:
     return Weights(table, scale, float(made[size]))
 
 
-def main() -> None:
+def command() -> None:
+    # Not `main`: it is no benchmark, and `python -m benchmarks` runs each module that has one.
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.train_sanitizer",
         description=__doc__,
@@ -183,4 +184,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command()
