@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -123,6 +124,10 @@ def test_ctrl_c_cancels_an_answer_of_the_running_gateway(
     served = serve()
     with talk(hookgate, deaf=deaf) as terminal:
         check_cancelled(terminal)
+    # The turn that went on has said all, and may still be at its end.
+    deadline = time.monotonic() + 20
+    while served.gateway.host.running() and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert served.gateway.host.running() == ()
 
 
