@@ -12,7 +12,6 @@ of the processor, the least of several.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import random
@@ -26,7 +25,7 @@ from zlib import crc32
 from benchmarks._orders import misspelt
 from benchmarks._shapes import SHAPES, SIZE
 from benchmarks.report import Figure, report
-from benchmarks.train_sanitizer import train
+from benchmarks.train_sanitizer import read, train
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
 
 if TYPE_CHECKING:
@@ -44,12 +43,6 @@ ROUNDS = 3
 TRIES = 10
 SHOWN = 8
 """So many of the slowest shapes are printed."""
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
 
 
 def judge(text: str, rounds: int) -> tuple[bool, float]:

@@ -100,13 +100,7 @@ def examples(texts: Sequence[str]) -> Examples:
     benign = benign_windows(texts)
     chance.shuffle(benign)
     benign = benign[:MOST_BENIGN]
-    honest = unquoted(written("honest"))
-    own = benign_windows(
-        [path.read_text(encoding="utf-8") for name in OWN for path in sorted(HERE.glob(name))]
-    )
-    windows = (
-        benign + WRITTEN * honest + [window for window in own if not QUOTED.search("".join(window))]
-    )
+    windows = benign + WRITTEN * unquoted(written("honest")) + unquoted(own())
     wanted = [False] * len(windows)
     for order in orders(ORDERS, SEED) + WRITTEN * written("orders"):
         plain = fold(order).text

@@ -6,6 +6,7 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,15 +73,9 @@ def found(text: str, *, floor: bool = False) -> Iterator[tuple[Rule, int, int]]:
     for rule in rules():
         if not rule.floor and floor:
             continue
-        number = 0
-        for start, end in _windows(small, rule):
-            for match in rule.pattern.finditer(text, start, end):
-                yield rule, match.start(), match.end()
-                number += 1
-                if number == MOST:
-                    break
-            if number == MOST:
-                break
+        matches = (rule.pattern.finditer(text, *window) for window in _windows(small, rule))
+        for match in islice(chain.from_iterable(matches), MOST):
+            yield rule, match.start(), match.end()
 
 
 def _windows(small: str, rule: Rule) -> Iterator[tuple[int, int]]:
