@@ -95,10 +95,10 @@ COMMANDS = {"cards scan": scan, "sanitizer explain": explain}
 
 
 def objections(card: Card, first: int) -> Sequence[Problem]:
-    """See `hookgate.builtin_plugins.sanitizer.objections.objections`."""
-    from hookgate.builtin_plugins.sanitizer import objections
+    """See `hookgate.builtin_plugins.sanitizer.explaining.objections`."""
+    from hookgate.builtin_plugins.sanitizer import explaining
 
-    return objections.objections(card, first)
+    return explaining.objections(card, first)
 
 
 CHECKS = {"card": objections}

@@ -1,27 +1,35 @@
 """Finding orders to a model in text that somebody else wrote.
 
-The text is brought to a plain form, and what is packed in it is unpacked (`normalise`). Then two
+The text is brought to a plain form, and what is packed in it is unpacked (`unpacking`). Then two
 look at it: `rules` for what is certain and has a name, and `model` for what reads like an order.
 What a text that speaks of attacks shows as an example is a finding of low severity (`context`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.sanitizer import model, rules
+from hookgate.builtin_plugins.sanitizer.budget import Budget, TooCostlyError
 from hookgate.builtin_plugins.sanitizer.context import Surroundings
-from hookgate.builtin_plugins.sanitizer.normalise import decoded, fold
+from hookgate.builtin_plugins.sanitizer.normalise import fold
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
+from hookgate.builtin_plugins.sanitizer.unpacking import decoded
 from hookgate.core.domain.descriptors import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hookgate.builtin_plugins.sanitizer.model import Weights
     from hookgate.builtin_plugins.sanitizer.normalise import Folded
+    from hookgate.builtin_plugins.sanitizer.unpacking import Packed
+    from hookgate.core.domain.descriptors import Severity
 
-__all__ = ["MAX_DEPTH", "MAX_FINDINGS", "inspect", "inspect_both", "verdict"]
+__all__ = ["MAX_DEPTH", "MAX_FINDINGS", "TOO_COSTLY", "inspect", "inspect_both", "verdict"]
 
 PACKED = 2.0
 """So much less is enough in what was packed: nobody packs what is for everybody to read."""
@@ -35,21 +43,43 @@ PASSAGES = 8
 MAX_DEPTH = 2
 """So often what was packed is unpacked again."""
 
+SHOWN = 4
+"""So many places of one rule are told, and so many that are only shown as an example."""
+
+PASS, PER_CHARACTER, PER_FOREIGN, PER_SIGN = 20_000, 16, 6, 300
+"""Steps of a look at a text: of each, for each character, where it is not ASCII, and for each
+character that stands in it."""
+
+TOO_COSTLY = "too-costly"
+"""What the finding is called that a text is which takes more steps than it may."""
+
+_GAP = "\n" * 12
+"""Between what was unpacked: more than any rule reaches across."""
+
 
 def inspect(
-    text: str, threshold: float = THRESHOLD, weights: Weights | None = None
+    text: str,
+    threshold: float = THRESHOLD,
+    weights: Weights | None = None,
+    budget: Budget | None = None,
 ) -> tuple[Finding, ...]:
     """Return what in `text` gives orders to the model that reads it, in the order of the text.
 
-    Deterministic, and in time linear in the length of the text. Spans are offsets in
-    `text` as it came.
+    Deterministic, and in time linear in the length of the text: what would take more is a finding
+    of its own, ``too-costly``. Spans are offsets in `text` as it came.
 
     Args:
         text: The text.
         threshold: From this score on, what reads like an order is a finding.
         weights: Of the model; those that come with the package where none are given.
+        budget: What looking may cost; what a text of this length may, where none is given.
     """
-    found = _inspect(text, threshold, 0, weights or model.weights())
+    found: list[Finding] = []
+    looking = _Looking(weights or model.weights(), budget or Budget(text))
+    try:
+        found += islice(looking.through(text, threshold), MAX_FINDINGS)
+    except TooCostlyError as error:
+        found.append(Finding(rule=TOO_COSTLY, severity="medium", end=len(text), note=str(error)))
     return tuple(sorted(found, key=lambda one: (one.start, one.end, one.rule)))
 
 
@@ -78,77 +108,136 @@ def verdict(findings: Sequence[Finding], trusted: bool) -> Literal["clean", "war
     return "warn" if "medium" in severities else "clean"
 
 
-def _inspect(text: str, threshold: float, depth: int, weights: Weights) -> list[Finding]:
-    folded = fold(text)
-    around = Surroundings.of(folded.text)
-    found = _floor(text)
-    known = {one.rule for one in found}
-    found += [one for one in _by_rules(folded, around) if one.rule not in known]
-    found += _by_model(folded, around, threshold, weights)
-    if depth < MAX_DEPTH:
-        for piece in decoded(text):
-            inner = _inspect(piece.text, threshold - PACKED * (depth == 0), depth + 1, weights)
-            worst = next((one for one in inner if one.severity != "low"), None)
-            if worst is not None:
-                found.append(
-                    Finding(
-                        rule=f"packed-{worst.rule}",
-                        severity="high",
-                        start=piece.start,
-                        end=piece.end,
-                        note=f"{worst.note}; packed as {piece.how}",
-                    )
-                )
-    return found[:MAX_FINDINGS]
-
-
 def _floor(text: str) -> list[Finding]:
     """Return what no text may hold, in a text as it stands there."""
     return [
         Finding(rule=rule.name, severity=rule.severity, start=start, end=end, note=rule.why)
-        for rule, start, end in rules.found(text, floor=True)
+        for rule, matches in rules.found(text, floor=True)
+        for start, end in islice(matches, SHOWN)
     ]
 
 
-def _by_rules(folded: Folded, around: Surroundings) -> list[Finding]:
-    found: list[Finding] = []
-    for rule, start, end in rules.found(folded.text):
-        shown = not rule.floor and around.mentioned(start, end)
-        first, last = folded.origin(start, end)
-        severity = "low" if shown else rule.severity
-        found.append(
-            Finding(rule=rule.name, severity=severity, start=first, end=last, note=rule.why)
-        )
-    return found
+@dataclass(frozen=True)
+class _Looking:
+    """One look at a text, and at what is unpacked from it.
 
+    Findings are yielded as they are made: those that were made stay where it proves too costly.
+    """
 
-def _by_model(
-    folded: Folded, around: Surroundings, threshold: float, weights: Weights
-) -> list[Finding]:
-    """Return the passages that read like orders, each place once."""
-    units = model.units_of(folded.text)
-    if not units:
-        return []
-    texts = [folded.text[start:end] for start, end in units]
-    scores = model.score(model.pieces_of(texts), weights)
-    sure = [one for one in scores if one.score >= threshold]
-    # One unit says better where it is than two.
-    sure.sort(key=lambda one: (one.last - one.first, -one.score, one.first))
-    taken: set[int] = set()
-    found: list[Finding] = []
-    for one in sure:
-        if taken.isdisjoint(range(one.first, one.last + 1)) and len(found) < PASSAGES:
-            taken.update(range(one.first, one.last + 1))
-            start, end = units[one.first][0], units[one.last][1]
-            said = ", ".join(model.telling(texts[one.first : one.last + 1], weights))
-            first, last = folded.origin(start, end)
-            found.append(
-                Finding(
+    weights: Weights
+    budget: Budget
+
+    def through(
+        self, text: str, threshold: float, depth: int = 0, packed: bool = False
+    ) -> Iterator[Finding]:
+        """Yield what is found in a text."""
+        floor = _floor(text)
+        yield from floor
+        known = {one.rule for one in floor}
+        each = PER_CHARACTER + PER_FOREIGN * (not text.isascii())
+        self.budget.spend(PASS + each * len(text) + PER_SIGN * len(set(text)))
+        folded = fold(text)
+        around = _Around(folded, self.budget)
+        for looked in (self._by_rules(around), self._by_model(around, threshold)):
+            for one in looked:
+                if one.rule not in known:
+                    yield one
+        if depth == MAX_DEPTH:
+            return
+        pieces = decoded(text, self.budget)
+        for hidden in (True, False):
+            alike = [piece for piece in pieces if piece.hidden is hidden]
+            if alike:
+                least = threshold - PACKED * (hidden and not packed)
+                inside = self.through(_joined(alike), least, depth + 1, packed or hidden)
+                yield from _outside(inside, alike, around)
+
+    def _by_rules(self, around: _Around) -> Iterator[Finding]:
+        folded = around.folded
+        for rule, matches in rules.found(folded.text, self.budget):
+            told = {"low": 0, rule.severity: 0}
+            for start, end in matches:
+                shown = not rule.floor and around.mentioned(start, end)
+                severity: Severity = "low" if shown else rule.severity
+                told[severity] += 1
+                if told[severity] <= SHOWN:
+                    first, last = folded.origin(start, end)
+                    yield Finding(
+                        rule=rule.name, severity=severity, start=first, end=last, note=rule.why
+                    )
+                elif not shown:
+                    break
+
+    def _by_model(self, around: _Around, threshold: float) -> Iterator[Finding]:
+        """Yield the passages that read like orders, each place once."""
+        folded = around.folded
+        self.budget.spend(model.steps(folded.text))
+        units = model.units_of(folded.text)
+        if not units:
+            return
+        texts = [folded.text[start:end] for start, end in units]
+        sure = model.score(model.pieces_of(texts), self.weights, threshold)
+        # One unit says better where it is than two.
+        sure.sort(key=lambda one: (one.last - one.first, -one.score, one.first))
+        taken: set[int] = set()
+        told = 0
+        for one in sure:
+            if taken.isdisjoint(range(one.first, one.last + 1)) and told < PASSAGES:
+                told += 1
+                taken.update(range(one.first, one.last + 1))
+                start, end = units[one.first][0], units[one.last][1]
+                said = ", ".join(model.telling(texts[one.first : one.last + 1], self.weights))
+                first, last = folded.origin(start, end)
+                yield Finding(
                     rule="order",
                     severity="low" if around.mentioned(start, end) else "medium",
                     start=first,
                     end=last,
                     note=f"reads like an order to a model ({one.score:.1f}): {said}",
                 )
-            )
-    return found
+
+
+@dataclass(frozen=True)
+class _Around:
+    """A text in plain form with what stands around its places, which few texts are asked for."""
+
+    folded: Folded
+    budget: Budget
+
+    @cached_property
+    def _surroundings(self) -> Surroundings:
+        self.budget.spend(PER_CHARACTER * len(self.folded.text))
+        return Surroundings.of(self.folded.text)
+
+    def mentioned(self, start: int, end: int) -> bool:
+        return self._surroundings.mentioned(start, end)
+
+
+def _joined(pieces: Sequence[Packed]) -> str:
+    return _GAP.join(piece.text for piece in pieces)
+
+
+def _outside(
+    inside: Iterable[Finding], pieces: Sequence[Packed], around: _Around
+) -> Iterator[Finding]:
+    """Yield what is found in joined pieces as findings of the text that they are from."""
+    ends = list(accumulate(len(piece.text) + len(_GAP) for piece in pieces))
+    told: set[int] = set()
+    for one in inside:
+        number = min(bisect_right(ends, one.start), len(pieces) - 1)
+        piece = pieces[number]
+        if one.severity == "low" or number in told:
+            continue
+        if not piece.hidden:
+            # It can be read as it stands: so it may be there as an example.
+            start, end = around.folded.place(piece.start), around.folded.place(piece.end)
+            if not one.rule.startswith("floor-") and around.mentioned(start, end):
+                continue
+        told.add(number)
+        yield Finding(
+            rule=f"packed-{one.rule}" if piece.hidden else one.rule,
+            severity="high" if piece.hidden else one.severity,
+            start=piece.start,
+            end=piece.end,
+            note=f"{one.note}; {'packed' if piece.hidden else 'written'} as {piece.how}",
+        )

@@ -33,6 +33,7 @@ __all__ = [
     "Weights",
     "pieces_of",
     "score",
+    "steps",
     "telling",
     "units_of",
     "weights",
@@ -56,12 +57,17 @@ RUNS = (3, 4, 5)
 
 WEIGHTS = Path(__file__).parent / "weights.npz"
 
+PER_BYTE, PER_WORD, PER_BREAK = 9, 35, 65
+"""Steps of looking that a text takes for each byte, each word, each sign that may end a unit."""
+
 _BREAK = re.compile(r"\n\s*|[.!?;:]\s+|[。！？；：]| \| ")
 _ENDS = ".!?;:。！？；："
 _URL = re.compile(r"https?://[^\s)\]>\"'\x00]{1,2000}")
 _MAIL = re.compile(r"@[\w-]{1,64}(?:\.[\w-]{1,64}){1,8}")
 _DIGITS = re.compile(r"[0-9]+")
 _WORD = re.compile(r"[^\W_]+|[<>\[\]{}#*]{2,}|[!?]{2,}|\x00")
+
+_LETTERS = np.array([at >= 128 or chr(at).isalnum() for at in range(256)])
 
 _BASE = 0x9E3779B97F4A7C15
 """An odd number, so that it can be undone modulo 2**64."""
@@ -118,6 +124,15 @@ class Scored:
     score: float
     first: int
     last: int
+
+
+def steps(text: str) -> int:
+    """Return how many steps of looking a folded text takes."""
+    signs = np.frombuffer(text.encode(), np.uint8)
+    letters = _LETTERS[signs]
+    words = int(np.count_nonzero(letters[1:] > letters[:-1]))
+    breaks = sum(map(text.count, "\n.!?;:。！？；：|"))
+    return PER_BYTE * len(signs) + PER_WORD * words + PER_BREAK * breaks
 
 
 def units_of(text: str) -> list[tuple[int, int]]:
@@ -236,13 +251,14 @@ def sums_of(pieces: Pieces, table: npt.NDArray[Any]) -> tuple[Floats, Floats]:
     return sums, np.bincount(pieces.unit, minlength=pieces.units).astype(np.float64)
 
 
-def score(pieces: Pieces, weights: Weights) -> list[Scored]:
-    """Return each unit and each two units side by side with their scores."""
+def score(pieces: Pieces, weights: Weights, least: float = -np.inf) -> list[Scored]:
+    """Return each unit and each two units side by side with scores of `least` or more."""
     sums, counts = sums_of(pieces, weights.table)
 
     def scored(total: Floats, number: Floats, wide: int) -> list[Scored]:
         values = total * weights.scale / np.sqrt(np.maximum(number, LEAST)) + weights.bias
-        return [Scored(value, at, at + wide) for at, value in enumerate(values.tolist())]
+        kept = np.flatnonzero(values >= least)
+        return [Scored(values[at].item(), at, at + wide) for at in kept.tolist()]
 
     found = scored(sums, counts, 0)
     if pieces.units > 1:
@@ -257,7 +273,9 @@ def telling(units: list[str], weights: Weights, most: int = 5) -> list[str]:
     """
     pieces = pieces_of(units)
     said = np.bincount(
-        pieces.first, weights=weights.table[pieces.places], minlength=len(pieces.words)
+        pieces.first,
+        weights=weights.table[pieces.places],
+        minlength=len(pieces.words),
     )
     order = np.argsort(-said, kind="stable").tolist()
     words = [pieces.words[at] for at in order if said[at] > 0 and len(pieces.words[at]) > 3]

@@ -6,7 +6,6 @@ import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,19 @@ from hookgate.builtin_plugins.sanitizer.normalise import fold
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hookgate.builtin_plugins.sanitizer.budget import Budget
     from hookgate.core.domain.descriptors import Severity
 
-__all__ = ["MOST", "Rule", "found", "rules"]
+__all__ = ["Rule", "found", "rules"]
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")
 
-MOST = 4
-"""So many places of one rule are looked at in one text."""
-
 REACH = 300
 """A pattern is looked for so many characters before and behind its hints, in their lines."""
+
+PER_WINDOW, PER_CHARACTER = 100, 10
+"""Steps that looking there takes, and for each character."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,20 +62,28 @@ def rules() -> tuple[Rule, ...]:
     )
 
 
-def found(text: str, *, floor: bool = False) -> Iterator[tuple[Rule, int, int]]:
-    """Yield what the rules find in a text, and where.
+def found(
+    text: str, budget: Budget | None = None, *, floor: bool = False
+) -> Iterator[tuple[Rule, Iterator[tuple[int, int]]]]:
+    """Yield the rules that may find something in a text, each with the places where it does.
 
     Args:
         text: The text in its plain form, or as it came.
+        budget: What looking may cost; nothing is counted without one.
         floor: Those of the floor alone.
     """
     small = text.lower()
     for rule in rules():
-        if not rule.floor and floor:
-            continue
-        matches = (rule.pattern.finditer(text, *window) for window in _windows(small, rule))
-        for match in islice(chain.from_iterable(matches), MOST):
-            yield rule, match.start(), match.end()
+        if rule.floor or not floor:
+            yield rule, _places(text, small, rule, budget)
+
+
+def _places(text: str, small: str, rule: Rule, budget: Budget | None) -> Iterator[tuple[int, int]]:
+    for start, end in _windows(small, rule):
+        if budget:
+            budget.spend(PER_WINDOW + PER_CHARACTER * (end - start))
+        for match in rule.pattern.finditer(text, start, end):
+            yield match.span()
 
 
 def _windows(small: str, rule: Rule) -> Iterator[tuple[int, int]]:
@@ -84,7 +92,7 @@ def _windows(small: str, rule: Rule) -> Iterator[tuple[int, int]]:
         if any(hint in small for hint in rule.hint):
             yield 0, len(small)
         return
-    places = sorted(place for hint in rule.hint for place in _places(small, hint))
+    places = sorted(place for hint in rule.hint for place in _hints(small, hint))
     done = -1
     start = 0
     for place in places:
@@ -98,7 +106,7 @@ def _windows(small: str, rule: Rule) -> Iterator[tuple[int, int]]:
         yield start, done
 
 
-def _places(small: str, hint: str) -> Iterator[int]:
+def _hints(small: str, hint: str) -> Iterator[int]:
     at = small.find(hint)
     while at >= 0:
         yield at

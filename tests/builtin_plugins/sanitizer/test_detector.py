@@ -187,3 +187,8 @@ def test_time_grows_with_the_length_of_the_text_and_no_faster(name: str) -> None
             return
     assert long < CEILING
     assert long < FACTOR * short
+
+
+def test_half_a_surrogate_pair_is_judged_like_any_other_sign() -> None:
+    assert rejected(f"\ud83d {PLAIN}")
+    assert not rejected("\ud83d Sort the rows.")

@@ -14,7 +14,7 @@ NAMES = [rule.name for rule in rules()]
 
 
 def named(text: str) -> set[str]:
-    return {rule.name for rule, _, _ in found(fold(text).text)}
+    return {rule.name for rule, places in found(fold(text).text) if any(places)}
 
 
 @pytest.mark.parametrize("rule", rules(), ids=NAMES)
@@ -49,8 +49,8 @@ def test_a_rule_takes_time_that_grows_with_the_length_and_no_faster(rule: Rule) 
     ):
         text = (piece * (50_000 // len(piece) + 1))[:50_000]
         begun = time.thread_time()
-        for _ in found(text):
-            pass
+        for _, places in found(text):
+            list(places)
         assert time.thread_time() - begun < 2.0
 
 
