@@ -6,13 +6,16 @@ about to do in steps, of about ten nanoseconds each, and stops where the bound i
 
 from __future__ import annotations
 
-__all__ = ["LEAST", "STEPS", "Budget", "TooCostlyError"]
+__all__ = ["LEAST", "MOST", "STEPS", "Budget", "TooCostlyError"]
 
 STEPS = 50
 """So many steps are allowed for each byte of a text, which is half a microsecond."""
 
 LEAST = 50_000
 """A text of fewer bytes may take as many steps as one of so many: 25 milliseconds."""
+
+MOST = 1_000_000
+"""A text of more bytes may take no more steps than one of so many."""
 
 
 class TooCostlyError(Exception):
@@ -28,7 +31,8 @@ class Budget:
     """
 
     def __init__(self, text: str) -> None:
-        self.limit = STEPS * max(len(text.encode("utf-8", "surrogatepass")), LEAST)
+        size = len(text.encode("utf-8", "surrogatepass"))
+        self.limit = STEPS * min(max(size, LEAST), MOST)
         self.spent = 0
 
     def spend(self, steps: int) -> None:

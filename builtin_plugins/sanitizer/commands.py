@@ -69,25 +69,37 @@ def scan(
 
 def explain(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A text, such as a SKILL.md.")],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A text, such as a SKILL.md; - for what is piped."),
+    ],
+    card: Annotated[
+        str, typer.Option(metavar="ID", help="The id that it has as a card, for `thresholds`.")
+    ] = "",
     threshold: Annotated[
-        float | None, typer.Option(help="Another one than that of the settings.")
+        float | None,
+        typer.Option(help="Another one than that of the settings.", min=-5.0, max=10.0),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the sanitizer finds in a text, by which rule or words, and what can be done.
 
-    Exits with 1 where a stranger's text like that would be rejected; no gateway is needed.
+    Exits with 1 where a stranger's text like that would be rejected; no gateway is needed. What
+    `[plugin.sanitizer]` allows passes.
 
     Example:
         hookgate sanitizer explain SKILL.md
     """
     from hookgate.builtin_plugins.sanitizer.explaining import explained, rendered
+    from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
+    from hookgate.core.settings.sections import section_of
 
     state = state_of(ctx)
-    told = explained(file, threshold)
+    with state.placed():
+        settings = section_of(state.settings, "sanitizer", SanitizerSettings)
+    told = explained(file, settings, card=card, threshold=threshold)
     state.show(told, lambda console: rendered(console, file, told))
-    if told["verdict"] == "reject":
+    if told["verdict"] == "reject" and not told["allowed"]:
         raise typer.Exit(1)
 
 

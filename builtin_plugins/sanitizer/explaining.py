@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate.builtin_plugins.sanitizer.detector import inspect, inspect_both, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, digest_of
-from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
 from hookgate.core.domain.errors import HookgateError
+from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from rich.console import Console
 
+    from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
     from hookgate.core.domain.descriptors import Card
 
 __all__ = ["ExplainError", "explained", "objections", "rendered"]
+
+STANDARD = Path("-")
+"""Standard input."""
 
 SHOWN = 160
 """Characters of a passage that are shown."""
@@ -29,27 +34,46 @@ class ExplainError(HookgateError):
     """The file cannot be read as text."""
 
 
-def explained(file: Path, threshold: float | None = None) -> dict[str, Any]:
+def explained(
+    file: Path, settings: SanitizerSettings, *, card: str = "", threshold: float | None = None
+) -> dict[str, Any]:
     """Return what is found in the text of a file.
 
+    Args:
+        file: The file; ``-`` is standard input.
+        settings: ``[plugin.sanitizer]``.
+        card: The id that the text has as a card.
+        threshold: Another one than that of the settings.
+
     Returns:
-        ``verdict`` (clean, warn, reject, as a stranger's text), ``sha256`` of the text, and
+        ``verdict`` (clean, warn, reject, as a stranger's text), ``allowed``, ``sha256`` of the
+        text below its frontmatter, which is what a model reads of a card or a skill, and
         ``findings``: ``rule``, ``severity``, ``start``, ``end``, ``note``, ``line``, ``passage``.
 
     Raises:
         ExplainError: It is not there, or no UTF-8.
     """
     try:
-        text = file.read_text(encoding="utf-8")
+        octets = sys.stdin.buffer.read() if file == STANDARD else file.read_bytes()
+        text = octets.decode()
     except OSError as error:
-        raise ExplainError(f"{file}: cannot read it ({error.strerror})") from None
+        raise ExplainError(
+            f"{file}: cannot read it ({error.strerror}), expected a file of text, or - for "
+            "standard input"
+        ) from None
     except UnicodeDecodeError as error:
-        raise ExplainError(f"{file}: found a byte that is not UTF-8 ({error.reason})") from None
+        raise ExplainError(
+            f"{file}: found a byte that is not UTF-8 at {error.start:,} ({error.reason}), expected "
+            "text; convert it, or leave the file out"
+        ) from None
+    digest = digest_of(body_of(text))
+    known = {"sha256": digest, "allowed": digest in settings.allow}
     try:
         cleaned = clean(text)
     except NestedError as error:
-        return {"verdict": "reject", "sha256": digest_of(text), "findings": [], "why": str(error)}
-    found = inspect_both(text, cleaned, THRESHOLD if threshold is None else threshold)
+        return {"verdict": "reject", **known, "findings": [], "why": str(error)}
+    least = settings.threshold_of(card) if threshold is None else threshold
+    found = inspect_both(text, cleaned, least)
     findings = [
         {
             **asdict(one),
@@ -59,7 +83,7 @@ def explained(file: Path, threshold: float | None = None) -> dict[str, Any]:
         for one in found
     ]
     judged = verdict(found, trusted=False)
-    return {"verdict": judged, "sha256": digest_of(text), "findings": findings}
+    return {"verdict": judged, **known, "findings": findings}
 
 
 def rendered(console: Console, file: Path, told: dict[str, Any]) -> None:
@@ -72,6 +96,9 @@ def rendered(console: Console, file: Path, told: dict[str, Any]) -> None:
         console.print(f"    {printable(' '.join(one['passage'].split()))}", markup=False)
     said = {"clean": "passes", "warn": "passes", "reject": "is rejected as a stranger's text"}
     why = f": {told['why']}" if "why" in told else ""
+    if told["verdict"] == "reject" and told["allowed"]:
+        console.print(f"{file} passes: its SHA-256 is in `allow`", markup=False, soft_wrap=True)
+        return
     console.print(f"{file} {said[told['verdict']]}{why}", markup=False, soft_wrap=True)
     if told["verdict"] == "reject":
         allow = f'allow = ["{told["sha256"]}"]'

@@ -7,9 +7,10 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.sanitizer.normalise import fold
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.budget import Budget
     from hookgate.core.domain.descriptors import Severity
 
-__all__ = ["Rule", "found", "rules"]
+__all__ = ["Rule", "RuleError", "found", "read", "rules"]
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")
@@ -43,23 +44,86 @@ class Rule:
     passes: str
 
 
+_KEYS: dict[str, tuple[type, str]] = {
+    "name": (str, "what a finding is called"),
+    "severity": (str, "high or medium"),
+    "why": (str, "what it does, for people"),
+    "pattern": (str, "a regular expression"),
+    "hint": (list, "words of which one stands wherever the pattern is found"),
+    "finds": (str, "a text in which it is found"),
+    "passes": (str, "a text that comes close, and in which it is not"),
+}
+
+
+class RuleError(HookgateError):
+    """A rule is wrong: it says of which file, what was found, and what to do."""
+
+
 @cache
 def rules() -> tuple[Rule, ...]:
     """Read the rules. Their patterns are made when the first text is judged."""
+    return read(RULES)
+
+
+def read(path: Path) -> tuple[Rule, ...]:
+    """Read a file of rules, and hold each to the texts that it has to find and to pass.
+
+    Raises:
+        RuleError: One of them is wrong.
+    """
     # As people write it: what is not ASCII stands in the file in its own form.
-    written = _FOREIGN.sub(lambda sign: fold(sign[0]).text, RULES.read_text(encoding="utf-8"))
-    given = tomllib.loads(written)["rules"]
-    return tuple(
-        Rule(
-            **{
-                **rule,
-                # Those of the floor are held against the text as it came, too.
-                "pattern": re.compile(rule["pattern"], re.IGNORECASE * rule.get("floor", False)),
-                "hint": tuple(rule["hint"]),
-            }
+    written = _FOREIGN.sub(lambda sign: fold(sign[0]).text, path.read_text(encoding="utf-8"))
+    try:
+        entries = tomllib.loads(written).get("rules", [])
+    except tomllib.TOMLDecodeError as error:
+        raise RuleError(
+            f"{path}: found no TOML ({error}), expected entries of [[rules]]; write a pattern "
+            "between three single quotes, in which a backslash is a backslash"
+        ) from None
+    made: dict[str, Rule] = {}
+    for number, entry in enumerate(entries, 1):
+        rule = _rule(entry, f"{path}: rule {entry.get('name', number)!r}")
+        if rule.name in made:
+            raise RuleError(f"{path}: rule {rule.name!r}: found it twice, expected another name")
+        made[rule.name] = rule
+    return tuple(made.values())
+
+
+def _rule(entry: dict[str, Any], place: str) -> Rule:
+    for key, (kind, what) in _KEYS.items():
+        if not isinstance(entry.get(key), kind) or not entry[key]:
+            found = f"{entry[key]!r} as" if key in entry else "no"
+            raise RuleError(f"{place}: found {found} `{key}`, expected {what}; write it there")
+    if unknown := sorted(entry.keys() - _KEYS.keys() - {"floor"}):
+        raise RuleError(f"{place}: found `{unknown[0]}`, expected {', '.join(_KEYS)} or floor")
+    if entry["severity"] not in ("high", "medium"):
+        raise RuleError(
+            f"{place}: found the severity {entry['severity']!r}, expected high (no text may hold "
+            "it) or medium (no stranger's text may)"
         )
-        for rule in given
-    )
+    # Those of the floor are held against the text as it came, too.
+    floor = entry.get("floor", False)
+    try:
+        pattern = re.compile(entry["pattern"], re.IGNORECASE * floor)
+    except re.error as error:
+        raise RuleError(
+            f"{place}: found a pattern that cannot be read ({error}), expected a regular "
+            "expression of Python; mend it there, a literal bracket is written \\["
+        ) from None
+    hints = tuple(str(word).lower() for word in entry["hint"])
+    rule = Rule(**{**entry, "pattern": pattern, "hint": hints})
+    for key, expected in (("finds", True), ("passes", False)):
+        text = fold(entry[key]).text
+        if any(_places(text, text, rule, None)) is not expected:
+            hinted = any(hint in text for hint in hints)
+            why = "the pattern" if hinted else "any `hint`, so that the pattern is not tried"
+            raise RuleError(
+                f"{place}: found its pattern in `passes`, expected it to pass; narrow the pattern"
+                if not expected
+                else f"{place}: did not find {why} in `finds`, expected it there; both are held "
+                "against small letters without accents: mend the pattern, `hint` or the text"
+            )
+    return rule
 
 
 def found(

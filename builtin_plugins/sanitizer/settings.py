@@ -22,16 +22,19 @@ def _digest(text: str) -> str:
     return text
 
 
+Score = Annotated[float, Field(ge=-5.0, le=10.0)]
+
+
 class SanitizerSettings(Section):
     """``[plugin.sanitizer]``: what is let through."""
 
     allow: tuple[Annotated[str, AfterValidator(_digest)], ...] = ()
     """Texts that pass although something was found in them, by the SHA-256 that their rejection
     names. The text is cleaned all the same; another word in it, and it is judged again."""
-    threshold: float = Field(default=THRESHOLD, ge=-5.0, le=10.0)
+    threshold: Score = THRESHOLD
     """From this score on, what reads like an order to a model is a finding; less finds more, and is
     wrong more often."""
-    thresholds: dict[str, float] = Field(default_factory=dict)
+    thresholds: dict[str, Score] = Field(default_factory=dict)
     """The same for some cards: a pattern of their ids, such as `skill:*`. The first one that fits
     counts."""
 
