@@ -73,6 +73,9 @@ _PIECES: dict[str, str] = {
     "NUL": "\x00",
     "carriage returns": "\r\n",
     "a long word": "a1",
+    "stars": "*",
+    "ticks": "`",
+    "spaces and stops": ".  ",
     "lists": "- a\n",
     "theme": "attack ",
     "no order": "now the of and ",
@@ -157,7 +160,12 @@ def searched(seed: int) -> str:
     if chance.random() < 0.5:
         whole = "".join(parts)
         return cut(whole * (SIZE // len(whole) + 1))
-    return cut("".join(chance.choices(parts, k=SIZE // min(map(len, parts)) + 1)))
+    mixed: list[str] = []
+    size = 0
+    while size < SIZE:
+        mixed.append(chance.choice(parts))
+        size += len(mixed[-1])
+    return cut("".join(mixed))
 
 
 SHAPES: dict[str, str] = {

@@ -5,8 +5,9 @@ line of ITEMS is ``{"id", "text", "label": "malicious" | "benign", "kind", "subs
 of RUN is ``{"id", "flagged"}``. Flagged is what is rejected as a stranger's text. The
 figures are those of the subset ``injection`` against all that is benign; other malicious
 subsets have rows of their own. Without ITEMS only the time of made-up texts is measured:
-50,000 characters each of what the detector dislikes most, and a quarter of each. Times are
-of the processor, the least of several.
+50,000 bytes each of what the detector dislikes most, and a quarter of each. ``--slowest N`` also
+tries N shapes that are put together by chance, and measures the slowest of them all. Times are
+of the processor, the least of several; what is refused as too costly says so.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from benchmarks._orders import misspelt
-from benchmarks._shapes import SHAPES, SIZE
+from benchmarks._shapes import SHAPES, SIZE, cut, searched
 from benchmarks.report import Figure, report
 from benchmarks.train_sanitizer import read, train
-from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
+from hookgate.builtin_plugins.sanitizer.detector import TOO_COSTLY, inspect, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,6 +42,8 @@ DIVIDED = {"openclaw/skills": 3}
 """Sources that are left out in so many parts: without all of it, no skill would be learnt from."""
 ROUNDS = 3
 TRIES = 10
+LOOKED = 24
+"""So many of the slowest shapes are measured again and again."""
 SHOWN = 8
 """So many of the slowest shapes are printed."""
 
@@ -64,6 +67,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--items", type=Path, help=f"texts (default: ${DATA}/{ITEMS})")
     parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="a line for each text")
     parser.add_argument("--leave-one-source-out", action="store_true", dest="leaving_out")
+    parser.add_argument("--slowest", type=int, default=0, metavar="N", help="search N shapes")
     parser.add_argument("--quick", action="store_true", help="take each time once")
     chosen = parser.parse_args()
     if chosen.items is None and os.environ.get(DATA):
@@ -82,7 +86,8 @@ def main() -> None:
         return
     else:
         figures += accuracy(chosen)
-    report("injection", figures + speed(2 if chosen.quick else TRIES))
+    shapes = SHAPES | {f"seed {seed}": searched(seed) for seed in range(chosen.slowest)}
+    report("injection", figures + speed(slowest(shapes), 2 if chosen.quick else TRIES))
 
 
 def accuracy(chosen: argparse.Namespace) -> list[Figure]:
@@ -212,20 +217,30 @@ def source_of(item: dict[str, Any]) -> str:
     return f"{item['source']} {crc32(owner.encode()) % DIVIDED[item['source']]}"
 
 
-def speed(tries: int) -> list[Figure]:
-    """Take the time of the made-up texts, whole and a quarter of each."""
+def slowest(shapes: dict[str, str]) -> dict[str, str]:
+    """Return the shapes that take longest, at a first glance."""
+    taken = {name: judge(text, 2)[1] for name, text in shapes.items()}
+    return {name: shapes[name] for name in sorted(taken, key=lambda one: -taken[one])[:LOOKED]}
+
+
+def speed(shapes: dict[str, str], tries: int) -> list[Figure]:
+    """Take the time of made-up texts, whole and a quarter of each."""
     rows = []
-    for name, text in SHAPES.items():
+    for name, text in shapes.items():
         # In turns: what else runs on the machine then slows both.
-        taken = [(judge(text, 1)[1], judge(text[: SIZE // 4], 1)[1]) for _ in range(tries)]
+        taken = [(judge(text, 1)[1], judge(cut(text, SIZE // 4), 1)[1]) for _ in range(tries)]
         whole = min(whole for whole, _ in taken)
         rows.append((whole, whole / min(quarter for _, quarter in taken), name))
     rows.sort(reverse=True)
     for whole, growth, name in rows[:SHOWN]:
-        print(f"ms, {SIZE} characters, {name:<20} {whole:>6.1f}, {growth:.1f} times a quarter")
+        refused = any(one.rule == TOO_COSTLY for one in inspect(shapes[name]))
+        print(
+            f"ms, {SIZE} bytes, {name:<24} {whole:>6.1f}, {growth:.1f} times a quarter"
+            f"{', refused' if refused else ''}"
+        )
     growth = max(growth for _, growth, _ in rows)
     return [
-        Figure(name="slowest shape", value=rows[0][0], unit="ms", against="CPU time", goal=50),
+        Figure(name="slowest shape", value=rows[0][0], unit="ms", against="CPU time", goal=25),
         Figure(name="growth", value=growth, unit="", against="a quarter of the text", goal=7),
     ]
 

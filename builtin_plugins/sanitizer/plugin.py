@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
@@ -22,6 +23,7 @@ class Plugin:
     def __init__(self, settings: SanitizerSettings) -> None:
         self._settings = settings
         self._allowed = frozenset(settings.allow)
+        self._one = Lock()
 
     def take_settings(self, settings: SanitizerSettings) -> Collection[str]:
         """Judge by other settings from now on; return what takes a restart: nothing."""
@@ -32,4 +34,6 @@ class Plugin:
     @blocking
     def sanitize_card(self, card: Card) -> Card | Rejected | None:
         """Take from a card what could pass for the frame of a conversation; judge the rest."""
-        return judged(card, self._settings.threshold_of(card.id), self._allowed)
+        # Two at a time take as long as one after the other, and the event loop waits for both.
+        with self._one:
+            return judged(card, self._settings.threshold_of(card.id), self._allowed)

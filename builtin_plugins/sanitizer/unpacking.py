@@ -296,7 +296,7 @@ _WAYS = (
     _way(
         "Morse",
         (".-", "-."),
-        r"[.-](?:[.-]{0,5}(?: {0,2}[/|] {0,2}| {1,4})){10,}[.-]*",
+        r"(?:[.-]{1,6}(?: {0,2}[/|] {0,2}| {1,4})){10,}[.-]*",
         _from_morse,
     ),
     _way("tag characters", "", "[\U000e0020-\U000e007e]{4,}", _untagged),
@@ -317,7 +317,7 @@ _WAYS = (
     _way("backwards", _BACKWARDS, f"(?i:{'|'.join(_BACKWARDS)})", _backwards, 1),
     _way("letters upside down", "ǝ", "ǝ", _upside_down, 2),
     _spelt("marks within words", "", _INSIDE, _without(_INSIDE), 2),
-    _spelt("marks around words", ("*", "`"), r"[*`]+\w{1,30}[.,]?[*`]+", _without(_MARKS), 5),
+    _spelt("marks around words", ("*", "`"), r"[*`]\w{1,30}[.,]?[*`]", _without(_MARKS), 5),
     _spelt("pieces in quotes", "", _GLUED, _without(_GLUED), 3),
     _spelt("escaped line breaks", "\\", _BREAKS, _without(_BREAKS, " "), 3),
     _spelt(

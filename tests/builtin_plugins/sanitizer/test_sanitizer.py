@@ -4,13 +4,16 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.sanitizer import detector
+from hookgate.builtin_plugins.sanitizer import plugin as plugin_module
 from hookgate.builtin_plugins.sanitizer.plugin import Plugin
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, digest_of, judged
 from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
@@ -185,6 +188,28 @@ def test_the_threshold_of_some_cards_is_another_one() -> None:
     assert isinstance(plugin.sanitize_card(Card(id="skill:a", text=text)), Rejected)
     plugin.take_settings(SanitizerSettings(threshold=10.0))
     assert plugin.sanitize_card(Card(id="skill:a", text=text)) is None
+
+
+def test_texts_are_judged_one_at_a_time_so_that_the_loop_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inside, most, going = [], [], Event()
+
+    def judge(card: Card, *_: object) -> None:
+        inside.append(card.id)
+        most.append(len(inside))
+        assert going.wait(10)
+        inside.remove(card.id)
+
+    monkeypatch.setattr(plugin_module, "judged", judge)
+    plugin = Plugin(SanitizerSettings())
+    with ThreadPoolExecutor(4) as pool:
+        cards = [Card(id=str(number), text="x") for number in range(4)]
+        judging = [pool.submit(plugin.sanitize_card, card) for card in cards]
+        going.set()
+        for one in judging:
+            one.result(timeout=10)
+    assert most == [1, 1, 1, 1]
 
 
 def test_a_digest_of_another_form_is_refused() -> None:
