@@ -9,10 +9,10 @@ from __future__ import annotations
 __all__ = ["LEAST", "MOST", "STEPS", "Budget", "TooCostlyError"]
 
 STEPS = 50
-"""So many steps are allowed for each byte of a text, which is half a microsecond."""
+"""So many steps are allowed for each byte of a text: half a microsecond to a whole one."""
 
 LEAST = 50_000
-"""A text of fewer bytes may take as many steps as one of so many: 25 milliseconds."""
+"""A text of fewer bytes may take as many steps as one of so many."""
 
 MOST = 1_000_000
 """A text of more bytes may take no more steps than one of so many."""
