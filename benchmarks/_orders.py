@@ -13,7 +13,7 @@ from typing import Any
 GRAMMAR = Path(__file__).with_name("orders.toml")
 FOREIGN = 0.2
 """The share of orders in another language than English."""
-MISSPELT = 0.25
+MISSPELT = 0.6
 """The share of orders with a typo in every third word."""
 CAPITAL = 0.8
 
@@ -37,7 +37,7 @@ def _order(grammar: Mapping[str, Any], chance: random.Random) -> str:
     text = _expanded(chance.choice(patterns), parts, chance)
     if chance.random() < CAPITAL:
         text = text[0].upper() + text[1:]
-    return misspelt(text, chance) if chance.random() < MISSPELT else text
+    return misspelt_at_times(text, chance)
 
 
 def _expanded(
@@ -51,6 +51,11 @@ def _expanded(
         pattern = _PART.sub(chosen, pattern)
     text = " ".join(pattern.split()).replace(" .", ".").replace(" ,", ",").replace("..", ".")
     return _ARTICLE.sub(r"\1n ", text)
+
+
+def misspelt_at_times(text: str, chance: random.Random) -> str:
+    """Return `text` with typos in its words, or as it is."""
+    return misspelt(text, chance) if chance.random() < MISSPELT else text
 
 
 def misspelt(text: str, chance: random.Random, share: float = 1 / 3) -> str:

@@ -72,4 +72,4 @@ class Surroundings:
         inside = 0
         for quote in _QUOTATION.finditer(self.text, first, last if last >= 0 else len(self.text)):
             inside += max(min(quote.end(), end) - max(quote.start(), start), 0)
-        return 5 * inside > 2 * (end - start)
+        return 3 * inside > end - start

@@ -70,7 +70,8 @@ def inspect(
 
     Args:
         text: The text.
-        threshold: From this score on, what reads like an order is a finding.
+        threshold: From this score on, what reads like an order is a finding; in a long text from
+            a higher one on.
         weights: Of the model; those that come with the package where none are given.
         budget: What looking may cost; what a text of this length may, where none is given.
     """
@@ -176,7 +177,8 @@ class _Looking:
         if not units:
             return
         texts = [folded.text[start:end] for start, end in units]
-        sure = model.score(model.pieces_of(texts), self.weights, threshold)
+        bar = threshold + model.higher(len(units))
+        sure = model.score(model.pieces_of(texts), self.weights, bar)
         # One unit says better where it is than two.
         sure.sort(key=lambda one: (one.last - one.first, -one.score, one.first))
         taken: set[int] = set()

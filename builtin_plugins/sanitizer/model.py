@@ -2,20 +2,23 @@
 
 A text is cut into units, about a sentence or a line each. The pieces of a unit are its words, pairs
 of words, and runs of three to five letters, which a typo leaves mostly as they are. Each piece is
-hashed to a place in one table of weights. The score of two units side by side is the sum of their
-weights by the root of their number: text in which a few pieces speak for an order, and none against
-it, comes out above zero. All of it is array arithmetic, in time linear in the length of the text.
+hashed to a place in one table of weights, and counts once in its unit, however often it stands
+there: code repeats itself. The score of two units side by side is the sum of their weights by the
+root of their number: text in which a few pieces speak for an order, and none against it, comes out
+above zero. A long text has more places at which one may be wrong, so that it takes a higher score
+there (`higher`). All of it is array arithmetic, in time that hardly grows faster than the text.
 
 ``benchmarks/train_sanitizer.py`` makes the weights.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -31,6 +34,7 @@ __all__ = [
     "Pieces",
     "Scored",
     "Weights",
+    "higher",
     "pieces_of",
     "score",
     "steps",
@@ -46,8 +50,12 @@ LONGEST, SHORTEST, GROWN = 260, 25, 120
 """A unit has at most `LONGEST` characters; one below `SHORTEST` is joined to the one before it on
 the same line or the next, as long as that has not `GROWN`."""
 
-LEAST = 40
+LEAST = 60
 """Fewer pieces count as so many: a few letters say little, however much they look like an order."""
+
+RISE, FEW, MANY = 0.2, 10, 1000
+"""By so much a text takes a higher score for each time that it has e times as many units as `FEW`;
+from `MANY` on it takes no more, for filling a text up must not hide what stands in it."""
 
 LONG = 16
 """A word of so many letters and digits, or more, is a number of something: a key, an account."""
@@ -75,6 +83,8 @@ _UNDO = pow(_BASE, -1, 1 << 64)
 _BASE64 = np.uint64(_BASE)
 _FACTORS = np.array([0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93], np.uint64)
 _CHUNK = 1 << 16
+_WORDS = 24
+"""Bits for the number of a word; what is left holds the number of a unit."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +104,12 @@ class Weights:
 
 @dataclass(frozen=True)
 class Pieces:
-    """The pieces of a text.
+    """The pieces of a text, each once in its unit.
 
     Attributes:
         places: The place in the table of each piece.
-        unit: The unit that it stands in.
-        first: The word that it begins in, counted over the whole text.
+        unit: The unit that it stands in, in rising order.
+        first: The word that it begins in first, counted over the whole text.
         units: How many units there are.
         words: The words, as they are read.
     """
@@ -172,18 +182,21 @@ def pieces_of(units: list[str]) -> Pieces:
     gap = letters == 32
     border = letters == 0
     unit = np.cumsum(border)
-    word = np.cumsum(gap) - 1
-    found = _runs(letters, unit, word)
-    found += _pairs(letters, gap, border, unit)
-    places, of_unit, first = (
-        np.concatenate([part[number] for part in found]) for number in range(3)
+    # What a piece that begins at a letter is told by, but its place: unit, (place), word.
+    heads = (unit << (BITS + _WORDS)) | (np.cumsum(gap) - 1)
+    keys = np.concatenate(
+        _runs(letters, unit, heads) + _pairs(letters, gap, border, unit, heads), dtype=np.int64
     )
-    return Pieces(places, of_unit, first, len(units), words)
+    keys.sort()
+    new = np.ones(len(keys), bool)
+    np.not_equal((keys[1:] ^ keys[:-1]) >> _WORDS, 0, out=new[1:])
+    keys = keys[new]
+    places = (keys >> _WORDS) & ((1 << BITS) - 1)
+    first = keys & ((1 << _WORDS) - 1)
+    return Pieces(places, keys >> (BITS + _WORDS), first, len(units), words)
 
 
-def _runs(
-    letters: npt.NDArray[np.uint8], unit: Places, word: Places
-) -> list[tuple[Places, Places, Places]]:
+def _runs(letters: npt.NDArray[np.uint8], unit: Places, heads: Places) -> list[Places]:
     """Return the runs of letters that stand in one unit."""
     found = []
     hashes = letters.astype(np.uint64)
@@ -194,7 +207,7 @@ def _runs(
             # A border itself stands at the head of the unit behind it.
             whole = (unit[:count] == unit[size - 1 : size - 1 + count]) & (letters[:count] != 0)
             kept = np.flatnonzero(whole)
-            found.append((_place(hashes[kept]), unit[kept], word[kept]))
+            found.append(_keys(hashes[kept], heads[kept]))
     return found
 
 
@@ -203,7 +216,8 @@ def _pairs(
     gap: npt.NDArray[np.bool_],
     border: npt.NDArray[np.bool_],
     unit: Places,
-) -> list[tuple[Places, Places, Places]]:
+    heads: Places,
+) -> list[Places]:
     """Return the words, those that follow one another, and those with one between them."""
     edges = np.flatnonzero(gap)
     starts, ends = edges[:-1] + 1, edges[1:]
@@ -212,14 +226,14 @@ def _pairs(
         [[np.uint64(0)], np.cumsum(letters * powers[: len(letters)], dtype=np.uint64)]
     )
     hashes = (sums[ends] - sums[starts]) * undone[starts]
-    numbers = np.arange(len(starts))
     real = (ends > starts) & ~border[starts]
-    hashes, of, numbers = hashes[real], unit[starts[real]], numbers[real]
-    found = [(_place(hashes * _FACTORS[0]), of, numbers)]
+    hashes, starts = hashes[real], starts[real]
+    of, heads = unit[starts], heads[starts]
+    found = [_keys(hashes * _FACTORS[0], heads)]
     for apart in (1, 2):
         pair = hashes[:-apart] * _FACTORS[apart] + hashes[apart:]
         whole = of[:-apart] == of[apart:]
-        found.append((_place(pair[whole]), of[:-apart][whole], numbers[:-apart][whole]))
+        found.append(_keys(pair[whole], heads[:-apart][whole]))
     return found
 
 
@@ -237,18 +251,21 @@ def _powers(size: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     return _table_of_powers((size // _CHUNK + 1) * _CHUNK)
 
 
-def _place(hashes: npt.NDArray[np.uint64]) -> Places:
+def _keys(hashes: npt.NDArray[np.uint64], heads: Places) -> Places:
+    """Return one number for each piece: its unit, its place and the word that it begins in."""
     mixed = (hashes ^ (hashes >> np.uint64(29))) * _FACTORS[0]
-    places: Places = (mixed >> np.uint64(64 - BITS)).astype(np.int64)
-    return places
+    keys: Places = (mixed >> np.uint64(64 - BITS)).view(np.int64) << _WORDS
+    keys |= heads
+    return keys
 
 
-def sums_of(pieces: Pieces, table: npt.NDArray[Any]) -> tuple[Floats, Floats]:
+def sums_of(pieces: Pieces, table: npt.NDArray[np.int8]) -> tuple[Floats, Floats]:
     """Return the sum of the weights of each unit, and how many pieces it has."""
-    sums: Floats = np.bincount(
-        pieces.unit, weights=table[pieces.places], minlength=pieces.units
-    ).astype(np.float64)
-    return sums, np.bincount(pieces.unit, minlength=pieces.units).astype(np.float64)
+    # The pieces stand in the order of their units.
+    edges = np.searchsorted(pieces.unit, np.arange(pieces.units + 1))
+    until = np.zeros(len(pieces.places) + 1, np.int64)
+    np.cumsum(table[pieces.places], dtype=np.int64, out=until[1:])
+    return np.diff(until[edges]).astype(np.float64), np.diff(edges).astype(np.float64)
 
 
 def score(pieces: Pieces, weights: Weights, least: float = -np.inf) -> list[Scored]:
@@ -264,6 +281,11 @@ def score(pieces: Pieces, weights: Weights, least: float = -np.inf) -> list[Scor
     if pieces.units > 1:
         found += scored(sums[:-1] + sums[1:], counts[:-1] + counts[1:], 1)
     return found
+
+
+def higher(units: int) -> float:
+    """Return by how much a text of so many units takes a higher score than a short one."""
+    return RISE * math.log(max(min(units, MANY) / FEW, 1.0))
 
 
 def telling(units: list[str], weights: Weights, most: int = 5) -> list[str]:

@@ -12,7 +12,7 @@ from hookgate.core.settings.schema import Section
 
 __all__ = ["THRESHOLD", "SanitizerSettings"]
 
-THRESHOLD = 2.1
+THRESHOLD = 1.15
 """From this score of the model on, a passage is a finding: see `benchmarks.injection`."""
 
 

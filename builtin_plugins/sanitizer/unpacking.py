@@ -229,6 +229,7 @@ _INSIDE = re.compile(
     r"[*`~](?<=\w[*`~])[*`~]{0,2}(?=\w)|__(?<=[^\W_]__)(?=[^\W_])"
     r"|<(?<=\w<)[^<>\n]{1,80}>(?:<[^<>\n]{1,80}>){0,3}(?=\w)"
 )
+_TAG = re.compile(r"</?\w{1,20}>")
 _MARKS = re.compile(r"[*`]+")
 _GLUED = re.compile(r"[\"'`] {0,3}[+.] {0,3}[\"'`]")
 _BREAKS = re.compile(r"\\[nrt]")
@@ -316,7 +317,8 @@ _WAYS = (
     _way("ROT13", _ROT13, f"(?i:{'|'.join(_ROT13)})", _rot13, 1),
     _way("backwards", _BACKWARDS, f"(?i:{'|'.join(_BACKWARDS)})", _backwards, 1),
     _way("letters upside down", "ǝ", "ǝ", _upside_down, 2),
-    _spelt("marks within words", "", _INSIDE, _without(_INSIDE), 2),
+    # Where there are tags within words, those around words say nothing either.
+    _spelt("marks within words", "", _INSIDE, lambda line: _TAG.sub("", _INSIDE.sub("", line)), 2),
     _spelt("marks around words", ("*", "`"), r"[*`]\w{1,30}[.,]?[*`]", _without(_MARKS), 5),
     _spelt("pieces in quotes", "", _GLUED, _without(_GLUED), 3),
     _spelt("escaped line breaks", "\\", _BREAKS, _without(_BREAKS, " "), 3),

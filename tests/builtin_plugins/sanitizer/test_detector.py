@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import base64
 import math
+import random
 import time
 
 import pytest
+from benchmarks._orders import misspelt
 from benchmarks._shapes import SHAPES, SIZE
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from hookgate.core.domain.descriptors import Finding
 
 from .injections import ATTACKS, BENIGN, DISGUISES, PLAIN
 
-FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n" * 40
+FILLER = "# Notes\n\nKeep notes in Markdown. One file for each day.\n\n- first\n- then\n\n" * 6
 CEILING = 0.25
 """Seconds of CPU time for 50 KB, with room for slow machines; the benchmark has the goal."""
 
@@ -55,6 +57,11 @@ def test_a_disguised_order_is_rejected(name: str) -> None:
 @pytest.mark.parametrize("name", BENIGN)
 def test_honest_text_is_not_rejected(name: str) -> None:
     assert not rejected(BENIGN[name])
+
+
+def test_typos_hide_few_orders() -> None:
+    noisy = [misspelt(text, random.Random(name)) for name, text in ATTACKS.items()]
+    assert sum(map(rejected, noisy)) >= 0.8 * len(noisy)
 
 
 QUOTING = """# Attacks on models

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.train_sanitizer import digest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from hookgate.builtin_plugins.sanitizer.model import (
     LEAST,
     LONGEST,
     Weights,
+    higher,
     pieces_of,
     score,
     units_of,
@@ -66,6 +68,21 @@ def test_a_typo_leaves_most_pieces_as_they_are() -> None:
     assert len(plain & typo) > len(plain) / 2
 
 
+def test_a_piece_counts_once_in_its_unit_however_often_it_stands_there() -> None:
+    once = pieces_of(["for row in rows: "])
+    often = pieces_of(["for row in rows: " * 9])
+    assert len(often.places) < 2 * len(once.places)
+    for number in range(2):
+        places = pieces_of(["row row", "row"]).places[pieces_of(["row row", "row"]).unit == number]
+        assert len(set(places.tolist())) == len(places)
+
+
+def test_a_long_text_takes_a_higher_score_up_to_a_bound() -> None:
+    assert higher(1) == higher(10) == 0
+    assert 0 < higher(100) < higher(1000)
+    assert higher(1000) == higher(1_000_000)
+
+
 def test_addresses_and_numbers_are_read_as_what_they_are() -> None:
     words = pieces_of(
         [fold("Mail a1b2c3d4e5f6a7b8c9 to x@y.example, see https://z.example/1?2 17").text]
@@ -77,3 +94,8 @@ def test_the_weights_that_come_along_are_of_the_size_that_is_read() -> None:
     weights = model.weights()
     assert weights.table.shape == (1 << model.BITS,)
     assert weights.table.dtype == np.int8
+
+
+def test_the_weights_that_come_along_were_made_from_the_texts_that_stand_here() -> None:
+    with np.load(model.WEIGHTS, allow_pickle=False) as file:
+        assert str(file["texts"]) == digest()
