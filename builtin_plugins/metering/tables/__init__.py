@@ -1,0 +1,11 @@
+"""The tables of the plugin ``metering``: the ledger, and what budgets are kept in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hookgate.builtin_plugins.metering.tables.base import METADATA
+
+__all__ = ["METADATA", "SCRIPTS"]
+
+SCRIPTS = Path(__file__).parent.parent / "migrations"

@@ -1,0 +1,9 @@
+"""What the tables of the plugin ``metering`` have in common."""
+
+from __future__ import annotations
+
+from sqlalchemy import MetaData
+
+__all__ = ["METADATA"]
+
+METADATA = MetaData()
