@@ -145,8 +145,10 @@ its result.
 | `tool_result` | `tool_use_id`, `content`, `is_error`, `status`; `parts` where the result is more\
  than text: objects with a `type` of `text`, `image`, `audio`, `document` (each with `media_type`\
  and base64 `data`) or `link` (`uri`, `name`); `content` then names them |
-| `usage` | the tokens of one model call: `input_tokens`, `output_tokens`, parts of them, and\
- `reported`: false where the gateway has estimated them |
+| `usage` | the tokens of one model call: `input_tokens` and `output_tokens` are all of them; parts\
+ of these are `cache_read_tokens`, `cache_write_tokens` (`cache_write_hour_tokens` a part of it),\
+ `audio_input_tokens`, `image_input_tokens`, and `reasoning_tokens`, `audio_output_tokens`,\
+ `image_output_tokens`; `reported` is false where the gateway has estimated them |
 | `approval` | a tool call, of this turn or one nested in it, that somebody is asked about |
 | `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |

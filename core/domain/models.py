@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
 from hookgate.core.domain.messages import CLEAN, Text, join_taints, new_id
@@ -116,52 +116,115 @@ class ModelParameters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one model call. The five counts are disjoint: their sum is what was used.
+    """Tokens of one model call. The counts are disjoint: their sum is what was used.
+
+    A token that is two things, such as cached audio, is counted once, and as read from the
+    cache. `hookgate.kit.usage` reads what providers report into these counts.
 
     Attributes:
-        input_tokens: Input that was neither read from nor written to a cache.
+        input_tokens: Input that was neither read from nor written to a cache, and is none of
+            the kinds below.
         cache_read_tokens: Input that was read from the provider's cache.
-        cache_write_tokens: Input that was written to the provider's cache.
-        output_tokens: Output that is not reasoning.
-        reasoning_tokens: Output spent on reasoning.
+        cache_write_tokens: Input that was written to the provider's cache, for the time that
+            it holds things by default: five minutes at Anthropic.
+        cache_write_hour_tokens: Input that was written to the provider's cache for an hour.
+        audio_input_tokens: Input that was heard, where the provider bills it apart.
+        image_input_tokens: Input that was seen, where the provider bills it apart.
+        output_tokens: Output that is none of the kinds below.
+        reasoning_tokens: Output spent on reasoning, where the provider says how much.
+        audio_output_tokens: Output that was spoken, where the provider bills it apart.
+        image_output_tokens: Output that was drawn, where the provider bills it apart.
         reported: True: the provider's figures. False: counted here, an estimate.
     """
+
+    INPUTS: ClassVar[tuple[str, ...]] = (
+        "input_tokens",
+        "cache_read_tokens",
+        "cache_write_tokens",
+        "cache_write_hour_tokens",
+        "audio_input_tokens",
+        "image_input_tokens",
+    )
+    """The names of the counts of input."""
+
+    OUTPUTS: ClassVar[tuple[str, ...]] = (
+        "output_tokens",
+        "reasoning_tokens",
+        "audio_output_tokens",
+        "image_output_tokens",
+    )
+    """The names of the counts of output."""
 
     input_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    cache_write_hour_tokens: int = 0
+    audio_input_tokens: int = 0
+    image_input_tokens: int = 0
     output_tokens: int = 0
     reasoning_tokens: int = 0
+    audio_output_tokens: int = 0
+    image_output_tokens: int = 0
     reported: bool = True
 
     @property
     def total_input(self) -> int:
-        """All input tokens, cached or not."""
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+        """All input tokens, of whatever kind, cached or not."""
+        return (
+            self.input_tokens
+            + self.cache_read_tokens
+            + self.cache_write_tokens
+            + self.cache_write_hour_tokens
+            + self.audio_input_tokens
+            + self.image_input_tokens
+        )
 
     @property
     def total_output(self) -> int:
-        """All output tokens, reasoning included."""
-        return self.output_tokens + self.reasoning_tokens
+        """All output tokens, of whatever kind, reasoning included."""
+        return (
+            self.output_tokens
+            + self.reasoning_tokens
+            + self.audio_output_tokens
+            + self.image_output_tokens
+        )
+
+    @property
+    def total(self) -> int:
+        """All tokens, input and output."""
+        return self.total_input + self.total_output
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
             cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            cache_write_hour_tokens=self.cache_write_hour_tokens + other.cache_write_hour_tokens,
+            audio_input_tokens=self.audio_input_tokens + other.audio_input_tokens,
+            image_input_tokens=self.image_input_tokens + other.image_input_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            audio_output_tokens=self.audio_output_tokens + other.audio_output_tokens,
+            image_output_tokens=self.image_output_tokens + other.image_output_tokens,
             reported=self.reported and other.reported,
         )
 
     def to_json(self) -> dict[str, int | bool]:
-        """Return the wire form: totals first, then the parts."""
+        """Return the wire form: totals first, then their parts.
+
+        `cache_write_tokens` is a total as well here: of all that was written to the cache.
+        """
         return {
             "input_tokens": self.total_input,
             "output_tokens": self.total_output,
             "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
+            "cache_write_tokens": self.cache_write_tokens + self.cache_write_hour_tokens,
             "reasoning_tokens": self.reasoning_tokens,
+            "cache_write_hour_tokens": self.cache_write_hour_tokens,
+            "audio_input_tokens": self.audio_input_tokens,
+            "image_input_tokens": self.image_input_tokens,
+            "audio_output_tokens": self.audio_output_tokens,
+            "image_output_tokens": self.image_output_tokens,
             "reported": self.reported,
         }
 

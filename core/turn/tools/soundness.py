@@ -98,13 +98,7 @@ def sound_usage(usage: object) -> Usage | None:
     """Return `usage`, or None where it holds something else than possible counts."""
     if not isinstance(usage, Usage):
         return None
-    counts = (
-        usage.input_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-        usage.output_tokens,
-        usage.reasoning_tokens,
-    )
+    counts = [getattr(usage, name) for name in (*Usage.INPUTS, *Usage.OUTPUTS)]
     sound = all(type(count) is int and 0 <= count <= MAX_TOKENS for count in counts)
     return usage if sound else None
 
@@ -119,12 +113,13 @@ def at_least(counted: Usage, told: Usage | None) -> Usage:
     """
     if told is None:
         return counted
-    output = max(told.total_output, counted.total_output) - counted.reasoning_tokens
+    written = max(
+        told.output_tokens + told.reasoning_tokens,
+        counted.output_tokens + counted.reasoning_tokens,
+    )
+    reasoning = max(told.reasoning_tokens, counted.reasoning_tokens)
     return replace(
-        told,
-        output_tokens=output,
-        reasoning_tokens=counted.reasoning_tokens,
-        reported=False,
+        told, output_tokens=written - reasoning, reasoning_tokens=reasoning, reported=False
     )
 
 
