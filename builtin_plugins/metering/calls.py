@@ -1,0 +1,234 @@
+"""One model call as the ledger has it: what it took, what it cost, and on whose account.
+
+Who is charged is the root of a turn: a nested turn spends what belongs to the person, the session
+and the channel that have started it. The agent is the one that was asked.
+
+What a call was for, its `Call.cause`:
+
+| the call | cause | plugin | tool |
+|---|---|---|---|
+| of a plugin, with a word of its own (`ModelRequest.cause`) | that word: ``memory.extract``, ``awareness.select`` | what stands before the first dot | of the nested turn it belongs to |
+| of a nested turn that a tool has started | ``tool`` | | that tool |
+| of another nested turn | ``nested`` | | |
+| of a turn that a schedule has started, by the path ``heartbeat`` | ``heartbeat`` | | |
+| of another turn that a schedule has started | ``schedule`` | | |
+| of any other turn | ``chat`` | | |
+"""  # noqa: E501 - a table's row is one line
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC
+from functools import lru_cache
+from hashlib import blake2b
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.models import Usage
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from hookgate.core.domain.models import Ending, ModelRequest
+    from hookgate.core.domain.turn import Turn
+
+__all__ = ["COUNTS", "Call", "Priced", "cause_of", "plugin_of", "tool_of"]
+
+COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
+"""The names of the counts of tokens, in the order of `Usage`."""
+
+MOST = 2**63 - 1
+"""The most that a column of the ledger takes."""
+MOST_CHARACTERS = 400
+"""The longest text of a row; an index of PostgreSQL takes 2,700 bytes, and a text four of them."""
+
+
+class Priced(Protocol):
+    """What a call costs; see `hookgate.builtin_plugins.metering.prices.Tariff`."""
+
+    @property
+    def version(self) -> str:
+        """Which prices these are."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the model has a price."""
+
+    def cost(self, usage: Usage) -> int:
+        """Return what a call cost, in units of 1e-12 dollars."""
+
+    def saved(self, usage: Usage) -> int:
+        """Return what caching saved, in units of 1e-12 dollars."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One row of the ledger.
+
+    Attributes:
+        id: The call's id, `ModelRequest.call_id`; no two rows have the same.
+        at: When it ended, in UTC: ISO 8601 with microseconds, which sorts as text.
+        day: The day of that, in UTC, such as ``2026-11-22``.
+        turn: The id of the turn that it belongs to.
+        session: The session that is charged, as text.
+        agent: The agent that was asked.
+        channel: Where the message came in.
+        account: Of which account there.
+        principal: Who is charged.
+        key: The key that let them in; "" where there is none.
+        cause: What it was for; see the table of this module.
+        plugin: The plugin that made it for a purpose of its own; "" for none.
+        tool: The tool that has started the turn; "" for none.
+        provider: The provider's name.
+        model: The model's name at its provider.
+        attempt: 0 for the plan's first model, 1 for the next one, and so on.
+        iteration: 0 for the turn's first request, one more after each round of tools.
+        status: How it ended, `Ending.status`.
+        kind: The kind of the provider's failure; "" where there is none.
+        sent: Whether the provider was asked.
+        reported: Whether the counts are the provider's own; False for estimates.
+        input_tokens: Counts of tokens, as in `Usage`; so are the ones below.
+        cost: Units of 1e-12 dollars; None where the model has no known price.
+        saved: What caching saved, in the same units; below 0 where writing the cache cost more.
+        price: Which prices `cost` was made with, so that it can be made again.
+    """
+
+    id: str
+    at: str
+    day: str
+    turn: str
+    session: str
+    agent: str
+    channel: str
+    account: str
+    principal: str
+    key: str
+    cause: str
+    plugin: str
+    tool: str
+    provider: str
+    model: str
+    attempt: int
+    iteration: int
+    status: str
+    kind: str
+    sent: bool
+    reported: bool
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cache_write_hour_tokens: int
+    audio_input_tokens: int
+    image_input_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    audio_output_tokens: int
+    image_output_tokens: int
+    cost: int | None
+    saved: int
+    price: str
+
+    @classmethod
+    def of(
+        cls,
+        turn: Turn,
+        request: ModelRequest,
+        ending: Ending,
+        usage: Usage,
+        tariff: Priced,
+        at: datetime,
+    ) -> Call:
+        """Return the row of a call that is over.
+
+        Args:
+            turn: The turn.
+            request: The request, as it was sent.
+            ending: How it ended.
+            usage: What it is charged: nothing where it was not sent; what was reserved for it,
+                not reported, where nobody knows what it has used.
+            tariff: What it costs.
+            at: When it ended.
+        """
+        root = turn.root
+        counts = dict(zip(COUNTS, _counts(usage), strict=True))
+        free = not ending.sent
+        moment = at.astimezone(UTC).isoformat(timespec="microseconds")
+        return cls(
+            id=request.call_id,
+            at=moment,
+            day=moment[:10],
+            turn=turn.id,
+            session=_sound(str(root.session)),
+            agent=_sound(turn.agent.name),
+            channel=_sound(root.address.channel),
+            account=_sound(root.address.account),
+            principal=_sound(root.principal.id),
+            key=_sound(root.principal.key),
+            cause=_sound(cause_of(turn, request)),
+            plugin=_sound(plugin_of(request)),
+            tool=_sound(tool_of(turn)),
+            provider=_sound(request.model.provider),
+            model=_sound(request.model.model),
+            attempt=request.attempt,
+            iteration=request.iteration,
+            status=ending.status,
+            kind=_sound(ending.kind),
+            sent=ending.sent,
+            reported=usage.reported,
+            cost=0 if free else min(tariff.cost(usage), MOST) if tariff.known else None,
+            saved=0 if free else max(min(tariff.saved(usage), MOST), -MOST),
+            price=tariff.version,
+            **counts,
+        )
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the row, without the place that the ledger gives it."""
+        return dict(zip(_NAMES, _values(self), strict=True))
+
+
+_NAMES = tuple(field.name for field in fields(Call))
+_values = attrgetter(*_NAMES)
+_counts = attrgetter(*COUNTS)
+
+
+def cause_of(turn: Turn, request: ModelRequest) -> str:
+    """Return what a call is for; see the table of this module."""
+    if request.cause != "turn":
+        return request.cause
+    if turn.parent is not None:
+        return "tool" if tool_of(turn) else "nested"
+    if turn.origin.provenance is Provenance.SCHEDULED:
+        return "heartbeat" if turn.origin.path == "heartbeat" else "schedule"
+    return "chat"
+
+
+def plugin_of(request: ModelRequest) -> str:
+    """Return the plugin that a call was made by for a purpose of its own; "" where it is a turn's.
+
+    By convention the word of a plugin begins with its name and a dot.
+    """
+    plugin, dot, _ = request.cause.partition(".")
+    return plugin if dot else ""
+
+
+def tool_of(turn: Turn) -> str:
+    """Return the tool by which a turn was started, or the turn that has started it; "" for none."""
+    at: Turn | None = turn
+    while at is not None:
+        if at.origin.tool:
+            return at.origin.tool
+        at = at.parent
+    return ""
+
+
+@lru_cache(maxsize=4096)
+def _sound(text: str) -> str:
+    """Return `text` as every database takes it: a row that none takes would never be written."""
+    if "\x00" in text or not text.isascii():
+        text = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    if len(text) <= MOST_CHARACTERS:
+        return text
+    # What two texts have in common at their beginning must not make one of them.
+    digest = blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{text[: MOST_CHARACTERS - 33]}~{digest}"

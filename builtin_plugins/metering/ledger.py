@@ -1,0 +1,213 @@
+"""The ledger: a row for each model call, on its way to where it is kept.
+
+Nobody waits for a row. The store commits in the order in which it is handed things, and a row is
+handed to it before the call's turn goes on, so the answer of a turn is not acknowledged before
+the rows of its calls are committed.
+
+A row that could not be written is kept and tried again, with its id and its number, until it is
+written; meanwhile the ledger is `Ledger.behind`, and no model is asked. A row may turn out to
+have been committed although the store had said otherwise: its id is the primary key, and it is
+counted as written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.domain.errors import StoreError, StoreUnavailableError, counted
+from hookgate.core.domain.messages import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.metering.calls import Call
+    from hookgate.core.domain.ports import Store
+
+__all__ = ["Ledger"]
+
+FIRST_DELAY = 0.1
+LONGEST_DELAY = 5.0
+"""Seconds until a row that could not be written is tried again."""
+AT_ONCE = 500
+"""So many rows are tried again in one transaction."""
+MOST_REFUSED = 10_000
+"""Rows of refused calls are dropped while so many rows wait: nothing was used, and a client that
+asks on and on while the store is away must not fill the memory."""
+
+Row = dict[str, Any]
+
+
+class Ledger:
+    """Writes calls down. It belongs to the event loop on which it is used.
+
+    Args:
+        store: Where rows are kept; None for a ring in memory.
+        gateway: The name of the gateway, for people.
+        failed: Told each time that a row could not be written.
+        worked: Told when all such rows are written.
+        ring: How many of the last calls are kept where there is no store.
+
+    Attributes:
+        writer: Names this start of the gateway in the rows; no other has the same name.
+        dropped: How many rows of refused calls were dropped.
+        ring: The last calls, where there is no store.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        *,
+        gateway: str = "",
+        failed: Callable[[BaseException], None] = lambda _: None,
+        worked: Callable[[], None] = lambda: None,
+        ring: int = 10_000,
+    ) -> None:
+        self._store = store
+        if store is not None:
+            # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
+            from hookgate.builtin_plugins.metering.tables import ledger as tables
+
+            self._table = tables.CALLS
+            self._written = tables.written
+        self._failed = failed
+        self._worked = worked
+        self.writer = f"{gateway or 'gateway'}/{new_id('run').removeprefix('run_')}"
+        self.dropped = 0
+        self.ring: deque[Call] = deque(maxlen=ring)
+        self._seq = 0
+        self._marked = False
+        self._gathering: list[Row] | None = None
+        self._under_way: dict[asyncio.Task[None], list[Row]] = {}
+        self._waiting: list[Row] = []
+        self._again: asyncio.Task[None] | None = None
+        self._trying = asyncio.Lock()
+
+    @property
+    def behind(self) -> bool:
+        """Whether a row could not be written so far."""
+        return bool(self._waiting)
+
+    @property
+    def durable(self) -> bool:
+        """Whether rows outlive the process."""
+        return self._store is not None and self._store.durable
+
+    def hand_over(self, call: Call) -> None:
+        """Write `call` without waiting for it.
+
+        All that are handed over before the event loop goes round again are one insert.
+        """
+        if self._store is None:
+            self.ring.append(call)
+            return
+        if self._waiting:
+            self._go_on()  # it does already, unless somebody has cancelled it
+            if not call.sent and len(self._waiting) >= MOST_REFUSED:
+                self.dropped += 1
+                return
+        self._seq += 1
+        row = call.to_row()
+        row["writer"] = self.writer
+        row["seq"] = self._seq
+        if self._gathering is not None:
+            self._gathering.append(row)
+            return
+        rows = self._gathering = [row]
+        task = asyncio.create_task(self._write(self._store, rows), name="rows of the ledger")
+        self._under_way[task] = rows
+        task.add_done_callback(self._reap)
+
+    async def _write(self, store: Store, rows: list[Row]) -> None:
+        self._gathering = None
+        if self._marked:
+            await store.insert(self._table, rows)
+            return
+        # Reports look at the rows of writers that have a mark: none is written without it.
+        await store.write(self._written(self.writer, rows))
+        self._marked = True
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        rows = self._under_way.pop(task)
+        if self._gathering is rows:
+            self._gathering = None  # it was cancelled before it began
+        if task.cancelled():
+            self._keep(rows, asyncio.CancelledError("writing the ledger was cancelled"))
+        elif (error := task.exception()) is not None:
+            self._keep(rows, error)
+
+    def _keep(self, rows: Sequence[Row], error: BaseException) -> None:
+        """Keep `rows` until they are written."""
+        self._waiting += rows
+        self._failed(error)
+        self._go_on()
+
+    def _go_on(self) -> asyncio.Task[None]:
+        if self._again is None or self._again.done():
+            self._again = asyncio.create_task(self._try_on(), name="rows of the ledger, again")
+        return self._again
+
+    async def _try_on(self) -> None:
+        delay = FIRST_DELAY
+        while self._waiting:
+            await asyncio.sleep(delay)
+            delay = FIRST_DELAY if await self._try_again() else min(2 * delay, LONGEST_DELAY)
+
+    async def _try_again(self) -> bool:
+        """Write what waits; return whether all of it is written."""
+        async with self._trying:
+            refused: list[Row] = []
+            while self._waiting and not refused:
+                rows = self._waiting[:AT_ONCE]
+                try:
+                    refused = await self._insist(rows)
+                except StoreError as error:
+                    self._failed(error)
+                    return False
+                # What came meanwhile stands behind these.
+                self._waiting[: len(rows)] = refused
+                if not self._waiting:
+                    self._worked()
+        return not self._waiting
+
+    async def _insist(self, rows: list[Row]) -> list[Row]:
+        """Write `rows`; return those that no database takes, which must not hold up the others.
+
+        Raises:
+            StoreUnavailableError: The store takes nothing.
+        """
+        assert self._store is not None
+        try:
+            await self._store.write(self._written(self.writer, rows))
+        except StoreUnavailableError:
+            raise
+        except Exception as error:  # noqa: BLE001 - told, and tried again
+            if len(rows) == 1:
+                self._failed(error)
+                return rows
+            return [bad for row in rows for bad in await self._insist([row])]
+        self._marked = True
+        return []
+
+    async def flush(self) -> None:
+        """Return once everything that was handed over is written, or was tried again in vain."""
+        while self._under_way:
+            await asyncio.wait(tuple(self._under_way))
+        await self._try_again()
+
+    async def close(self, *, limit: float = 5.0) -> None:
+        """Write everything, for `limit` seconds at most, and say what is lost."""
+        try:
+            async with asyncio.timeout(limit):
+                await self.flush()
+                if self._waiting:
+                    await asyncio.wait({self._go_on()})
+        except TimeoutError:
+            lost = len(self._waiting) + sum(map(len, self._under_way.values()))
+            rows = counted(lost, "row")
+            self._failed(StoreError(f"the gateway stops, and the ledger lacks {rows}"))
+        finally:
+            if self._again is not None:
+                self._again.cancel()
+                await asyncio.wait({self._again})

@@ -1,0 +1,114 @@
+"""The ledger: a row for each model call, and sums of them by day."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hookgate.builtin_plugins.metering.calls import COUNTS
+from hookgate.builtin_plugins.metering.tables.base import METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+__all__ = [
+    "CALLS",
+    "DAYS",
+    "MARKS",
+    "MONEY",
+    "SESSION_DAYS",
+    "TALLIES",
+    "WORDS",
+    "written",
+]
+
+WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")
+"""What is known of a call beside its session and its model."""
+TALLIES = ("calls", "refused", "failed", "estimated", "unpriced")
+"""Of how many calls a sum is: of all, of those that were not sent, of those that were sent and
+did not end well, of those whose counts are not the provider's, and of those without a price."""
+MONEY = ("cost_dollars", "cost_rest", "saved_dollars", "saved_rest")
+"""Sums of money, whole dollars and units of 1e-12 dollars apart: together they could be more
+than 64 bits hold."""
+
+CALLS = Table(
+    "metering_call",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    # One writer for each start of a gateway; `seq` counts from 1 within it. A row keeps its number
+    # however often it is tried, so a number that is missing is still to come, or never will.
+    Column("writer", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False),
+    # ISO 8601 in UTC with microseconds: one form, which sorts as text.
+    Column("at", Text, nullable=False),
+    Column("day", Text, nullable=False),
+    Column("turn", Text, nullable=False),
+    Column("session", Text, nullable=False),
+    *(Column(name, Text, nullable=False) for name in WORDS),
+    Column("provider", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("iteration", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("sent", Boolean, nullable=False),
+    Column("reported", Boolean, nullable=False),
+    *(Column(name, BigInteger, nullable=False) for name in COUNTS),
+    # Units of 1e-12 US dollars; NULL where the model has no known price.
+    Column("cost", BigInteger),
+    Column("saved", BigInteger, nullable=False),
+    Column("price", Text, nullable=False),
+    Index("metering_call_by_place", "writer", "seq", unique=True),
+)
+
+MARKS = Table(
+    "metering_mark",
+    METADATA,
+    Column("writer", Text, primary_key=True),
+    # All rows of the writer up to this one are in the sums.
+    Column("seq", BigInteger, nullable=False),
+)
+
+
+def _sums(name: str, *words: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        # A digest of the words: they are too long for the key of an index together.
+        Column("id", Text, primary_key=True),
+        *(Column(word, Text, nullable=False) for word in (*words, "provider", "model")),
+        *(Column(sum_, BigInteger, nullable=False) for sum_ in (*COUNTS, *TALLIES, *MONEY)),
+        Index(f"{name}_by_day", "day"),
+    )
+
+
+DAYS = _sums("metering_day", "day", *WORDS)
+"""Sums by day. Sessions are left out of them: there are many."""
+
+SESSION_DAYS = _sums("metering_session_day", "day", "session", *WORDS)
+Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
+
+_INSERTS: Mapping[str, Callable[[Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+
+
+def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], None]:
+    """Return a function that writes those of `rows` that are not there yet, and the writer's mark.
+
+    A row that was tried before may have been committed after all: it is there with the same
+    number, and stays as it is.
+    """
+
+    def write(connection: Connection) -> None:
+        insert = _INSERTS[connection.dialect.name]
+        mark = insert(MARKS).on_conflict_do_nothing()
+        connection.execute(mark, {"writer": writer, "seq": 0})
+        connection.execute(insert(CALLS).on_conflict_do_nothing(index_elements=["id"]), list(rows))
+
+    return write

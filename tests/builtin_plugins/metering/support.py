@@ -1,0 +1,139 @@
+"""What the tests of the ledger are made with: calls, prices, a store that fails as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from hookgate.builtin_plugins.metering import tables
+from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.core.domain.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.core.domain.models import Usage
+
+__all__ = ["NOON", "FixedPrice", "UnsteadyStore", "made_call", "rows_of"]
+
+_numbers = itertools.count(1)
+
+PLAIN = Call(
+    id="",
+    at="2026-11-21T12:00:00.000000+00:00",
+    day="2026-11-21",
+    turn="turn_1",
+    session="main:cli:local:main",
+    agent="main",
+    channel="cli",
+    account="local",
+    principal="loopback",
+    key="",
+    cause="chat",
+    plugin="",
+    tool="",
+    provider="acme",
+    model="large",
+    attempt=0,
+    iteration=0,
+    status="done",
+    kind="",
+    sent=True,
+    reported=True,
+    input_tokens=100,
+    cache_read_tokens=0,
+    cache_write_tokens=0,
+    cache_write_hour_tokens=0,
+    audio_input_tokens=0,
+    image_input_tokens=0,
+    output_tokens=10,
+    reasoning_tokens=0,
+    audio_output_tokens=0,
+    image_output_tokens=0,
+    cost=1_000_000,
+    saved=0,
+    price="settings 1",
+)
+
+
+def made_call(**changes: Any) -> Call:
+    """Return a call with an id of its own; `day` sets its time as well."""
+    if "day" in changes and "at" not in changes:
+        changes["at"] = f"{changes['day']}T12:00:00.000000+00:00"
+    return replace(PLAIN, **{"id": f"call_{next(_numbers)}", **changes})
+
+
+@dataclass
+class FixedPrice:
+    """A tariff: so many units for each token of input, and ten times that for output."""
+
+    each: int = 1
+    known: bool = True
+    version: str = "settings 1"
+
+    def cost(self, usage: Usage) -> int:
+        return self.each * (usage.total_input + 10 * usage.total_output)
+
+    def saved(self, usage: Usage) -> int:
+        return self.each * usage.cache_read_tokens
+
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@dataclass
+class UnsteadyStore:
+    """A real store in front of which writes fail as the next of `moods` says.
+
+    ``fails``; ``commits``: written, and said to have failed; ``slow``; ``cancelled``: the task
+    that writes is cancelled first; ``cancelled late``: it is afterwards; "" for none of it.
+    """
+
+    store: SqlStore
+    moods: list[str] = field(default_factory=list)
+    durable: bool = True
+    problem: str = ""
+
+    async def write(self, work: Any) -> Any:
+        return await self._moody(lambda: self.store.write(work))
+
+    async def insert(self, table: Any, rows: Any) -> None:
+        kept = list(rows)
+        await self._moody(lambda: self.store.insert(table, kept))
+
+    async def read(self, work: Any) -> Any:
+        return await self.store.read(work)
+
+    async def _moody(self, write: Any) -> Any:
+        mood = self.moods.pop(0) if self.moods else ""
+        if mood == "fails":
+            raise StoreUnavailableError("the disk is gone")
+        if mood == "slow":
+            for _ in range(20):
+                await asyncio.sleep(0)
+        task = asyncio.current_task()
+        assert task is not None
+        own = task.get_name().startswith("rows of the ledger")
+        if mood == "cancelled" and own:
+            task.cancel()
+            await asyncio.sleep(0)
+        value = await write()
+        if mood == "commits":
+            raise StoreUnavailableError("the answer of the database was lost")
+        if mood == "cancelled late" and own:
+            task.cancel()
+            await asyncio.sleep(0)
+        return value
+
+
+async def rows_of(store: SqlStore) -> list[dict[str, Any]]:
+    """Return all rows of the ledger, by writer and number."""
+    calls = tables.ledger.CALLS
+    query = sa.select(calls).order_by(calls.c.writer, calls.c.seq)
+    return await store.read(
+        lambda connection: [dict(r) for r in connection.execute(query).mappings()]
+    )
