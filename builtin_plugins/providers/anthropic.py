@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.wire.conversation import paired
-from hookgate.builtin_plugins.providers.wire.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
     malformed,
@@ -33,11 +32,11 @@ from hookgate.core.domain.models import (
     StopEvent,
     TextDelta,
     ToolUseEvent,
-    Usage,
     UsageEvent,
 )
 from hookgate.core.domain.parts import MEDIA, Document, Image, left_out, plain_text
 from hookgate.core.turn.model.pictures import patches, picture_size
+from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -245,7 +244,8 @@ class AnthropicReader:
         self._provider = provider
         self._complain = complain
         self._blocks: dict[int, _Block] = {}
-        self._usage: dict[str, int] = {}
+        self._usage = StreamedUsage(anthropic_messages, "output_tokens")
+        self._counted = False
         self._stop: StopReason | None = None
         self.template = TextTemplate(TEXT)
 
@@ -384,37 +384,16 @@ class AnthropicReader:
         return self._count(event.get("usage"), final=True)
 
     def _count(self, found: object, *, final: bool) -> Sequence[ModelEvent]:
-        """Take reported figures in. They are cumulative, so none of them ever falls."""
+        """Take reported figures in, and return those of the answer so far."""
         try:
-            usage = table_of(found)
-            for key in (
-                "input_tokens",
-                "cache_read_input_tokens",
-                "cache_creation_input_tokens",
-                "output_tokens",
-            ):
-                count = count_of(usage, key)
-                if count is not None:
-                    self._usage[key] = max(self._usage.get(key, 0), count)
+            self._usage.take(found)
         except UsageError as error:
             self._complain(str(error))
-            return ()
-        if "input_tokens" not in self._usage or "output_tokens" not in self._usage:
-            return ()
-        return (
-            UsageEvent(
-                Usage(
-                    # `input_tokens` leaves out what the cache was read or written with.
-                    input_tokens=self._usage["input_tokens"],
-                    cache_read_tokens=self._usage.get("cache_read_input_tokens", 0),
-                    cache_write_tokens=self._usage.get("cache_creation_input_tokens", 0),
-                    # Thinking is part of `output_tokens`; it is not reported by itself.
-                    output_tokens=self._usage["output_tokens"],
-                    # At the start of a stream it holds a first figure of the output only.
-                    reported=final and usage.get("output_tokens") is not None,
-                )
-            ),
-        )
+        if final and isinstance(found, dict) and found.get("output_tokens") is not None:
+            # At the start of a stream the output is a first figure only.
+            self._counted = True
+        usage = self._usage.news(done=self._counted)
+        return () if usage is None else (UsageEvent(usage),)
 
     def _fail(self, event: dict[str, Any]) -> None:
         error = object_of(self._provider, event, "error")

@@ -20,7 +20,6 @@ from hookgate.builtin_plugins.providers.failures import (
     message_of,
 )
 from hookgate.builtin_plugins.providers.wire.conversation import paired
-from hookgate.builtin_plugins.providers.wire.figures import UsageError, count_of, table_of
 from hookgate.builtin_plugins.providers.wire.protocol import (
     arguments_of,
     malformed,
@@ -39,7 +38,6 @@ from hookgate.core.domain.models import (
     StopEvent,
     TextDelta,
     ToolUseEvent,
-    Usage,
     UsageEvent,
 )
 from hookgate.core.domain.parts import (
@@ -52,6 +50,7 @@ from hookgate.core.domain.parts import (
     plain_text,
 )
 from hookgate.core.turn.model.pictures import picture_size, picture_tokens, tiles
+from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -273,7 +272,9 @@ class OpenAIReader:
         self._calls: dict[object, _Call] = {}
         self._all_calls: list[_Call] = []
         self._last_call: object = None
-        self._usage: Usage | None = None
+        self._usage = StreamedUsage(openai_chat, "completion_tokens")
+        self._reports = False
+        self._final = False
         self._stop: StopReason | None = None
         self._refused = False
         self.template = TextTemplate(TEXT)
@@ -284,14 +285,22 @@ class OpenAIReader:
         if known is not None:
             return (TextDelta(known),) if known else ()
         if data == DONE:
-            self.done = True
+            self.done = self._final = True
             return self._finish()
         chunk = parse(self._provider, data)
         if chunk.get("error") is not None:
             self._fail(chunk["error"])
         usage = chunk.get("usage")
-        if usage is not None:
-            self._count(usage)
+        if usage is None:
+            return self._choice(chunk, data)
+        self._count(usage)
+        said = self._choice(chunk, None)
+        self._final = self._stop is not None
+        # Told at once: a stream that is cut has no end at which it could be told.
+        return (*said, *self._counted(done=self._final))
+
+    def _choice(self, chunk: dict[str, Any], data: bytes | None) -> Sequence[ModelEvent]:
+        """Return what the answer in a chunk says; its shape is learnt from `data`."""
         choices = chunk.get("choices")
         if not choices:
             return ()
@@ -310,7 +319,7 @@ class OpenAIReader:
             malformed(self._provider, "a `delta` that is no object")
         content = delta.get("content")
         if type(content) is str and len(delta) == 1:
-            if reason is None and usage is None:
+            if reason is None and data is not None:
                 self.template.learn(data)
             return (TextDelta(content),) if content else ()
         return self._delta(delta)
@@ -336,11 +345,14 @@ class OpenAIReader:
         self._stop = STOP_REASONS.get(reason, "other") if isinstance(reason, str) else "other"
         if answer.get("usage") is not None:
             self._count(answer["usage"])
-        self.done = True
+        self.done = self._final = True
         return chain(self._delta({**message, "tool_calls": calls}), self._finish())
 
     def end(self) -> Iterable[ModelEvent]:
-        """Accept an end behind a finish reason; some servers send no ``[DONE]``."""
+        """Accept an end behind a finish reason; some servers send no ``[DONE]``.
+
+        Figures from before the finish reason are not the last ones then: those were cut off.
+        """
         if self._stop is None:
             raise ProviderError(
                 "cut",
@@ -420,7 +432,7 @@ class OpenAIReader:
             call.pieces.append(text_of(self._provider, function, "arguments"))
 
     def _finish(self) -> Iterator[ModelEvent]:
-        """Yield the calls, whole now, the usage, which comes last on this wire, and the stop.
+        """Yield the calls, whole now, what is not told yet of the usage, and the stop.
 
         One by one: whoever reads many calls can let others have the event loop in between.
         """
@@ -432,8 +444,9 @@ class OpenAIReader:
                 name=call.name,
                 input=arguments_of("".join(call.pieces)),
             )
-        if self._usage is not None:
-            yield UsageEvent(self._usage)
+        if self._reports and self._usage.missing:
+            self._complain(self._usage.missing)
+        yield from self._counted(done=self._final)
         stop = self._stop or "other"
         if self._calls and stop in ("end", "other"):
             stop = "tool_use"  # Some servers call it a plain stop.
@@ -442,35 +455,16 @@ class OpenAIReader:
         yield StopEvent(stop)
 
     def _count(self, found: object) -> None:
-        # An earlier figure is of an earlier time: what is wrong now is not known at all.
-        self._usage = None
+        self._reports = True
         try:
-            usage = table_of(found)
-            prompt = count_of(usage, "prompt_tokens")
-            completion = count_of(usage, "completion_tokens")
-            name = "prompt_tokens_details"
-            cached = count_of(table_of(usage.get(name), name), "cached_tokens")
-            if cached is None:
-                cached = count_of(usage, "prompt_cache_hit_tokens") or 0
-            name = "completion_tokens_details"
-            reasoning = count_of(table_of(usage.get(name), name), "reasoning_tokens") or 0
-            if prompt is None or completion is None:
-                raise UsageError("found usage without prompt_tokens and completion_tokens")
-            if cached > prompt or reasoning > completion:
-                raise UsageError(
-                    f"found {cached} cached of {prompt} prompt tokens and {reasoning} reasoning of "
-                    f"{completion} completion tokens, expected parts within their wholes"
-                )
+            self._usage.take(found)
         except UsageError as error:
             self._complain(str(error))
-            return
-        # `prompt_tokens` includes the cached ones, `completion_tokens` the reasoning.
-        self._usage = Usage(
-            input_tokens=prompt - cached,
-            cache_read_tokens=cached,
-            output_tokens=completion - reasoning,
-            reasoning_tokens=reasoning,
-        )
+
+    def _counted(self, *, done: bool) -> Sequence[ModelEvent]:
+        """Return the usage so far, () where it has been told."""
+        usage = self._usage.news(done=done)
+        return () if usage is None else (UsageEvent(usage),)
 
     def _fail(self, error: Any) -> None:
         """Raise what an error in the stream says."""

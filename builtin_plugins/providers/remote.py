@@ -24,7 +24,14 @@ from hookgate.core.domain.models import ModelInfo, TextDelta
 from hookgate.core.turn.model.bounds import upper_bound
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Iterable,
+        Iterator,
+        Sequence,
+    )
 
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
@@ -180,7 +187,7 @@ class RemoteProvider:
                         yield event
             await _drain(chunks)
         except EgressError as error:
-            for event in self._despite(error, reader):
+            for event in self._despite(error, reader, splitter):
                 yield event
         except SSEError as error:
             raise self._error(
@@ -267,14 +274,17 @@ class RemoteProvider:
 
     # -- failures ----------------------------------------------------------
 
-    def _despite(self, error: EgressError, reader: Reader) -> Iterable[ModelEvent]:
-        """Return the rest of an answer that was at its end when the connection failed.
+    def _despite(
+        self, error: EgressError, reader: Reader, splitter: SSESplitter
+    ) -> Iterator[ModelEvent]:
+        """Yield the rest of an answer that was at its end when the connection failed.
 
         Raises:
             ProviderError: It was not.
         """
         try:
-            return () if reader.done else reader.end()
+            if not reader.done:
+                yield from _last_events(reader, splitter)
         except ProviderError:
             raise self._masked(from_egress(self._name, error)) from error
 
@@ -347,24 +357,22 @@ async def _first_events(chunks: AsyncIterator[bytes], splitter: SSESplitter) -> 
     return []
 
 
-def _last_events(reader: Reader, splitter: SSESplitter) -> Iterable[ModelEvent]:
-    """Return what is left to say at the end of a stream.
+def _last_events(reader: Reader, splitter: SSESplitter) -> Iterator[ModelEvent]:
+    """Yield what is left to say at the end of a stream, its usage too if it was cut.
 
     Raises:
         ProviderError: It was cut.
     """
-    said: list[ModelEvent] = []
     data = splitter.close()
     if data is not None:
         # Either the blank line behind it is missing, or the rest of the event: it was cut.
         try:
-            said.extend(reader.read(data))
+            yield from reader.read(data)
         except ProviderError as error:
             if error.kind != "malformed":
                 raise
     if not reader.done:
-        said.extend(reader.end())
-    return said
+        yield from reader.end()
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -16,10 +16,10 @@ from tests.support.script import Events, Script, Scripted, settings
 from tests.support.script import gateway as scripted
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.providers.wire.figures import MAX_TOKENS
 from hookgate.core.domain.metrics import MetricRecord
 from hookgate.core.domain.models import StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.observability.log import Log
+from hookgate.core.turn.tools.soundness import MAX_TOKENS
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
