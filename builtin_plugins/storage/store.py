@@ -113,17 +113,22 @@ class SqlStore:
             return await self._writer.work(work)
         return await self._readers.run(work)
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[Connection], T], *, order: str = "") -> T:
         """Run `work` in a write transaction, off the event loop; return once it is committed.
 
         `work` runs in a savepoint: if it raises, its own changes are undone and nobody
         else's. It leaves commit and rollback to the store, and should be short, since
         every other write waits for it.
 
+        Args:
+            work: The function.
+            order: When it runs among those that are committed together, where it changes rows
+                that other gateways change, too; see `hookgate.core.domain.ports.Store.write`.
+
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.
         """
-        return await self._writer.work(work)
+        return await self._writer.work(work, order)
 
     async def write_together(self, handle: Handle, item: Any) -> Any:
         """Write `item` by `handle`, which gets all items that are committed together.

@@ -404,6 +404,14 @@ class Store(Protocol):
     def problem(self) -> str:
         """Why the store is ephemeral, or ""."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other gateways may hold the same database.
+
+        Then what this process counts is not all that there is, and that another one has
+        stopped shows by itself to nobody.
+        """
+
     async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
         """Bring the plugin's tables up to date with its Alembic scripts.
 
@@ -418,11 +426,18 @@ class Store(Protocol):
             StoreUnavailableError: The database cannot be read.
         """
 
-    async def write(self, work: Callable[[Connection], T]) -> T:
+    async def write(self, work: Callable[[Connection], T], *, order: str = "") -> T:
         """Run `work` in a write transaction; return once it is committed.
 
         Writes that wait together are committed together; if `work` raises, its own
         changes are undone and nobody else's.
+
+        Args:
+            work: The function.
+            order: What changes rows that other gateways change at any moment, such as
+                counters, names its plugin here. Within a transaction it runs after all that
+                names nothing, and what does in the order of the names: so all gateways lock
+                such rows in one order, and never wait for each other in a circle.
 
         Raises:
             StoreUnavailableError: The database cannot be written; nothing was.

@@ -55,6 +55,7 @@ class BrokenStore:
     broken = True
     durable = True
     problem = ""
+    shared = False
 
     async def migrate(self, *_: Any) -> None:
         return None
@@ -62,7 +63,7 @@ class BrokenStore:
     async def read(self, work: Any) -> Any:
         raise StoreUnavailableError("the disk is gone")
 
-    async def write(self, work: Any) -> Any:
+    async def write(self, work: Any, *, order: str = "") -> Any:
         if self.broken:
             raise StoreUnavailableError("the disk is gone")
 

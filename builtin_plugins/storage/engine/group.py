@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from sqlalchemy import event
@@ -97,13 +98,21 @@ class Insert(Job):
 
 
 class Work(Job):
-    """A function that writes, within the transaction of its group."""
+    """A function that writes, within the transaction of its group.
 
-    __slots__ = ("work",)
+    Attributes:
+        work: The function.
+        order: Its place among the functions of the group.
+    """
 
-    def __init__(self, future: asyncio.Future[Any], work: Callable[[Connection], Any]) -> None:
+    __slots__ = ("order", "work")
+
+    def __init__(
+        self, future: asyncio.Future[Any], work: Callable[[Connection], Any], order: str = ""
+    ) -> None:
         super().__init__(future)
         self.work = work
+        self.order = order
 
 
 class Item(Job):
@@ -192,6 +201,9 @@ class Group:
                 self._items.setdefault(job.handle, []).append(job)
             elif isinstance(job, Work):
                 self._works.append(job)
+        # Each row that a transaction locks is held until its end: two that lock the same ones
+        # in different orders would wait for each other.
+        self._works.sort(key=attrgetter("order"))
         self._inserts = inserts
         self._guard = guard
         self._alone = len(jobs) == 1
@@ -201,7 +213,8 @@ class Group:
         """Run all jobs in one transaction and commit it; each outcome is left in its job.
 
         Inserts come first, those of one table and shape as one ``executemany``; then items,
-        all that one function takes at once; then the functions, in their order. Whatever may
+        all that one function takes at once; then the functions, in the order that they name and
+        of those that name one order as they came. Whatever may
         fail by itself runs in a savepoint; in SQLite a job that is alone has the whole transaction.
 
         Raises:

@@ -103,9 +103,9 @@ class Writer:
         self._queue.put(job)
         await job.future
 
-    async def work(self, work: Callable[[Connection], T]) -> T:
-        """Run `work` in a group's transaction; return once it is committed."""
-        result: T = await self._submit(Work(self._loop.create_future(), work))
+    async def work(self, work: Callable[[Connection], T], order: str = "") -> T:
+        """Run `work` in a group's transaction, at its place; return once it is committed."""
+        result: T = await self._submit(Work(self._loop.create_future(), work, order))
         return result
 
     async def item(self, handle: Handle, item: Any) -> Any:

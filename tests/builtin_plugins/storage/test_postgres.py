@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,31 @@ async def test_reading_and_writing_is_the_same_as_on_sqlite(store: SqlStore) -> 
     assert isinstance(results[1], IntegrityError)
     assert isinstance(results[2], LookupError)
     assert await ids(store) == [1, 2, 3, 5]
+
+
+async def test_gateways_that_change_the_same_counters_never_wait_in_a_circle(
+    store: SqlStore, opened: OpenStore, url: str
+) -> None:
+    await store.insert(ROWS, [{"id": 1, "data": 0}, {"id": 2, "data": 0}])
+    other = await opened(url=url)
+
+    def counts(number: int) -> Callable[[sa.Connection], object]:
+        query = sa.select(ROWS.c.data).where(ROWS.c.id == number).with_for_update()
+
+        def work(connection: sa.Connection) -> None:
+            data = connection.execute(query).scalar_one()
+            change = sa.update(ROWS).where(ROWS.c.id == number)
+            connection.execute(change.values(data=data + 1))
+
+        return work
+
+    async def one(store: SqlStore, *numbers: int) -> None:
+        for _ in range(40):
+            writes = (store.write(counts(each), order=f"plugin{each}") for each in numbers)
+            await asyncio.gather(*writes)
+
+    await asyncio.gather(one(store, 1, 2), one(other, 2, 1))
+    assert await store.read(lambda c: list(c.execute(sa.select(ROWS.c.data)).scalars())) == [80, 80]
 
 
 async def test_a_read_cannot_write(store: SqlStore) -> None:

@@ -142,6 +142,24 @@ async def test_writes_that_wait_together_are_committed_together(store: SqlStore)
     assert len(await ids(store)) == 200
 
 
+async def test_functions_that_name_an_order_run_behind_all_others_of_their_commit(
+    store: SqlStore,
+) -> None:
+    ran: list[str] = []
+    orders = ["b", "", "a", "", "b"]
+    with commits(store) as groups:
+        async with held(store):
+            started = [
+                asyncio.create_task(
+                    store.write(lambda _, at=at, name=name: ran.append(f"{name}{at}"), order=name)
+                )
+                for at, name in enumerate(orders)
+            ]
+        await asyncio.gather(*started)
+    assert max(groups) == len(orders)
+    assert ran == ["1", "3", "a2", "b0", "b4"]
+
+
 async def test_a_group_has_a_limit_and_the_rest_is_committed_next(opened: OpenStore) -> None:
     store = await opened(group_rows=8)
     await store.write(METADATA.create_all)
