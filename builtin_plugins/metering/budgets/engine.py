@@ -1,0 +1,438 @@
+"""`Budgets`: what callers reserve from and settle with."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Short, Standing
+from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
+from hookgate.core.domain.errors import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
+    from hookgate.builtin_plugins.metering.budgets.values import Want
+    from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
+    from hookgate.builtin_plugins.metering.budgets.windows import Window
+    from hookgate.core.domain.ports import Clock, Signals, Store
+
+__all__ = ["Budgets"]
+
+HERE = "hookgate.builtin_plugins.metering.budgets"
+
+TURN = "/turn:"
+"""A key with this in it is kept in memory: its window ends with a turn of this gateway."""
+
+TOPIC = "metering.leases"
+"""Gateways in one process tell each other by it that they ask for leases, or give some back."""
+
+SCAN = 1.0
+"""Seconds between two looks at all windows."""
+
+FLUSH = 2.0
+"""Seconds after which what was used is written."""
+
+WINDOWS_AT_ONCE = 500
+"""So many windows are written by one write at most."""
+
+MOST_LOCAL = 100_000
+"""So many counters are kept in memory alone; then those go that were not used for longest."""
+
+JUMP = 3600.0
+"""A clock that has moved by so many seconds more than time has is not believed."""
+
+
+class Budgets:
+    """Counters with limits, which gateways on one store share.
+
+    A gateway leases a chunk of a counter in the store, and reserves from it in memory. What is
+    leased is never more than there is; so nothing is used past a limit, except by a call that
+    used more than was reserved for it.
+
+    Args:
+        store: The store, with the tables of `metering.tables`; None for counters that end with
+            the process.
+        clock: The time.
+        signals: Tells other gateways in this process at once what they would see a moment later.
+        gateway: The name of this gateway, for people.
+        ttl: A gateway that was not heard of for so many seconds has stopped.
+        patience: So many seconds a call waits at most until others have given back what they do
+            not hold.
+        idle: What was not used for so many seconds is given back.
+        poll: Seconds between two looks at what others ask for; None where `tick` is called.
+        tell: Called with why what was used cannot be written, and with "" when it can again.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        clock: Clock,
+        signals: Signals | None,
+        *,
+        gateway: str,
+        ttl: float = 30.0,
+        patience: float = 1.5,
+        idle: float = 10.0,
+        poll: float | None = 0.25,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._monotonic = clock.monotonic
+        self._signals = signals
+        self._gateway = gateway
+        self._ttl = ttl
+        self._patience = patience
+        self._idle = idle
+        self._poll = poll
+        self._tell = tell
+        self._windows: dict[str, Window] = {}
+        self._urgent: set[LeasedWindow] = set()
+        self._leasing: Leasing | None = None
+        self._waiting: Waiting | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._woken = asyncio.Event()
+        self._scanned = float("-inf")
+        self._opened = (clock.now(), clock.monotonic())
+        self._problem = ""
+        self._closed = False
+
+    # -- life --------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Begin; what gateways had leased that have stopped is charged.
+
+        Raises:
+            StoreUnavailableError: The store cannot be written.
+        """
+        if self._store is not None:
+            # SQLAlchemy takes a third of a second to import: not on the event loop.
+            await asyncio.to_thread(import_module, f"{HERE}.waiting")
+            from hookgate.builtin_plugins.metering.budgets.leasing import Leasing
+            from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
+
+            self._leasing = Leasing(
+                self._store,
+                self._clock,
+                gateway=self._gateway,
+                ttl=self._ttl,
+                windows=lambda: list(self._leased()),
+            )
+            self._waiting = Waiting(
+                self._leasing,
+                self._clock,
+                patience=self._patience,
+                reserve=self.try_reserve,
+                asked=self._send,
+            )
+            await self._leasing.exchange(list)
+            await self.sweep()
+        if self._poll is not None:
+            self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
+            if self._signals is not None and self._leasing is not None:
+                self._tasks.append(asyncio.create_task(self._listen(), name="metering.signals"))
+
+    async def close(self) -> None:
+        """Write what was used, and give back all that no call holds."""
+        self._closed = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._leasing is None or self._waiting is None:
+            return
+        await self._waiting.close()
+        from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
+
+        try:
+            left = [window for window in self._leased() if window.leased or window.spent]
+            while left:
+                some, left = left[:WINDOWS_AT_ONCE], left[WINDOWS_AT_ONCE:]
+                await self._leasing.exchange(partial(self._drafted, some, idle=True))
+            await self._leasing.leave()
+        except FAULTS as error:
+            self._tell(f"what this gateway has leased of budgets is charged as used: {error}")
+
+    # -- calls -------------------------------------------------------------
+
+    def try_reserve(self, wants: Sequence[Want]) -> Hold | None:
+        """Reserve from what is in memory, all or nothing; None where `reserve` is to be asked."""
+        now = self._monotonic()
+        if self._leasing is not None and now >= self._leasing.until:
+            return None
+        windows = self._windows
+        parts: list[tuple[Window, int, int]] = []
+        for key, limit, amount, _ in wants:
+            window = windows.get(key)
+            if window is None or not window.take(amount, limit, now):
+                for taken, held, _ in parts:
+                    taken.undo(held)
+                return None
+            parts.append((window, amount, window.epoch))
+        return Hold(parts)
+
+    async def reserve(self, wants: Sequence[Want]) -> Hold | Short:
+        """Reserve, all or nothing, or say what does not fit.
+
+        It does not fit where what is used and what running calls hold leave too little. What
+        other gateways have leased and do not hold is asked back first, and waited for.
+
+        Raises:
+            ValueError: An amount or a limit is below 0 or past `MOST`, or a counter stands twice.
+            StoreUnavailableError: Nothing can be leased, since the store does not work.
+        """
+        windows = [self._window(want) for want in wants]
+        if len(set(windows)) < len(wants):
+            raise ValueError(
+                f"found {', '.join(want.key for want in wants)}, expected each counter once"
+            )
+        if (hold := self.try_reserve(wants)) is not None:
+            return hold
+        for want, window in zip(wants, windows, strict=True):
+            if (short := window.short(want)) is not None:
+                return short
+        if self._waiting is None or self._closed:
+            raise StoreUnavailableError("nothing can be reserved: the gateway is stopping")
+        future = self._waiting.add(wants, windows)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                hold_or_short = future.result()
+                if isinstance(hold_or_short, Hold):
+                    self.settle(hold_or_short, [0] * len(wants))
+            raise
+
+    def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
+        """Charge what a call has used, and free the rest of what it held. Once counts.
+
+        Args:
+            hold: What was reserved.
+            amounts: What was used of each want. More than was held is charged all the same; one
+                below 0 is none, and what was held is charged.
+
+        Raises:
+            ValueError: There are not as many amounts as wants; nothing was settled.
+        """
+        if hold.settled:
+            return
+        if len(amounts) != len(hold.parts):
+            raise ValueError(f"found {len(amounts)} amounts, expected {len(hold.parts)}")
+        hold.settled = True
+        now = self._monotonic()
+        for (window, held, epoch), actual in zip(hold.parts, amounts, strict=True):
+            used = held if actual < 0 else min(actual, MOST)
+            if window.release(held, used, epoch, now) and isinstance(window, LeasedWindow):
+                self._urgent.add(window)
+                self._woken.set()
+
+    def used(self, key: str) -> int:
+        """Return what is used and held of a counter, as far as this gateway knows."""
+        window = self._windows.get(key)
+        return 0 if window is None else window.known
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget counters that are in memory alone, such as those of a turn that has ended."""
+        for key in keys:
+            if isinstance(self._windows.get(key), LocalWindow):
+                del self._windows[key]
+
+    def _window(self, want: Want) -> Window:
+        if not (0 <= want.amount <= MOST and 0 <= want.limit <= MOST):
+            raise ValueError(
+                f"found the amount {want.amount} and the limit {want.limit} of {want.key!r}, "
+                f"expected numbers from 0 to {MOST}"
+            )
+        window = self._windows.get(want.key)
+        if window is None:
+            if self._leasing is None or TURN in want.key:
+                window = LocalWindow(lasting=want.lasting)
+            else:
+                now = self._monotonic()
+                window = LeasedWindow(want.key, lasting=want.lasting, now=now)
+            self._windows[want.key] = window
+        return window
+
+    # -- operators ---------------------------------------------------------
+
+    async def standing(self, keys: Sequence[str]) -> Mapping[str, Standing]:
+        """Return how counters stand, over all gateways; one that nobody has used is all 0."""
+        found: dict[str, Standing] = {}
+        if self._leasing is not None:
+            from hookgate.builtin_plugins.metering.budgets import rows
+
+            found = await self._leasing.read(partial(rows.standings, keys=list(keys)))
+        return {key: self._with_own(key, found.get(key, Standing())) for key in keys}
+
+    def _with_own(self, key: str, stored: Standing) -> Standing:
+        window = self._windows.get(key)
+        if window is None:
+            return stored
+        if isinstance(window, LocalWindow):
+            return Standing(settled=window.spent, held=window.held, leased=window.held)
+        return Standing(
+            settled=stored.settled + window.spent,
+            held=window.held,
+            leased=max(stored.leased - window.spent, window.held),
+            lost=stored.lost,
+        )
+
+    async def sweep(self) -> None:
+        """Charge what gateways had leased that have stopped."""
+        if self._leasing is not None:
+            await self._leasing.look(at_once=True)
+
+    async def forget(self, before: datetime, *, kind: str = "") -> int:
+        """Delete some counters that nobody has used since `before`.
+
+        Args:
+            before: The time; all windows that may still be used are younger.
+            kind: How the windows begin that are meant, such as ``minute:``; "" for all.
+
+        Returns:
+            How many were deleted in the store; there are no more of them where it is 0. A clock
+            that has jumped forgets nothing, until the gateway starts again.
+        """
+        now, ticks = self._clock.now(), self._monotonic()
+        passed = (now - self._opened[0]).total_seconds()
+        if abs(passed - (ticks - self._opened[1])) > JUMP:
+            return 0
+        since = ticks - (now - before).total_seconds()
+        old = [
+            key
+            for key, window in self._windows.items()
+            if isinstance(window, LocalWindow)
+            and not window.held
+            and window.active < since
+            and f"/{kind}" in key
+        ]
+        self.drop(old)
+        if self._leasing is None or self._store is None:
+            return 0
+        from hookgate.builtin_plugins.metering.budgets import rows
+        from hookgate.builtin_plugins.metering.budgets.leasing import ORDER
+
+        work = partial(rows.forget, before=int(before.timestamp()), kind=kind)
+        return await self._store.write(work, order=ORDER)
+
+    # -- in the background -------------------------------------------------
+
+    async def tick(self) -> None:
+        """Write what is due, answer other gateways, and see which have stopped."""
+        leasing = self._leasing
+        now = self._monotonic()
+        due = self._scan(now)
+        if leasing is None or self._store is None:
+            return
+        from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
+
+        problem = ""
+        try:
+            if self._store.shared:
+                await self._hear(leasing, due)
+            if due or leasing.beat_due:
+                await self._write(leasing, list(due)[:WINDOWS_AT_ONCE])
+            if self._store.shared:
+                await leasing.look()
+        except FAULTS as error:
+            problem = f"what is used of budgets cannot be written: {error}"
+        if problem != self._problem:
+            self._problem = problem
+            self._tell(problem)
+
+    async def _write(self, leasing: Leasing, windows: Sequence[LeasedWindow]) -> None:
+        # What is settled meanwhile is due again.
+        self._urgent.difference_update(windows)
+        try:
+            await leasing.exchange(partial(self._drafted, windows))
+        except BaseException:
+            self._urgent.update(windows)
+            raise
+        if any(window.asked for window in windows):
+            self._send()
+
+    async def _hear(self, leasing: Leasing, due: set[LeasedWindow]) -> None:
+        if not any(window.leased for window in self._leased()):
+            return
+        for key, asked in (await leasing.questions()).items():
+            window = self._windows.get(key)
+            if isinstance(window, LeasedWindow):
+                window.asked = max(window.asked, asked)
+                due.add(window)
+
+    def _drafted(self, windows: Sequence[LeasedWindow], *, idle: bool = False) -> Draft:
+        from hookgate.builtin_plugins.metering.budgets.leasing import planned
+
+        now = self._monotonic()
+        return [
+            (window, planned(window, now, idle=idle or now - window.active >= self._idle))
+            for window in windows
+        ]
+
+    def _scan(self, now: float) -> set[LeasedWindow]:
+        """Return the windows that are to be written, and let go of those that nobody needs."""
+        due = {window for window in self._urgent if _moves(window, now)}
+        self._urgent = set(due)
+        if now - self._scanned < SCAN:
+            return due
+        self._scanned = now
+        for window in list(self._leased()):
+            idle = now - window.active >= self._idle
+            if window.empty and idle:
+                del self._windows[window.key]
+                continue
+            late = window.spent and now - window.written >= FLUSH
+            if late or (idle and window.free) or _moves(window, now):
+                due.add(window)
+        local = [each for each in self._windows.items() if isinstance(each[1], LocalWindow)]
+        if len(local) > MOST_LOCAL:
+            free = [(key, window) for key, window in local if not window.held]
+            free.sort(key=lambda each: each[1].active)
+            self.drop(key for key, _ in free[: len(local) - MOST_LOCAL])
+        return due
+
+    def _leased(self) -> Iterator[LeasedWindow]:
+        return (one for one in self._windows.values() if isinstance(one, LeasedWindow))
+
+    def _send(self) -> None:
+        """Tell gateways in this process that there is something to look at."""
+        if self._signals is not None:
+            task = asyncio.create_task(self._tell_others(), name="metering.signal")
+            self._tasks = [one for one in self._tasks if not one.done()]
+            self._tasks.append(task)
+
+    async def _tell_others(self) -> None:
+        assert self._signals is not None
+        assert self._leasing is not None
+        await self._signals.send(TOPIC, {"by": self._leasing.me})
+
+    async def _listen(self) -> None:
+        assert self._signals is not None
+        assert self._leasing is not None
+        assert self._waiting is not None
+        async with self._signals.listen(TOPIC) as told:
+            async for data in told:
+                if data.get("by") != self._leasing.me:
+                    self._woken.set()
+                    self._waiting.look_again()
+
+    async def _follow(self) -> None:
+        assert self._poll is not None
+        loop = asyncio.get_running_loop()
+        while True:
+            timer = loop.call_later(self._poll, self._woken.set)
+            await self._woken.wait()
+            timer.cancel()
+            self._woken.clear()
+            await self.tick()
+
+
+def _moves(window: LeasedWindow, now: float) -> bool:
+    """Whether others should see at once what has become of a window."""
+    if window.free < 0 or window.answered < window.asked:
+        return True
+    return now < window.scarce_until and bool(window.free or window.spent)

@@ -1,0 +1,354 @@
+"""What budgets write to the store, each function one transaction.
+
+Rows are locked in one order everywhere: a gateway's own row, then windows by their keys, then
+leases. Whoever changes a window holds its row until the commit, so what is left of it is read
+and given out in one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Standing
+from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+__all__ = [
+    "Exchange",
+    "Grant",
+    "Plan",
+    "beats",
+    "forget",
+    "leave",
+    "questions",
+    "standings",
+    "sweep",
+]
+
+FORGOTTEN = 500
+"""So many old windows are deleted at once."""
+
+_DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
+
+_BEAT = (
+    update(GATEWAYS)
+    .where(GATEWAYS.c.gateway == bindparam("me"), GATEWAYS.c.beat == bindparam("expected"))
+    .values(beat=bindparam("new_beat"))
+)
+_BEAT_OF = select(GATEWAYS.c.beat).where(GATEWAYS.c.gateway == bindparam("me"))
+_CHANGE = (
+    update(WINDOWS)
+    .where(WINDOWS.c.key == bindparam("window"))
+    .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "asked")})
+)
+_LOSE = (
+    update(WINDOWS)
+    .where(WINDOWS.c.key == bindparam("window"))
+    .values({name: bindparam(f"new_{name}") for name in ("leased", "lost")})
+)
+_RETURN = delete(LEASES).where(
+    LEASES.c.gateway == bindparam("me"), LEASES.c.key == bindparam("window")
+)
+_OTHERS = select(LEASES.c.key, LEASES.c.answered).where(
+    LEASES.c.key.in_(bindparam("keys", expanding=True)),
+    LEASES.c.gateway != bindparam("me"),
+    LEASES.c.amount > 0,
+)
+_QUESTIONS = (
+    select(WINDOWS.c.key, WINDOWS.c.asked)
+    .join(LEASES, LEASES.c.key == WINDOWS.c.key)
+    .where(LEASES.c.gateway == bindparam("me"), LEASES.c.answered < WINDOWS.c.asked)
+)
+_STANDINGS = select(WINDOWS.c.key, WINDOWS.c.settled, WINDOWS.c.leased, WINDOWS.c.lost).where(
+    WINDOWS.c.key.in_(bindparam("keys", expanding=True))
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What a gateway means to do with one window.
+
+    Attributes:
+        key: The window.
+        lasting: Whether what is settled stays used.
+        leased: What the gateway has leased.
+        settle: What it has used since it last said so.
+        cover: How much of that is taken from the lease.
+        give: What it gives back.
+        room: What of its lease is there for `needs`.
+        needs: The amounts of the calls that wait.
+        certain: Whether these calls need nothing else, so that they take what is leased.
+        limit: How much the window has.
+        burn: How much it is likely to use soon; None where it leases what is needed alone.
+        ask: Whether others are asked to give back, where a call does not fit.
+        answered: What it has answered.
+    """
+
+    key: str
+    lasting: bool
+    leased: int
+    settle: int = 0
+    cover: int = 0
+    give: int = 0
+    room: int = 0
+    needs: list[int] = field(default_factory=list)
+    certain: bool = True
+    limit: int = 0
+    burn: int | None = None
+    ask: bool = False
+    answered: int = 0
+
+
+class Grant(NamedTuple):
+    """What became of a plan.
+
+    Attributes:
+        amount: What was leased.
+        used: What is used or lost, over all gateways.
+        others: What other gateways have leased.
+        asked: How often gateways were asked to give back.
+        answered: What this gateway has answered.
+        heard: Up to which of these all others have answered.
+        has_asked: Whether others were asked by this.
+    """
+
+    amount: int
+    used: int
+    others: int
+    asked: int
+    answered: int
+    heard: int
+    has_asked: bool = False
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One write of a gateway: its beat, and its plans.
+
+    It is done once: where it cannot be known whether it was committed, the beat that is found
+    by the next one tells.
+
+    Attributes:
+        me: The gateway.
+        expected: The beat that it left last; None where it has none yet.
+        beat: The new beat.
+        before: The beat of an exchange of which it is not known whether it was committed.
+        plans: The plans.
+        at: When it is, in seconds since 1970.
+        state: ``done``; ``before`` where nothing was done, since the exchange before was; or
+            ``gone`` where others have charged what the gateway had leased. None until it ran.
+        grants: What became of each plan.
+    """
+
+    me: str
+    expected: int | None
+    beat: int
+    before: int | None
+    plans: Sequence[Plan]
+    at: int
+    state: Literal["done", "before", "gone"] | None = None
+    grants: dict[str, Grant] = field(default_factory=dict)
+
+    def __call__(self, connection: Connection) -> None:
+        """Do it, within a transaction."""
+        state = self._beat(connection)
+        if state == "done" and self.plans:
+            self._change(connection)
+        # Last: what is set says that all of it went well, as far as the commit.
+        self.state = state
+
+    def _beat(self, connection: Connection) -> Literal["done", "before", "gone"]:
+        if self.expected is None:
+            connection.execute(insert(GATEWAYS).values(gateway=self.me, beat=self.beat))
+            return "done"
+        beat = {"me": self.me, "expected": self.expected, "new_beat": self.beat}
+        if connection.execute(_BEAT, beat).rowcount:
+            return "done"
+        found = connection.execute(_BEAT_OF, {"me": self.me}).scalar()
+        return "before" if found is not None and found == self.before else "gone"
+
+    def _change(self, connection: Connection) -> None:
+        plans = sorted(self.plans, key=lambda plan: plan.key)
+        found = _lock(connection, plans, self.at)
+        changes, leases, returned = [], [], []
+        steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
+        short = [key for key, step in steps.items() if step.short and step.others]
+        heard = _heard(connection, self.me, short) if short else {}
+        for key, step in steps.items():
+            grant = self.grants[key] = step.grant(heard.get(key))
+            changes.append(
+                {
+                    "window": key,
+                    "new_settled": step.settled,
+                    "new_leased": step.others + step.mine,
+                    "new_asked": grant.asked,
+                }
+            )
+            if step.mine:
+                row = {"gateway": self.me, "key": key, "amount": step.mine}
+                leases.append({**row, "answered": grant.answered})
+            else:
+                returned.append({"me": self.me, "window": key})
+        connection.execute(_CHANGE, changes)
+        if leases:
+            _keep(connection, leases)
+        if returned:
+            connection.execute(_RETURN, returned)
+
+
+class _Step:
+    """One plan, and the row of its window."""
+
+    def __init__(self, plan: Plan, row: Any) -> None:
+        self.plan = plan
+        self.row = row
+        self.settled = min(row.settled + plan.settle, MOST)
+        self.others = row.leased - plan.leased
+        kept = plan.leased - plan.cover - plan.give
+        total = self.settled + row.lost + self.others + kept
+        self.short = False
+        taken = 0
+        for amount in plan.needs:
+            if not amount or total + max(taken + amount - plan.room, 0) <= plan.limit:
+                taken += amount
+            else:
+                self.short = True
+        self.leased = max(taken - plan.room, 0)
+        quiet = row.asked <= plan.answered
+        if self.leased and not self.short and quiet and plan.burn is not None:
+            left = plan.limit - total
+            # Near the end a tenth of what is left is less than what is needed.
+            self.leased = max(self.leased, min(max(plan.burn, left // 100), left // 10))
+        self.exact = plan.room + self.leased <= (taken if plan.certain else 0)
+        self.mine = kept + self.leased
+
+    def grant(self, heard: int | None) -> Grant:
+        asked: int = self.row.asked
+        asks = bool(self.short and self.others and self.plan.ask)
+        asked += asks
+        return Grant(
+            amount=self.leased,
+            used=self.settled + self.row.lost,
+            others=self.others,
+            asked=asked,
+            # Nothing is leased but what calls hold: there is no more to give back.
+            answered=asked if self.exact else self.plan.answered,
+            heard=asked if heard is None else heard,
+            has_asked=asks,
+        )
+
+
+def _lock(connection: Connection, plans: Sequence[Plan], at: int) -> Mapping[str, Any]:
+    """Lock the windows of `plans`, in their order, and make those that are not there yet."""
+    new = {"settled": 0, "leased": 0, "lost": 0, "asked": 0, "touched": at}
+    rows = [{"key": plan.key, "lasting": plan.lasting, **new} for plan in plans]
+    made = _DIALECTS[connection.dialect.name].insert(WINDOWS)
+    locked = made.on_conflict_do_update(
+        index_elements=[WINDOWS.c.key], set_={"touched": made.excluded.touched}
+    ).returning(WINDOWS)
+    return {row.key: row for row in connection.execute(locked, rows)}
+
+
+def _keep(connection: Connection, leases: Sequence[Mapping[str, Any]]) -> None:
+    kept = _DIALECTS[connection.dialect.name].insert(LEASES)
+    values = {name: kept.excluded[name] for name in ("amount", "answered")}
+    connection.execute(
+        kept.on_conflict_do_update(index_elements=[LEASES.c.gateway, LEASES.c.key], set_=values),
+        leases,
+    )
+
+
+def _heard(connection: Connection, me: str, keys: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for key, answered in connection.execute(_OTHERS, {"keys": keys, "me": me}):
+        found[key] = min(answered, found.get(key, answered))
+    return found
+
+
+# -- of other gateways ---------------------------------------------------------------
+
+
+def beats(connection: Connection) -> dict[str, int]:
+    """Return the beat of each gateway."""
+    query = select(GATEWAYS.c.gateway, GATEWAYS.c.beat)
+    return {row.gateway: row.beat for row in connection.execute(query)}
+
+
+def questions(connection: Connection, me: str) -> dict[str, int]:
+    """Return the windows of which `me` was asked to give back, and the number of the question."""
+    return {row.key: row.asked for row in connection.execute(_QUESTIONS, {"me": me})}
+
+
+def sweep(connection: Connection, gateway: str, beat: int) -> bool:
+    """Charge what a gateway had leased that has stopped.
+
+    Returns:
+        Whether this was done; False where it was heard of after all, or another was faster.
+    """
+    gone = delete(GATEWAYS).where(GATEWAYS.c.gateway == gateway, GATEWAYS.c.beat == beat)
+    if not connection.execute(gone).rowcount:
+        return False
+    own = LEASES.c.gateway == gateway
+    query = select(LEASES.c.key, LEASES.c.amount).where(own)
+    leases = {row.key: row.amount for row in connection.execute(query)}
+    if leases:
+        columns = (WINDOWS.c.key, WINDOWS.c.lasting, WINDOWS.c.leased, WINDOWS.c.lost)
+        # As Python sorts them: each database has rules of its own for texts.
+        key: Any = WINDOWS.c.key
+        if connection.dialect.name == "postgresql":
+            key = key.collate("C")
+        windows = connection.execute(
+            select(*columns)
+            .where(WINDOWS.c.key.in_(select(LEASES.c.key).where(own)))
+            .order_by(key)
+            .with_for_update()
+        ).all()
+        changes = [
+            {
+                "window": row.key,
+                "new_leased": row.leased - leases[row.key],
+                "new_lost": min(row.lost + leases[row.key], MOST) if row.lasting else row.lost,
+            }
+            for row in windows
+        ]
+        connection.execute(_LOSE, changes)
+        connection.execute(delete(LEASES).where(own))
+    return True
+
+
+def leave(connection: Connection, me: str) -> None:
+    """Say that a gateway has stopped, where it has given all back."""
+    leased = select(LEASES.c.key).where(LEASES.c.gateway == me)
+    connection.execute(delete(GATEWAYS).where(GATEWAYS.c.gateway == me, ~leased.exists()))
+
+
+# -- of windows ----------------------------------------------------------------------
+
+
+def standings(connection: Connection, keys: Sequence[str]) -> dict[str, Standing]:
+    """Return how the windows stand that are there."""
+    rows = connection.execute(_STANDINGS, {"keys": keys})
+    return {
+        row.key: Standing(settled=row.settled, leased=row.leased, lost=row.lost) for row in rows
+    }
+
+
+def forget(connection: Connection, before: int, kind: str) -> int:
+    """Delete some windows that were last written before `before`; return how many."""
+    old = select(WINDOWS.c.key).where(WINDOWS.c.touched < before, WINDOWS.c.leased == 0)
+    if kind:
+        old = old.where(WINDOWS.c.key.contains(f"/{kind}", autoescape=True))
+    # Another gateway that forgets at this moment takes others.
+    chosen = old.order_by(WINDOWS.c.key).limit(FORGOTTEN).with_for_update(skip_locked=True)
+    keys = list(connection.execute(chosen).scalars())
+    if keys:
+        connection.execute(delete(WINDOWS).where(WINDOWS.c.key.in_(keys)))
+    return len(keys)

@@ -1,0 +1,80 @@
+"""What callers of budgets say and get."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.budgets.windows import Window
+
+__all__ = ["MOST", "Hold", "Short", "Standing", "Want"]
+
+MOST = 2**62
+"""No counter grows past this, so that two of them can be added up in a column of 64 bits."""
+
+
+class Want(NamedTuple):
+    """What a call needs of one counter.
+
+    Attributes:
+        key: The counter: ``NAME/SUBJECT/WINDOW``. One with ``/turn:`` in it is kept in memory.
+        limit: How much it has, in units of its own.
+        amount: The most that this call can take.
+        lasting: Whether what was used stays used. Calls side by side do not last: the amount of
+            one comes back when it is settled, and that of a gateway that was killed, too.
+    """
+
+    key: str
+    limit: int
+    amount: int
+    lasting: bool = True
+
+
+class Hold:
+    """What is reserved for one call; it is settled once.
+
+    Attributes:
+        parts: Each window, how much is reserved, and under which lease.
+        settled: Whether it is settled.
+    """
+
+    __slots__ = ("parts", "settled")
+
+    def __init__(self, parts: list[tuple[Window, int, int]]) -> None:
+        self.parts = parts
+        self.settled = False
+
+
+class Short(NamedTuple):
+    """Why nothing was reserved.
+
+    Attributes:
+        want: What did not fit.
+        used: What is used of its counter for good.
+        held: What other calls hold of it, and what gateways that do not answer have leased.
+    """
+
+    want: Want
+    used: int
+    held: int
+
+    @property
+    def limit(self) -> int:
+        """How much the counter has."""
+        return self.want.limit
+
+
+class Standing(NamedTuple):
+    """How a counter stands, over all gateways on the store.
+
+    Attributes:
+        settled: What calls have used.
+        held: What calls that run at this gateway hold.
+        leased: What gateways have leased and not used; `held` is part of it.
+        lost: What gateways had leased that were killed.
+    """
+
+    settled: int = 0
+    held: int = 0
+    leased: int = 0
+    lost: int = 0

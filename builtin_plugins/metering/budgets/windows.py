@@ -1,0 +1,172 @@
+"""Counters as one gateway has them in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Short
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.metering.budgets.values import Want
+
+__all__ = ["LeasedWindow", "LocalWindow", "Window"]
+
+
+class LocalWindow:
+    """A counter that is in memory alone.
+
+    Attributes:
+        lasting: Whether what is settled stays used.
+        held: What running calls hold.
+        spent: What calls have used.
+        active: When it was last used, in monotonic seconds.
+        epoch: Always 0: it is nobody else's.
+    """
+
+    __slots__ = ("active", "epoch", "held", "lasting", "spent")
+
+    def __init__(self, *, lasting: bool) -> None:
+        self.lasting = lasting
+        self.held = 0
+        self.spent = 0
+        self.active = 0.0
+        self.epoch = 0
+
+    def take(self, amount: int, limit: int, now: float) -> bool:
+        """Reserve `amount`, if it fits."""
+        if amount and self.spent + self.held + amount > limit:
+            return False
+        self.held += amount
+        self.active = now
+        return True
+
+    def undo(self, amount: int) -> None:
+        """Give back what was just taken."""
+        self.held -= amount
+
+    def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
+        """Settle what was reserved; return whether the store must hear of it soon."""
+        self.held -= amount
+        if self.lasting:
+            self.spent = min(self.spent + actual, MOST)
+        self.active = now
+        return False
+
+    def short(self, want: Want) -> Short | None:
+        """Say why `want` does not fit, as far as memory knows."""
+        if want.amount and self.spent + self.held + want.amount > want.limit:
+            return Short(want, self.spent, self.held)
+        return None
+
+    @property
+    def known(self) -> int:
+        """What is used or held, as far as memory knows."""
+        return self.spent + self.held
+
+
+class LeasedWindow:
+    """A counter of which this gateway has leased a chunk.
+
+    ``leased = held + free + spent + returning``, always; `free` is below 0 only where a call
+    has used more than was reserved for it, until that is written.
+
+    Attributes:
+        key: The counter.
+        lasting: Whether what is settled stays used.
+        limit: Under which limit the chunk was leased.
+        leased: What this gateway's row says.
+        held: What running calls hold.
+        spent: What calls have used since it was last written.
+        returning: What is being given back.
+        free: What can be reserved.
+        used: What was used or lost, over all gateways, when it was last written.
+        others: What others had leased then.
+        epoch: Counts the leases that were lost: a hold of an earlier one is charged already.
+        asked: How often gateways were asked to give back, as far as is known.
+        answered: Up to which of these this gateway has.
+        heard: Up to which of these all others had, when it was last written.
+        scarce_until: Until when no more is leased than is needed, in monotonic seconds.
+        active: When it was last used.
+        burned: What calls have used since `since`.
+        since: When it was last leased.
+        written: When it was last written.
+    """
+
+    __slots__ = (
+        *("active", "answered", "asked", "burned", "epoch", "free", "held", "key", "lasting"),
+        *("heard", "leased", "limit", "others", "returning", "scarce_until", "since", "spent"),
+        *("used", "written"),
+    )
+
+    def __init__(self, key: str, *, lasting: bool, now: float) -> None:
+        self.key = key
+        self.lasting = lasting
+        self.limit = 0
+        self.leased = self.held = self.spent = self.returning = self.free = 0
+        self.used = self.others = 0
+        self.epoch = self.asked = self.answered = self.heard = 0
+        self.scarce_until = float("-inf")
+        self.active = self.since = self.written = now
+        self.burned = 0
+
+    def take(self, amount: int, limit: int, now: float) -> bool:
+        """Reserve `amount` of what is leased, if it fits."""
+        # The second, where a call has used more than was held for it.
+        if amount and (
+            amount > self.free
+            or self.used + self.spent + self.held + amount > limit
+            or limit < self.limit
+        ):
+            return False
+        self.free -= amount
+        self.held += amount
+        self.active = now
+        return True
+
+    def undo(self, amount: int) -> None:
+        """Give back what was just taken."""
+        self.held -= amount
+        self.free += amount
+
+    def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
+        """Settle what was reserved; return whether the store must hear of it soon."""
+        if not self.lasting:
+            actual = 0
+        self.active = now
+        if epoch != self.epoch:
+            # The whole hold was charged with the lease that was lost.
+            over = max(actual - amount, 0)
+            self.spent += over
+            self.free -= over
+            return over > 0
+        self.held -= amount
+        self.spent += actual
+        self.burned += actual
+        self.free += amount - actual
+        return self.free < 0 or self.answered < self.asked or now < self.scarce_until
+
+    def short(self, want: Want) -> Short | None:
+        """Say why `want` cannot fit, whatever other gateways give back; None where it may."""
+        if want.amount and self.used + self.spent + self.held + want.amount > want.limit:
+            return Short(want, self.used + self.spent, self.held)
+        return None
+
+    def lose(self) -> None:
+        """Forget the chunk: others have charged all of it, with what is held."""
+        over = max(-self.free, 0)
+        self.epoch += self.held > 0
+        self.leased = self.held = self.returning = 0
+        self.spent, self.free = over, -over
+
+    @property
+    def known(self) -> int:
+        """What is used or held, as far as memory knows."""
+        return self.used + self.spent + self.held
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing would be lost with it; a call whose lease was lost may yet be settled."""
+        return not (self.leased or self.held or self.spent or self.returning or self.epoch)
+
+
+Window = LocalWindow | LeasedWindow

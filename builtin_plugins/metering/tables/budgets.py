@@ -1,0 +1,49 @@
+"""The tables of budgets: what is used of each window, and which gateway has leased what of it."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text
+
+from hookgate.builtin_plugins.metering.tables.base import METADATA
+
+__all__ = ["GATEWAYS", "LEASES", "WINDOWS"]
+
+WINDOWS = Table(
+    "metering_window",
+    METADATA,
+    # NAME/SUBJECT/WINDOW, such as daily/agent:main/day:2026-11-22.
+    Column("key", Text, primary_key=True),
+    # False where an amount counts only while a call runs.
+    Column("lasting", Boolean, nullable=False),
+    # What calls have used.
+    Column("settled", BigInteger, nullable=False),
+    # The sum of this window's rows of `metering_lease`.
+    Column("leased", BigInteger, nullable=False),
+    # What gateways had leased that stopped without giving it back.
+    Column("lost", BigInteger, nullable=False),
+    # How often gateways were asked to give back what they do not hold.
+    Column("asked", BigInteger, nullable=False),
+    # When it was last written: seconds since 1970, by the clock of who wrote.
+    Column("touched", BigInteger, nullable=False),
+    Index("metering_window_by_touched", "touched"),
+)
+
+LEASES = Table(
+    "metering_lease",
+    METADATA,
+    Column("gateway", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("amount", BigInteger, nullable=False),
+    # Up to which `metering_window.asked` this gateway has given back what it does not hold.
+    Column("answered", BigInteger, nullable=False),
+    Index("metering_lease_by_key", "key"),
+)
+
+GATEWAYS = Table(
+    "metering_gateway",
+    METADATA,
+    # One run of a gateway.
+    Column("gateway", Text, primary_key=True),
+    # Another number with each write of that gateway.
+    Column("beat", BigInteger, nullable=False),
+)

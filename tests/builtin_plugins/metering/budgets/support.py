@@ -1,0 +1,83 @@
+"""Budgets on a real store, and a look at what the store has of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from tests.builtin_plugins.turns import TurnedClock
+
+from hookgate.builtin_plugins.metering import tables
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Want
+from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.core.domain.ports import Signals
+
+DAY = "daily/agent:main/day:2026-11-22"
+
+
+async def prepared(store: SqlStore, *, shared: bool = False) -> SqlStore:
+    """Make the tables; a store that is `shared` is treated as one of several gateways."""
+    await store.migrate("metering", tables.METADATA, tables.SCRIPTS)
+    store.shared = store.shared or shared
+    return store
+
+
+@asynccontextmanager
+async def opened(
+    store: SqlStore | None, clock: Any = None, signals: Signals | None = None, **more: Any
+) -> AsyncIterator[Budgets]:
+    """Open budgets that do nothing by themselves, and close them at the end."""
+    options: dict[str, Any] = {"gateway": "here", "poll": None, **more}
+    budgets = Budgets(store, clock or TurnedClock(), signals, **options)
+    await budgets.open()
+    try:
+        yield budgets
+    finally:
+        await budgets.close()
+
+
+async def expect_hold(budgets: Budgets, *wants: Want) -> Hold:
+    """Reserve what must fit."""
+    outcome = await budgets.reserve(wants)
+    assert isinstance(outcome, Hold), outcome
+    return outcome
+
+
+async def expect_short(budgets: Budgets, *wants: Want) -> Short:
+    """Try to reserve what must not fit."""
+    outcome = await budgets.reserve(wants)
+    assert isinstance(outcome, Short), outcome
+    return outcome
+
+
+def want(amount: int = 1, limit: int = 10, key: str = DAY, **more: Any) -> Want:
+    return Want(key, limit, amount, **more)
+
+
+async def row(store: SqlStore, key: str = DAY) -> dict[str, int]:
+    """Return what the store has of a window, and that its leases add up."""
+
+    def read(connection: sa.Connection) -> dict[str, int]:
+        query = sa.select(WINDOWS).where(WINDOWS.c.key == key)
+        found = connection.execute(query).mappings().one_or_none()
+        amounts = sa.select(sa.func.sum(LEASES.c.amount)).where(LEASES.c.key == key)
+        leased = connection.execute(amounts).scalar() or 0
+        if found is None:
+            assert leased == 0
+            return {"settled": 0, "leased": 0, "lost": 0}
+        assert found["leased"] == leased
+        return {name: found[name] for name in ("settled", "leased", "lost")}
+
+    return await store.read(read)
+
+
+async def gateways(store: SqlStore) -> int:
+    """Return how many gateways the store knows."""
+    query = sa.select(sa.func.count()).select_from(GATEWAYS)
+    count: int = await store.read(lambda connection: connection.execute(query).scalar_one())
+    return count

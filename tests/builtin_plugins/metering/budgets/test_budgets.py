@@ -1,0 +1,289 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.builtin_plugins.metering.budgets.support import (
+    DAY,
+    expect_hold,
+    expect_short,
+    gateways,
+    opened,
+    prepared,
+    row,
+    want,
+)
+from tests.builtin_plugins.stores import differences, opened_store
+from tests.builtin_plugins.turns import TurnedClock
+
+from hookgate.builtin_plugins.metering import tables
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Standing
+from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.domain.errors import StoreUnavailableError
+
+MONTH = "monthly/global/month:2026-11"
+NOW = "side/global/now"
+TURN = "each/agent:main/turn:t1"
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    async with opened_store(tmp_path) as store:
+        yield await prepared(store)
+
+
+async def test_migrations_make_the_tables_that_the_code_knows(store: SqlStore) -> None:
+    assert await differences(store, tables.METADATA) == []
+
+
+@pytest.mark.parametrize("kept", [True, False])
+async def test_of_a_thousand_callers_on_a_budget_for_ten_exactly_ten_are_let_in(
+    store: SqlStore, kept: bool
+) -> None:
+    async with opened(store if kept else None) as budgets:
+        outcomes = await asyncio.gather(*(budgets.reserve([want()]) for _ in range(1000)))
+        holds = [one for one in outcomes if isinstance(one, Hold)]
+        shorts = [one for one in outcomes if isinstance(one, Short)]
+        assert (len(holds), len(shorts)) == (10, 990)
+        assert {(one.used, one.held, one.limit) for one in shorts} == {(0, 10, 10)}
+        for hold in holds:
+            budgets.settle(hold, [1])
+        assert await expect_short(budgets, want()) == Short(want(), 10, 0)
+        assert await budgets.standing([DAY]) == {DAY: Standing(10, 0, 0, 0)}
+    if kept:
+        assert await row(store) == {"settled": 10, "leased": 0, "lost": 0}
+        assert await gateways(store) == 0
+
+
+async def test_what_was_used_is_known_at_the_next_start(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(6)), [5])
+    async with opened(store) as budgets:
+        assert (await expect_short(budgets, want(6))).used == 5
+        assert isinstance(await budgets.reserve([want(5)]), Hold)
+
+
+async def test_the_next_day_begins_with_all_of_it(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(10)), [10])
+        await expect_short(budgets, want())
+        await expect_hold(budgets, want(10, key="daily/agent:main/day:2026-11-23"))
+        # A clock that goes back finds the day as it was left.
+        await expect_short(budgets, want())
+
+
+async def test_what_a_call_does_not_need_is_there_for_the_next(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        first = await expect_hold(budgets, want(8))
+        await expect_short(budgets, want(3))
+        budgets.settle(first, [2])
+        budgets.settle(first, [10])  # once counts
+        await expect_hold(budgets, want(8))
+        await expect_short(budgets, want(1))
+
+
+async def test_more_than_was_held_is_charged_past_the_limit_and_written_at_once(
+    store: SqlStore,
+) -> None:
+    async with opened(store) as budgets:
+        other = await expect_hold(budgets, want(4))
+        budgets.settle(await expect_hold(budgets, want(6)), [25])
+        await budgets.tick()
+        assert await row(store) == {"settled": 25, "leased": 4, "lost": 0}
+        assert await expect_short(budgets, want()) == Short(want(), 25, 4)
+        budgets.settle(other, [1])
+        assert (await expect_short(budgets, want())).used == 26
+
+
+async def test_an_amount_below_nothing_is_no_refund(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(6)), [-100])
+        assert (await expect_short(budgets, want(5))).used == 6
+
+
+async def test_all_or_nothing_of_several_counters(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        both = (want(5), want(5, limit=4, key=MONTH))
+        assert (await expect_short(budgets, *both)).want == both[1]
+        assert budgets.used(DAY) == 0
+        hold = await expect_hold(budgets, want(6), want(4, limit=4, key=MONTH))
+        budgets.settle(hold, [1, 3])
+        assert budgets.used(DAY) == 1
+        assert budgets.used(MONTH) == 3
+        with pytest.raises(ValueError, match="expected each counter once"):
+            await budgets.reserve([want(5), want(5)])
+
+
+async def test_calls_side_by_side_come_back_whatever_they_use(store: SqlStore) -> None:
+    side = want(1, limit=2, key=NOW, lasting=False)
+    async with opened(store) as budgets:
+        first, _ = await expect_hold(budgets, side), await expect_hold(budgets, side)
+        await expect_short(budgets, side)
+        budgets.settle(first, [7])
+        await expect_hold(budgets, side)
+        await expect_short(budgets, side)
+
+
+async def test_a_turns_counter_is_in_memory_and_ends_with_it(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(9, key=TURN), want()), [9, 1])
+        assert (await expect_short(budgets, want(2, key=TURN))).used == 9
+        assert await row(store, TURN) == {"settled": 0, "leased": 0, "lost": 0}
+        assert (await budgets.standing([TURN]))[TURN].settled == 9
+        budgets.drop([TURN, DAY])
+        await expect_hold(budgets, want(10, key=TURN))
+        assert budgets.used(DAY) == 1
+
+
+async def test_a_crash_charges_what_was_leased_and_frees_what_ran_side_by_side(
+    store: SqlStore,
+) -> None:
+    killed = Budgets(store, TurnedClock(), None, gateway="killed", poll=None)
+    await killed.open()
+    killed.settle(await expect_hold(killed, want(6), want(1, key=NOW, lasting=False)), [2, 0])
+    async with opened(store) as budgets:
+        assert await row(store) == {"settled": 0, "leased": 0, "lost": 6}
+        assert await row(store, NOW) == {"settled": 0, "leased": 0, "lost": 0}
+        assert await expect_short(budgets, want(5)) == Short(want(5), 6, 0)
+        await expect_hold(budgets, want(4))
+        assert (await budgets.standing([DAY]))[DAY] == Standing(0, 4, 4, 6)
+
+
+async def test_a_gateway_that_finds_its_lease_charged_reserves_from_a_new_one(
+    store: SqlStore,
+) -> None:
+    stalled = Budgets(store, TurnedClock(), None, gateway="stalled", poll=None)
+    await stalled.open()
+    hold = await expect_hold(stalled, want(4))
+    lied = await expect_hold(stalled, want(1))
+    async with opened(store) as budgets:
+        assert await row(store) == {"settled": 0, "leased": 0, "lost": 5}
+        await expect_hold(stalled, want(2))
+        stalled.settle(hold, [1])  # charged whole already
+        stalled.settle(lied, [3])  # two more than that
+        assert (await expect_short(stalled, want(2))).used == 7
+        assert (await expect_short(budgets, want(6))).used == 5
+        await stalled.close()
+        assert (await row(store))["settled"] == 2
+
+
+async def test_chunks_are_a_share_of_what_is_left_and_what_is_idle_is_given_back(
+    store: SqlStore,
+) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as budgets:
+        for _ in range(2):
+            budgets.settle(await expect_hold(budgets, want(10, limit=100_000)), [10])
+        assert await row(store) == {"settled": 0, "leased": 1000, "lost": 0}
+        clock.advance(11)
+        await budgets.tick()
+        assert await row(store) == {"settled": 20, "leased": 0, "lost": 0}
+        clock.advance(11)
+        await budgets.tick()
+        assert budgets.used(DAY) == 0  # not known any more, since nobody needs it
+        assert (await expect_short(budgets, want(99_981, limit=100_000))).used == 20
+
+
+async def test_what_is_leased_grows_with_what_is_used_up_to_a_tenth_of_what_is_left(
+    store: SqlStore,
+) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as budgets:
+        limit = 100_000
+        budgets.settle(await expect_hold(budgets, want(1000, limit=limit)), [1000])
+        clock.advance(2)
+        await expect_hold(budgets, want(1000, limit=limit))  # 500 a second, so 5000 ahead
+        assert await row(store) == {"settled": 1000, "leased": 5000, "lost": 0}
+
+
+async def test_a_lower_limit_holds_at_once_and_a_higher_one_too(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(10, limit=10_000)), [10])
+        assert (await row(store))["leased"] == 100
+        assert (await expect_short(budgets, want(10, limit=15))).used == 10
+        await expect_hold(budgets, want(5, limit=15))
+        assert await row(store) == {"settled": 10, "leased": 5, "lost": 0}
+        await expect_hold(budgets, want(10, limit=10_000))
+
+
+async def test_a_caller_that_goes_away_leaves_nothing_held(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        for turns in range(40):
+            caller = asyncio.create_task(budgets.reserve([want(10)]))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if caller.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await caller
+            else:
+                budgets.settle(await held_of(caller), [0])
+        await expect_hold(budgets, want(10))
+
+
+async def held_of(caller: asyncio.Task[Hold | Short]) -> Hold:
+    outcome = await caller
+    assert isinstance(outcome, Hold)
+    return outcome
+
+
+async def test_old_windows_are_forgotten_and_none_where_the_clock_has_jumped(
+    store: SqlStore,
+) -> None:
+    clock = TurnedClock()
+    minute = "rate/global/minute:12:00"
+    async with opened(store, clock) as budgets:
+        for key in (DAY, minute):
+            budgets.settle(await expect_hold(budgets, want(2, key=key)), [2])
+        await expect_hold(budgets, want(1, key=MONTH))
+        clock.advance(100)
+        await budgets.tick()
+        clock.time += timedelta(days=365)
+        assert await budgets.forget(clock.now()) == 0
+        clock.time -= timedelta(days=365)
+        assert await budgets.forget(clock.now() - timedelta(seconds=200)) == 0
+        clock.advance(10)
+        before = clock.now() - timedelta(seconds=5)
+        assert await budgets.forget(before, kind="minute:") == 1
+        assert await budgets.forget(before) == 1  # what somebody holds of the month stays
+        await expect_hold(budgets, want(9, key=MONTH))
+        await expect_short(budgets, want(1, key=MONTH))
+
+
+async def test_without_a_store_old_windows_are_forgotten_too() -> None:
+    clock = TurnedClock()
+    async with opened(None, clock) as budgets:
+        budgets.settle(await expect_hold(budgets, want(2)), [2])
+        await expect_hold(budgets, want(1, key=MONTH))
+        clock.advance(100)
+        assert await budgets.forget(clock.now() - timedelta(seconds=50)) == 0
+        assert (budgets.used(DAY), budgets.used(MONTH)) == (0, 1)
+
+
+@pytest.mark.parametrize("wrong", [want(-1), want(1, limit=-1), want(2**63)])
+async def test_numbers_that_cannot_be_are_refused_by_name(store: SqlStore, wrong: object) -> None:
+    async with opened(store) as budgets:
+        with pytest.raises(ValueError, match="expected numbers from 0"):
+            await budgets.reserve([wrong])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="expected 1"):
+            budgets.settle(await expect_hold(budgets, want()), [])
+
+
+async def test_nothing_is_reserved_of_a_store_that_does_not_work(tmp_path: Path) -> None:
+    problems: list[str] = []
+    async with opened_store(tmp_path) as store:
+        budgets = Budgets(
+            await prepared(store), TurnedClock(), None, gateway="g", poll=None, tell=problems.append
+        )
+        await budgets.open()
+        hold = await expect_hold(budgets, want(10, limit=10_000))
+    await expect_hold(budgets, want(10, limit=10_000))  # of what is leased already
+    with pytest.raises(StoreUnavailableError, match="the store is closed"):
+        await budgets.reserve([want(200, limit=10_000)])
+    budgets.settle(hold, [1000])
+    await budgets.tick()
+    assert "what is used of budgets cannot be written" in problems[0]
+    await budgets.close()
+    assert "is charged as used" in problems[-1]
