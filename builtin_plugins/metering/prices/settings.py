@@ -1,0 +1,62 @@
+"""Prices of the settings."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from hookgate.core.settings.schema import Section
+
+__all__ = ["Dollars", "Price"]
+
+Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, max_digits=18, decimal_places=12)]
+
+
+class Price(Section):
+    """US dollars for each million tokens.
+
+    What is left out costs what the library says, where it knows the model and `input` or `output`
+    is left out; else as `input` or `output`.
+    """
+
+    as_: str = Field(default="", alias="as", pattern=r"^[^/\s]*(/\S+)?$")
+    """A provider of genai-prices, such as `openai`, whose prices are meant: that of the model of
+    the same name, or of another one, as `openai/gpt-4o`."""
+    input: Dollars | None = None
+    """Input."""
+    cache_read: Dollars | None = None
+    """Input that was read from the provider's cache."""
+    cache_write: Dollars | None = None
+    """Input that was written to the provider's cache."""
+    cache_write_hour: Dollars | None = None
+    """Input that was written to the cache for an hour; as `cache_write` where nobody says."""
+    audio_input: Dollars | None = None
+    """Input that was heard."""
+    image_input: Dollars | None = None
+    """Input that was seen."""
+    output: Dollars | None = None
+    """Output."""
+    reasoning: Dollars | None = None
+    """Output spent on reasoning."""
+    audio_output: Dollars | None = None
+    """Output that was spoken."""
+    image_output: Dollars | None = None
+    """Output that was drawn."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Price:
+        if not self.model_dump(exclude_none=True, exclude_defaults=True):
+            raise ValueError("expected `as`, or a price such as `input`")
+        return self
+
+    @property
+    def whole(self) -> bool:
+        """Whether it needs no other prices."""
+        return not self.as_ and self.input is not None and self.output is not None
+
+    def of(self, kind: str) -> Decimal | None:
+        """Return the price of a count of `hookgate.Usage`, such as ``cache_read_tokens``."""
+        price: Decimal | None = getattr(self, kind.removesuffix("_tokens"))
+        return price

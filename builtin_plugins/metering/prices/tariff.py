@@ -1,0 +1,154 @@
+"""What one model costs, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+from hookgate.core.domain.models import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from decimal import Decimal
+
+__all__ = ["PICO", "Rate", "Tariff", "filled"]
+
+PICO = 10**12
+"""Picodollars of a dollar: the unit in which costs are kept."""
+MILLION = 10**6
+
+CACHED = ("cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens")
+
+
+class Rate(NamedTuple):
+    """Dollars for each million tokens of one kind.
+
+    Attributes:
+        base: For calls whose input is short.
+        tiers: For all tokens of a call whose input is longer than so many tokens, in order.
+    """
+
+    base: Decimal
+    tiers: tuple[tuple[int, Decimal], ...] = ()
+
+
+def filled(given: Mapping[str, Rate]) -> dict[str, Rate]:
+    """Return a rate for every count of `Usage`, of those that are known.
+
+    Args:
+        given: ``input_tokens`` and ``output_tokens`` at least.
+    """
+    usual = given["input_tokens"]
+    rates = {name: given.get(name, usual) for name in Usage.INPUTS}
+    if "cache_write_hour_tokens" not in given:
+        rates["cache_write_hour_tokens"] = rates["cache_write_tokens"]
+    return rates | {name: given.get(name, given["output_tokens"]) for name in Usage.OUTPUTS}
+
+
+class _Exact(NamedTuple):
+    """A rate as whole numbers: parts of a picodollar for each token."""
+
+    base: int
+    tiers: tuple[tuple[int, int], ...]
+
+    def at(self, size: int) -> int:
+        """Return what a token costs in a call with `size` tokens of input."""
+        for start, price in reversed(self.tiers):
+            if size > start:
+                return price
+        return self.base
+
+
+def _most(rates: Sequence[_Exact]) -> _Exact:
+    """Return the most that a token of any of `rates` costs, which never falls."""
+    most = base = max(rate.base for rate in rates)
+    tiers = []
+    for start, price in sorted(tier for rate in rates for tier in rate.tiers):
+        most = max(most, price)
+        tiers.append((start, most))
+    return _Exact(base, tuple(tiers))
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """The prices of one model at one time.
+
+    Attributes:
+        version: What they are, so that a past cost can be derived again: the library and its
+            version, and the digest of what the settings say.
+        known: Whether anybody has said what the model costs.
+        source: Where they stand, for people.
+        given: What was said of the counts of `Usage`.
+        rates: A `Rate` for every one of them.
+    """
+
+    version: str
+    known: bool
+    source: str
+    given: Mapping[str, Rate] = field(hash=False, repr=False)
+    rates: Mapping[str, Rate] = field(init=False, hash=False)
+    _unit: int = field(init=False, repr=False, compare=False)
+    _exact: Mapping[str, _Exact] = field(init=False, repr=False, compare=False)
+    _worst: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rates", filled(self.given))
+        unit = lcm(*(price.as_integer_ratio()[1] for price in _prices(self.rates.values())))
+
+        def whole(price: Decimal) -> int:
+            above, below = price.as_integer_ratio()
+            return above * (PICO // MILLION) * (unit // below)
+
+        exact = {
+            name: _Exact(whole(rate.base), tuple((at, whole(price)) for at, price in rate.tiers))
+            for name, rate in self.rates.items()
+        }
+        object.__setattr__(self, "_unit", unit)
+        object.__setattr__(self, "_exact", exact)
+        sides = (Usage.INPUTS, Usage.OUTPUTS)
+        worst = tuple(_most([exact[name] for name in names]) for names in sides)
+        object.__setattr__(self, "_worst", worst)
+
+    @property
+    def free(self) -> bool:
+        """Whether it is known that nothing is charged."""
+        return self.known and not any(_prices(self.rates.values()))
+
+    def cost(self, usage: Usage) -> int:
+        """Return what a call costs, in picodollars, rounded up to a whole one."""
+        size = usage.total_input
+        parts = 0
+        for name, rate in self._exact.items():
+            if count := getattr(usage, name):
+                parts += count * rate.at(size)
+        return -(-parts // self._unit)
+
+    def worst(self, input_tokens: int, output_tokens: int) -> int:
+        """Return the most that a call can cost, in picodollars.
+
+        It is that of the dearest kinds of input and of output, and never less for more tokens.
+        """
+        dearest_input, dearest_output = self._worst
+        parts = input_tokens * dearest_input.at(input_tokens)
+        parts += output_tokens * dearest_output.at(input_tokens)
+        return -(-parts // self._unit)
+
+    def saved(self, usage: Usage) -> int:
+        """Return what caching saved, against input that is not cached; below 0 where it cost more.
+
+        Rounded down: never more than was saved.
+        """
+        size, rates = usage.total_input, self._exact
+        usual = rates["input_tokens"].at(size)
+        parts = 0
+        for name in CACHED:
+            parts += getattr(usage, name) * (usual - rates[name].at(size))
+        return parts // self._unit
+
+
+def _prices(rates: Iterable[Rate]) -> Iterable[Decimal]:
+    for rate in rates:
+        yield rate.base
+        for _, price in rate.tiers:
+            yield price
