@@ -78,8 +78,7 @@ class Ledger:
         self.ring: deque[Call] = deque(maxlen=ring)
         self._seq = 0
         self._marked = False
-        self._gathering: list[Row] | None = None
-        self._under_way: dict[asyncio.Task[None], list[Row]] = {}
+        self._under_way: dict[asyncio.Future[None], list[Row]] = {}
         self._waiting: list[Row] = []
         self._again: asyncio.Task[None] | None = None
         self._trying = asyncio.Lock()
@@ -95,10 +94,7 @@ class Ledger:
         return self._store is not None and self._store.durable
 
     def hand_over(self, call: Call) -> None:
-        """Write `call` without waiting for it.
-
-        All that are handed over before the event loop goes round again are one insert.
-        """
+        """Write `call` without waiting for it: with the next commit that anybody waits for."""
         if self._store is None:
             self.ring.append(call)
             return
@@ -111,30 +107,27 @@ class Ledger:
         row = call.to_row()
         row["writer"] = self.writer
         row["seq"] = self._seq
-        if self._gathering is not None:
-            self._gathering.append(row)
-            return
-        rows = self._gathering = [row]
-        task = asyncio.create_task(self._write(self._store, rows), name="rows of the ledger")
-        self._under_way[task] = rows
-        task.add_done_callback(self._reap)
-
-    async def _write(self, store: Store, rows: list[Row]) -> None:
-        self._gathering = None
         if self._marked:
-            await store.insert(self._table, rows)
-            return
-        # Reports look at the rows of writers that have a mark: none is written without it.
-        await store.write(self._written(self.writer, rows))
+            committed = self._store.insert_soon(self._table, (row,))
+        else:
+            # Reports look at the rows of writers that have a mark: none is written without it.
+            committed = asyncio.create_task(self._begin(row), name="first row of the ledger")
+        rows = self._under_way.get(committed)
+        if rows is None:
+            rows = self._under_way[committed] = []
+            committed.add_done_callback(self._reap)
+        rows.append(row)
+
+    async def _begin(self, row: Row) -> None:
+        assert self._store is not None
+        await self._store.write(self._written(self.writer, [row]))
         self._marked = True
 
-    def _reap(self, task: asyncio.Task[None]) -> None:
-        rows = self._under_way.pop(task)
-        if self._gathering is rows:
-            self._gathering = None  # it was cancelled before it began
-        if task.cancelled():
+    def _reap(self, committed: asyncio.Future[None]) -> None:
+        rows = self._under_way.pop(committed)
+        if committed.cancelled():
             self._keep(rows, asyncio.CancelledError("writing the ledger was cancelled"))
-        elif (error := task.exception()) is not None:
+        elif (error := committed.exception()) is not None:
             self._keep(rows, error)
 
     def _keep(self, rows: Sequence[Row], error: BaseException) -> None:

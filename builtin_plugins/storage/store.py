@@ -8,6 +8,7 @@ from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from pathlib import Path
 
@@ -151,6 +152,18 @@ class SqlStore:
             StoreUnavailableError: The database cannot be written; nothing was.
         """
         return self._writer.insert(table, rows)
+
+    def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
+        """Insert `rows` with the next write, or a tenth of a second later; never waits.
+
+        Args:
+            table: The table.
+            rows: The rows, not none.
+
+        Returns:
+            Is done once they are committed. Others may hold the same one: it is not cancelled.
+        """
+        return self._writer.insert_soon(table, rows)
 
     async def close(self) -> None:
         """Finish the writes that were handed over, and close the database."""

@@ -446,6 +446,23 @@ class Store(Protocol):
     async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
         """Insert `rows`; return once they are committed. The fast way for logs and ledgers."""
 
+    def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
+        """Insert `rows` with the next write that anybody hands over; never waits.
+
+        For what nobody waits for: it costs no commit of its own. Nothing that was handed over
+        behind it is committed without it, so a turn whose rows are handed over before it goes on
+        is not acknowledged before they are committed. Without another write they are written a
+        tenth of a second later.
+
+        Args:
+            table: The table.
+            rows: The rows, not none.
+
+        Returns:
+            Is done once they are committed, or has `StoreUnavailableError`: nothing was written.
+            Others may hold the same one, so nobody cancels it.
+        """
+
 
 QuestionState: TypeAlias = Literal["answered", "expired", "withdrawn"]
 """How a question ends: by an answer, by its time or its asker's end, or since it was void."""

@@ -21,10 +21,14 @@ class Room:
 
     def take(self) -> bool:
         """Take a place if one is free and nobody waits for it."""
-        if self._free and not self._line:
+        if self._free > 0 and not self._line:
             self._free -= 1
             return True
         return False
+
+    def force(self) -> None:
+        """Take a place although none may be free: later ones wait for one more to be given back."""
+        self._free -= 1
 
     async def wait(self) -> None:
         """Wait for a place and take it."""
@@ -43,7 +47,7 @@ class Room:
     def give(self, places: int) -> None:
         """Give places back."""
         self._free += places
-        while self._free and self._line:
+        while self._free > 0 and self._line:
             place = self._line.popleft()
             if not place.done():
                 self._free -= 1

@@ -41,6 +41,10 @@ __all__ = ["Writer"]
 
 T = TypeVar("T")
 
+SOON = 0.1
+"""Seconds that rows of `Writer.insert_soon` wait for a job to go with."""
+CLOSED = "the store is closed: the gateway is stopping"
+
 
 class Writer:
     """The one writer of a database.
@@ -81,6 +85,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._room = Room(queue_jobs)
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._company: list[Insert] = []
+        self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="hookgate-store", daemon=True)
@@ -93,15 +99,32 @@ class Writer:
         if not rows:
             return
         kept = list(rows)
-        columns: tuple[str, ...] | None = tuple(kept[0])
-        if len(kept) > 1 and any(tuple(row) != columns for row in kept):
-            columns = None
-        job = Insert(self._loop.create_future(), table, kept, columns)
+        job = Insert(self._loop.create_future(), table, kept, _columns(kept))
         # `_submit` once more: another coroutine in between costs a tenth of the way here.
         if self._closed or not self._room.take():
             await self._wait_for_room()
-        self._queue.put(job)
+        self._put(job)
         await job.future
+
+    def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
+        """Insert `rows` in the group of the next job, or in one of their own after `SOON`."""
+        if self._closed:
+            late: asyncio.Future[None] = self._loop.create_future()
+            late.set_exception(StoreUnavailableError(CLOSED))
+            return late
+        columns = _columns(rows)
+        last = self._company[-1] if self._company else None
+        if last is not None and last.table is table and last.columns == columns:
+            last.rows += rows
+            last.weight += len(rows)
+            return last.future
+        # One job for all of them: there are never more of these than of those that they go with.
+        self._room.force()
+        job = Insert(self._loop.create_future(), table, list(rows), columns)
+        self._company.append(job)
+        if self._alarm is None:
+            self._alarm = self._loop.call_later(SOON, self._put_company)
+        return job.future
 
     async def work(self, work: Callable[[Connection], T], order: str = "") -> T:
         """Run `work` in a group's transaction, at its place; return once it is committed."""
@@ -121,21 +144,36 @@ class Writer:
         """Carry out what was handed over, then end the thread and the connection."""
         if not self._closed:
             self._closed = True
+            self._put_company()
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
 
     async def _submit(self, job: Job) -> Any:
         if self._closed or not self._room.take():
             await self._wait_for_room()
-        self._queue.put(job)
+        self._put(job)
         return await job.future
+
+    def _put(self, job: Job) -> None:
+        if self._company:
+            self._put_company()
+        self._queue.put(job)
+
+    def _put_company(self) -> None:
+        """Hand over what has waited for a job to go with, in its order."""
+        for job in self._company:
+            self._queue.put(job)
+        self._company.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
 
     async def _wait_for_room(self) -> None:
         if not self._closed:
             await self._room.wait()
         if self._closed:
             self._room.give(1)
-            raise StoreUnavailableError("the store is closed: the gateway is stopping")
+            raise StoreUnavailableError(CLOSED)
 
     def _settle(self, jobs: Sequence[Job], problem: str | None) -> None:
         self._room.give(len(jobs))
@@ -220,3 +258,11 @@ class Writer:
             # The connection was broken, which is why it is given up; the next group opens
             # another one and reports what is wrong with that.
             return
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...] | None:
+    """Return the keys of all rows, in order; None where they differ from row to row."""
+    columns = tuple(rows[0])
+    if len(rows) > 1 and any(tuple(row) != columns for row in rows):
+        return None
+    return columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def made_call(**changes: Any) -> Call:
     """Return a call with an id of its own; `day` sets its time as well."""
     if "day" in changes and "at" not in changes:
         changes["at"] = f"{changes['day']}T12:00:00.000000+00:00"
-    return replace(PLAIN, **{"id": f"call_{next(_numbers)}", **changes})
+    return PLAIN._replace(**{"id": f"call_{next(_numbers)}", **changes})
 
 
 @dataclass
@@ -91,25 +91,29 @@ class UnsteadyStore:
 
     ``fails``; ``commits``: written, and said to have failed; ``slow``; ``cancelled``: the task
     that writes is cancelled first; ``cancelled late``: it is afterwards; "" for none of it.
+    While the store is `away`, all fail.
     """
 
     store: SqlStore
     moods: list[str] = field(default_factory=list)
+    away: bool = False
     durable: bool = True
     problem: str = ""
 
-    async def write(self, work: Any) -> Any:
-        return await self._moody(lambda: self.store.write(work))
+    async def write(self, work: Any, *, order: str = "") -> Any:
+        return await self._moody(lambda: self.store.write(work, order=order))
 
-    async def insert(self, table: Any, rows: Any) -> None:
-        kept = list(rows)
-        await self._moody(lambda: self.store.insert(table, kept))
+    def insert_soon(self, table: Any, rows: Any) -> asyncio.Future[None]:
+        if not self.moods and not self.away:
+            return self.store.insert_soon(table, rows)
+        work = self._moody(lambda: self.store.insert(table, rows))
+        return asyncio.create_task(work, name="rows of the ledger")
 
     async def read(self, work: Any) -> Any:
         return await self.store.read(work)
 
     async def _moody(self, write: Any) -> Any:
-        mood = self.moods.pop(0) if self.moods else ""
+        mood = self.moods.pop(0) if self.moods else "fails" if self.away else ""
         if mood == "fails":
             raise StoreUnavailableError("the disk is gone")
         if mood == "slow":
@@ -117,7 +121,7 @@ class UnsteadyStore:
                 await asyncio.sleep(0)
         task = asyncio.current_task()
         assert task is not None
-        own = task.get_name().startswith("rows of the ledger")
+        own = task.get_name().endswith("of the ledger")
         if mood == "cancelled" and own:
             task.cancel()
             await asyncio.sleep(0)

@@ -119,6 +119,10 @@ def commits(store: SqlStore) -> Iterator[list[int]]:
 # -- what was acknowledged is committed ----------------------------------------------
 
 
+def count_rows(connection: sa.Connection) -> int:
+    return connection.execute(sa.select(sa.func.count()).select_from(ROWS)).scalar_one()
+
+
 async def test_what_returned_is_in_the_file_for_any_other_program(
     store: SqlStore, tmp_path: Path
 ) -> None:
@@ -177,6 +181,55 @@ async def test_work_runs_on_another_thread_than_the_event_loop(store: SqlStore) 
     here = threading.get_ident()
     assert await store.write(lambda _: threading.get_ident()) != here
     assert await store.read(lambda _: threading.get_ident()) != here
+
+
+async def test_rows_that_go_soon_are_committed_with_the_next_write(store: SqlStore) -> None:
+    first = store.insert_soon(ROWS, [{"id": 1, "text": "a"}])
+    assert store.insert_soon(ROWS, [{"id": 2, "text": "b"}]) is first
+    other = store.insert_soon(ROWS, [{"text": "c", "id": 3}])
+    assert other is not first
+    assert await store.write(count_rows) == 3
+    await asyncio.gather(first, other)
+
+
+async def test_rows_that_go_soon_wait_for_no_other_write_for_long(store: SqlStore) -> None:
+    await store.insert_soon(ROWS, [{"id": 1, "text": "a"}])
+    assert await store.read(count_rows) == 1
+
+
+async def test_rows_that_go_soon_fail_by_themselves(store: SqlStore) -> None:
+    await store.insert(ROWS, [{"id": 1, "text": "a"}])
+    twice = store.insert_soon(ROWS, [{"id": 1, "text": "b"}])
+    await store.insert(ROWS, [{"id": 2, "text": "c"}])
+    with pytest.raises(IntegrityError):
+        await twice
+    assert await store.read(count_rows) == 2
+
+
+async def test_rows_that_go_soon_are_written_at_the_end_and_not_behind_it(
+    opened: OpenStore,
+) -> None:
+    store = await opened()
+    await store.write(METADATA.create_all)
+    soon = store.insert_soon(ROWS, [{"id": 1, "text": "a"}])
+    await store.close()
+    assert soon.done()
+    assert soon.exception() is None
+    with pytest.raises(StoreUnavailableError, match="is closed"):
+        await store.insert_soon(ROWS, [{"id": 2, "text": "b"}])
+
+
+async def test_rows_that_go_soon_wait_for_no_room_and_others_wait_for_theirs(
+    opened: OpenStore,
+) -> None:
+    store = await opened(queue=1)
+    await store.write(METADATA.create_all)
+    async with held(store):
+        writes = [asyncio.create_task(store.write(count_rows)) for _ in range(3)]
+        await asyncio.sleep(0)
+        soon = store.insert_soon(ROWS, [{"id": 1, "text": "a"}])
+    assert await asyncio.gather(soon, *writes) == [None, 1, 1, 1]
+    assert await store.write(count_rows) == 1
 
 
 async def test_no_rows_are_no_write(store: SqlStore) -> None:
