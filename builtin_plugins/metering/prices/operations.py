@@ -1,0 +1,171 @@
+"""The operations that say what models cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.operations import Empty, Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from decimal import Decimal
+
+    from hookgate.builtin_plugins.metering.prices.book import Prices
+    from hookgate.core.domain.operations import Invocation
+    from hookgate.core.host import Host
+
+__all__ = ["operations"]
+
+
+class ShowParams(OperationModel):
+    """Whose prices are wanted."""
+
+    model: str = Field(default="", max_length=300)
+    """A model as `provider/model`; without it, all that agents ask."""
+
+
+class Step(OperationModel):
+    """What something costs in calls with long input."""
+
+    above: int
+    """It is for calls with more tokens of input than so many."""
+    usd: str
+    """US dollars for each million tokens."""
+
+
+class KindPrice(OperationModel):
+    """What one kind of token costs."""
+
+    usd: str
+    """US dollars for each million tokens."""
+    steps: list[Step]
+    """Other prices for calls with long input."""
+
+
+class ModelPrices(OperationModel):
+    """What one model costs."""
+
+    model: str
+    """`provider/model`."""
+    agents: list[str]
+    """The agents that ask it."""
+    state: Literal["known", "free", "unknown"]
+    """Whether somebody has said what it costs. Budgets in money take an unknown one at its
+    worst."""
+    version: str
+    """Which prices these are; each row of the ledger names them."""
+    source: str
+    """Where they stand."""
+    prices: dict[str, KindPrice]
+    """By count of usage, such as `cache_read_tokens`."""
+    action: str
+    """What to do, where it is unknown."""
+
+
+class Shown(OperationModel):
+    """What models cost."""
+
+    models: list[ModelPrices]
+    library: str
+    """The library of prices, and its version."""
+
+
+class Checked(Shown):
+    """Whether it is known what all models of agents cost."""
+
+    ok: bool
+    """Whether it is."""
+
+
+def operations(prices: Prices, host: Host) -> Sequence[Operation[Any, Any]]:
+    """Return `prices.show` and `prices.check`.
+
+    Args:
+        prices: The prices of the gateway.
+        host: The gateway; its settings have the agents.
+    """
+
+    async def shown(models: Iterable[ModelRef]) -> list[ModelPrices]:
+        await prices.load()
+        asked = _asked(host)
+        return [_priced(prices, model, asked.get(model, []), host) for model in models]
+
+    async def show(invocation: Invocation, params: ShowParams) -> Shown:
+        del invocation
+        wanted = [_ref(params.model)] if params.model else list(_asked(host))
+        return Shown(models=await shown(wanted), library=prices.version)
+
+    async def check(invocation: Invocation, params: Empty) -> Checked:
+        del invocation, params
+        found = await shown(_asked(host))
+        ok = all(one.state != "unknown" for one in found)
+        return Checked(models=found, library=prices.version, ok=ok)
+
+    return [
+        Operation(
+            name="prices.show",
+            summary="Show what models cost, and where that stands.",
+            params=ShowParams,
+            result=Shown,
+            handler=show,
+            rest=("GET", "/v1/prices"),
+        ),
+        Operation(
+            name="prices.check",
+            summary="Say whether it is known what the models of all agents cost.",
+            params=Empty,
+            result=Checked,
+            handler=check,
+            rest=("GET", "/v1/prices/check"),
+        ),
+    ]
+
+
+def _asked(host: Host) -> dict[ModelRef, list[str]]:
+    """Return the models of the settings, and which agents ask them."""
+    asked: dict[ModelRef, list[str]] = {}
+    for name, agent in sorted(host.settings.agents.items()):
+        for model in agent.models:
+            asked.setdefault(model, []).append(name)
+    return asked
+
+
+def _ref(name: str) -> ModelRef:
+    try:
+        return ModelRef.parse(name)
+    except ValueError as error:
+        raise TurnError(
+            str(error),
+            code="invalid_params",
+            action="name the model as the settings do, such as `openai/gpt-4o`",
+        ) from error
+
+
+def _priced(prices: Prices, model: ModelRef, agents: list[str], host: Host) -> ModelPrices:
+    tariff = prices.of(model, host.clock.now())
+    state: Literal["known", "free", "unknown"] = "free" if tariff.free else "known"
+    return ModelPrices(
+        model=str(model),
+        agents=agents,
+        state=state if tariff.known else "unknown",
+        version=tariff.version,
+        source=tariff.source,
+        prices={
+            kind: KindPrice(
+                usd=_plain(rate.base),
+                steps=[Step(above=above, usd=_plain(usd)) for above, usd in rate.tiers],
+            )
+            for kind, rate in tariff.rates.items()
+        },
+        action="" if tariff.known else prices.advice(model),
+    )
+
+
+def _plain(price: Decimal) -> str:
+    """Return a price without an exponent, and without zeros behind its last digit."""
+    text = f"{price:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
