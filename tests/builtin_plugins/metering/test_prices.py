@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 import sys
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +21,15 @@ from hookgate import ModelRef, Usage
 from hookgate.builtin_plugins.metering.prices import Price, Prices, Tariff
 from hookgate.builtin_plugins.metering.prices.library import Library
 from hookgate.builtin_plugins.metering.prices.tariff import PICO, Rate
-from hookgate.kit.usage import StreamedUsage, anthropic_messages, openai_chat
+from hookgate.kit.usage import (
+    StreamedUsage,
+    anthropic_messages,
+    gemini_content,
+    openai_chat,
+    openai_responses,
+)
 
+ROOT = Path(__file__).parents[3]
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 WORST = Price(input=Decimal(20), output=Decimal(100))
 KINDS = (*Usage.INPUTS, *Usage.OUTPUTS)
@@ -108,6 +118,28 @@ async def test_an_answer_costs_exactly_what_its_parts_cost(
     read, found, _ = READINGS[case]
     known = await tariff("mine/model", mine__model=prices)
     assert dollars(known.cost(read(found))) == Decimal(expected)
+
+
+DEEPSEEK = price(input="0.28", cache_read="0.028", output="0.42")
+PAGE = [
+    (openai_chat, GPT_5),
+    (openai_responses, GPT_5),
+    (anthropic_messages, SONNET),
+    (gemini_content, FLASH),
+    (openai_chat, FLASH),
+    (openai_chat, DEEPSEEK),
+]
+"""Whose the examples of the page are, in order."""
+
+
+async def test_the_examples_of_the_page_cost_what_it_says() -> None:
+    text = (ROOT / "docs" / "plugins" / "metering.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```json\n(.*?)```(.*?)(?=```json|\Z)", text, re.DOTALL)
+    assert len(examples) == len(PAGE)
+    for (found, said), (read, prices) in zip(examples, PAGE, strict=True):
+        known = await tariff("mine/model", mine__model=prices)
+        cost = dollars(known.cost(read(json.loads(found)))).normalize()
+        assert f"${cost:f}" in said, cost
 
 
 async def test_streams_cost_what_their_last_figures_cost() -> None:
