@@ -89,6 +89,11 @@ class Ledger:
         return bool(self._waiting)
 
     @property
+    def waiting(self) -> int:
+        """How many rows could not be written so far."""
+        return len(self._waiting)
+
+    @property
     def durable(self) -> bool:
         """Whether rows outlive the process."""
         return self._store is not None and self._store.durable

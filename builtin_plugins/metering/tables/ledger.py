@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CALLS",
     "DAYS",
+    "INSERTS",
     "MARKS",
     "MONEY",
     "SESSION_DAYS",
@@ -92,10 +93,11 @@ DAYS = _sums("metering_day", "day", *WORDS)
 SESSION_DAYS = _sums("metering_session_day", "day", "session", *WORDS)
 Index("metering_session_day_by_session", SESSION_DAYS.c.session, SESSION_DAYS.c.day)
 
-_INSERTS: Mapping[str, Callable[[Table], Any]] = {
+INSERTS: Mapping[str, Callable[[Table], Any]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
 }
+"""By dialect: an `INSERT` that may find its row there already."""
 
 
 def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], None]:
@@ -106,7 +108,7 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
     """
 
     def write(connection: Connection) -> None:
-        insert = _INSERTS[connection.dialect.name]
+        insert = INSERTS[connection.dialect.name]
         mark = insert(MARKS).on_conflict_do_nothing()
         connection.execute(mark, {"writer": writer, "seq": 0})
         connection.execute(insert(CALLS).on_conflict_do_nothing(index_elements=["id"]), list(rows))

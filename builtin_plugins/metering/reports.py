@@ -1,0 +1,282 @@
+"""What calls have used and cost: sums of the ledger, told apart as one likes.
+
+Money is added up in whole numbers of 1e-12 dollars, and shown as decimals: no report is off by a
+rounding. Whoever may see some sessions alone sees the calls of those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.metering.calls import COUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.metering.calls import Call
+    from hookgate.builtin_plugins.metering.ledger import Ledger
+    from hookgate.core.domain.ports import Store
+    from hookgate.core.domain.turn import Principal
+
+__all__ = ["DIMENSIONS", "Report", "Reports", "Totals", "dollars"]
+
+PICO = 10**12
+"""Units of money in a dollar."""
+DIMENSIONS: tuple[str, ...] = (
+    "day",
+    "month",
+    "session",
+    "agent",
+    "channel",
+    "account",
+    "principal",
+    "key",
+    "cause",
+    "plugin",
+    "tool",
+    "provider",
+    "model",
+)
+"""By what calls can be told apart."""
+
+_EXACT = Context(prec=60)
+
+
+def dollars(amount: int) -> Decimal:
+    """Return units of 1e-12 dollars as dollars, exactly."""
+    return Decimal(amount).scaleb(-12, _EXACT)
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums of calls.
+
+    Attributes:
+        calls: How many calls.
+        refused: How many of them were refused, and never sent.
+        failed: How many were sent and did not end well: they failed, were cut or cancelled.
+        estimated: Of how many the counts are not the provider's own.
+        unpriced: How many were of a model without a known price; `cost` lacks theirs.
+        input_tokens: Counts of tokens, as in `Usage`; so are the ones below.
+        cost: Units of 1e-12 dollars.
+        saved: What caching saved, in the same units.
+    """
+
+    calls: int = 0
+    refused: int = 0
+    failed: int = 0
+    estimated: int = 0
+    unpriced: int = 0
+    input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_hour_tokens: int = 0
+    audio_input_tokens: int = 0
+    image_input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_output_tokens: int = 0
+    image_output_tokens: int = 0
+    cost: int = 0
+    saved: int = 0
+
+    @property
+    def total_input(self) -> int:
+        """All tokens of input."""
+        return sum(getattr(self, name) for name in COUNTS[:6])
+
+    @property
+    def total_output(self) -> int:
+        """All tokens of output."""
+        return sum(getattr(self, name) for name in COUNTS[6:])
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row of sums."""
+        for name in _ADDED:
+            setattr(self, name, getattr(self, name) + row[name])
+        self.cost += row["cost_dollars"] * PICO + row["cost_rest"]
+        self.saved += row["saved_dollars"] * PICO + row["saved_rest"]
+
+    def add_call(self, call: Call) -> None:
+        """Add a call."""
+        self.calls += 1
+        self.refused += not call.sent
+        self.failed += call.sent and call.status != "done"
+        self.estimated += call.sent and not call.reported
+        self.unpriced += call.cost is None
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(call, name))
+        self.cost += call.cost or 0
+        self.saved += call.saved
+
+
+_ADDED = tuple(field.name for field in fields(Totals) if field.name not in ("cost", "saved"))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What calls have used.
+
+    Attributes:
+        groups: Sums by what they were told apart by; days and months in their order, and others
+            from the dearest on.
+        days: Sums by day, in order.
+        whole: The sum of all.
+    """
+
+    groups: Mapping[tuple[str, ...], Totals]
+    days: Mapping[str, Totals]
+    whole: Totals
+
+
+class Reports:
+    """Reads the ledger.
+
+    Args:
+        ledger: The ledger, which has the last calls where there is no store.
+        store: Where its rows are kept; None where they are not.
+    """
+
+    def __init__(self, ledger: Ledger, store: Store | None) -> None:
+        self._ledger = ledger
+        self._store = store
+
+    @property
+    def durable(self) -> bool:
+        """Whether what is reported outlives the process."""
+        return self._ledger.durable
+
+    async def usage(
+        self,
+        by: Sequence[str] = (),
+        *,
+        equal: Mapping[str, str] | None = None,
+        first: str = "",
+        last: str = "",
+        principal: Principal | None = None,
+    ) -> Report:
+        """Return what calls have used, all that was handed over until now.
+
+        Args:
+            by: What sums are told apart by, of `DIMENSIONS`.
+            equal: What calls must have, by dimension; a model is ``provider/model``.
+            first: The first day, such as ``2026-11-01``; "" for no first one.
+            last: The last day; "" for no last one.
+            principal: Who asks: calls of sessions that they may not see are left out. None for
+                nobody from whom anything is hidden.
+
+        Raises:
+            StoreError: The ledger cannot be read.
+        """
+        equal = dict(equal or {})
+        restricted = principal is not None and not principal.sees_all
+        # Which sessions somebody may see is told session by session.
+        extra = ("session",) if restricted and "session" not in by else ()
+        wanted = [(*by, *extra), ("day", *(("session",) if restricted else ()))]
+        if self._store is None:
+            rows = [self._of_ring(names, equal, first, last) for names in wanted]
+        else:
+            places = None
+            if principal is not None and restricted:
+                places = tuple((claim.channel, claim.account) for claim in principal.bindings)
+            rows = await self._of_store(self._store, wanted, equal, first, last, places)
+        if principal is not None and restricted:
+            sees = _Sees(principal)
+            rows = [[pair for pair in found if sees(pair[0]["session"])] for found in rows]
+        groups, days = (
+            _merged(found, names) for found, names in zip(rows, (by, ("day",)), strict=True)
+        )
+        whole = Totals()
+        for totals in days.values():
+            _join(whole, totals)
+        return Report(_in_order(groups, by), {key[0]: days[key] for key in sorted(days)}, whole)
+
+    async def _of_store(
+        self,
+        store: Store,
+        wanted: Sequence[tuple[str, ...]],
+        equal: Mapping[str, str],
+        first: str,
+        last: str,
+        places: tuple[tuple[str, str], ...] | None,
+    ) -> list[list[_Pair]]:
+        from hookgate.builtin_plugins.metering.tables import sums
+
+        await self._ledger.flush()
+        queries = [sums.Query(by, equal, first, last, places) for by in wanted]
+        found = await store.read(sums.usage(queries))
+        return [[(row, _totals(row)) for row in rows] for rows in found]
+
+    def _of_ring(
+        self, by: Sequence[str], equal: Mapping[str, str], first: str, last: str
+    ) -> list[_Pair]:
+        found: list[_Pair] = []
+        for call in self._ledger.ring:
+            words = _words(call)
+            late = last and call.day > last
+            if call.day < first or late or any(words[k] != v for k, v in equal.items()):
+                continue
+            totals = Totals()
+            totals.add_call(call)
+            found.append(({name: words[name] for name in by}, totals))
+        return found
+
+
+_Pair = tuple["Mapping[str, Any]", Totals]
+
+
+class _Sees:
+    """Whether somebody may see a session; each is looked at once."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
+        self._known: dict[str, bool] = {}
+
+    def __call__(self, session: str) -> bool:
+        known = self._known.get(session)
+        if known is None:
+            known = self._known[session] = self._principal.sees(session)
+        return known
+
+
+def _words(call: Call) -> dict[str, str]:
+    words = {name: getattr(call, name) for name in DIMENSIONS if name != "month"}
+    return {**words, "month": call.day[:7], "model": f"{call.provider}/{call.model}"}
+
+
+def _totals(row: Mapping[str, Any]) -> Totals:
+    totals = Totals()
+    totals.add(row)
+    return totals
+
+
+def _join(into: Totals, other: Totals) -> None:
+    for name in (*_ADDED, "cost", "saved"):
+        setattr(into, name, getattr(into, name) + getattr(other, name))
+
+
+def _merged(found: Iterable[_Pair], by: Sequence[str]) -> dict[tuple[str, ...], Totals]:
+    groups: dict[tuple[str, ...], Totals] = {}
+    for words, totals in found:
+        key = tuple(words[name] for name in by)
+        into = groups.get(key)
+        if into is None:
+            groups[key] = totals
+        else:
+            _join(into, totals)
+    return groups
+
+
+def _in_order(
+    groups: dict[tuple[str, ...], Totals], by: Sequence[str]
+) -> dict[tuple[str, ...], Totals]:
+    if by and by[0] in ("day", "month"):
+        return {key: groups[key] for key in sorted(groups)}
+
+    def dearest(key: tuple[str, ...]) -> tuple[Any, ...]:
+        totals = groups[key]
+        return -totals.cost, -(totals.total_input + totals.total_output), -totals.calls, key
+
+    return {key: groups[key] for key in sorted(groups, key=dearest)}

@@ -1,0 +1,77 @@
+"""Adding rows of the ledger to the sums by day, beside the turns.
+
+Reports are exact without it: they read the sums and all rows that are in none. It keeps those few.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.core.domain.ports import Store
+
+__all__ = ["ORDER", "Rollup"]
+
+EVERY = 10.0
+"""Seconds between two times that rows are added."""
+AT_ONCE = 2000
+"""So many rows of a writer are added in one transaction."""
+ORDER = "metering.sums"
+"""Where adding comes among the functions that change shared rows."""
+
+
+class Rollup:
+    """Adds rows to the sums while it is open. Several gateways may do so at once.
+
+    Args:
+        store: Has the tables.
+        failed: Told when rows could not be added; they stay where they are.
+    """
+
+    def __init__(
+        self, store: Store, *, failed: Callable[[BaseException], None] = lambda _: None
+    ) -> None:
+        # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
+        from hookgate.builtin_plugins.metering.tables import sums
+
+        self._sums = sums
+        self._store = store
+        self._failed = failed
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Begin."""
+        self._task = asyncio.create_task(self._run(), name="sums of the ledger")
+
+    async def close(self) -> None:
+        """End. What was begun is committed, or nothing of it."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.roll()
+            except StoreError as error:
+                self._failed(error)
+            await asyncio.sleep(EVERY)
+
+    async def roll(self) -> int:
+        """Add all rows that are in no sum yet; return how many this gateway has added.
+
+        Raises:
+            StoreError: The store could not be read or written.
+        """
+        count = 0
+        while chunks := await self._store.read(self._sums.next_chunk(AT_ONCE)):
+            for chunk in chunks:
+                if await self._store.write(self._sums.added(chunk), order=ORDER):
+                    count += chunk.to - chunk.after
+        return count

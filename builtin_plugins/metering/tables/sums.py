@@ -1,0 +1,284 @@
+"""The sums of the ledger by day: how rows come into them, and how they are read.
+
+A row counts once: it is in the sums, or behind its writer's mark. The mark of a writer moves in
+the transaction that adds the rows up to it, and only if nobody else has moved it; and only over
+rows of which none is missing. Whoever reads takes the sums and what lies behind the marks, of one
+moment.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import case, false, func, literal_column, not_, or_, select, update
+
+from hookgate.builtin_plugins.metering.calls import COUNTS
+from hookgate.builtin_plugins.metering.tables.ledger import (
+    CALLS,
+    DAYS,
+    INSERTS,
+    MARKS,
+    MONEY,
+    SESSION_DAYS,
+    TALLIES,
+    WORDS,
+)
+from hookgate.core.domain.strict_json import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Connection, RowMapping, Table
+
+__all__ = ["DIMENSIONS", "SUMS", "Chunk", "Query", "added", "next_chunk", "usage"]
+
+PICO = 10**12
+"""Units of money in a dollar."""
+SUMS = (*COUNTS, *TALLIES, *MONEY)
+"""What is added up."""
+DIMENSIONS = ("day", "month", "session", *WORDS, "provider", "model")
+"""By what sums can be told apart."""
+_KEPT = ("day", "session", *WORDS, "provider", "model")
+
+
+class Chunk(NamedTuple):
+    """Rows of one writer that are in no sum yet.
+
+    Attributes:
+        writer: The writer.
+        after: Its mark.
+        to: The number of the last of the rows; none is missing in between.
+        sums: Sums of them, by all that is kept.
+    """
+
+    writer: str
+    after: int
+    to: int
+    sums: Sequence[Mapping[str, Any]]
+
+
+class Query(NamedTuple):
+    """Which sums are wanted.
+
+    Attributes:
+        by: What they are told apart by, of `DIMENSIONS`.
+        equal: What rows must have, by dimension.
+        first: The first day, such as ``2026-11-01``; "" for no first one.
+        last: The last day; "" for no last one.
+        places: Channel and account, of which rows must have one; "*" for any. None for all.
+    """
+
+    by: tuple[str, ...]
+    equal: Mapping[str, str]
+    first: str = ""
+    last: str = ""
+    places: tuple[tuple[str, str], ...] | None = None
+
+
+def next_chunk(limit: int) -> Callable[[Connection], list[Chunk]]:
+    """Return a reader of rows that are in no sum yet: of each writer at most `limit`."""
+
+    def read(connection: Connection) -> list[Chunk]:
+        chunks = []
+        for writer, after, top in _behind_marks(connection):
+            to = _whole(connection, writer, after, min(top, after + limit))
+            if to > after:
+                words = [CALLS.c[name] for name in _KEPT]
+                query = _grouped(words, _of_calls()).where(*_between(writer, after, to))
+                rows = [_plain(row) for row in connection.execute(query).mappings()]
+                chunks.append(Chunk(writer, after, to, rows))
+        return chunks
+
+    return read
+
+
+def added(chunk: Chunk) -> Callable[[Connection], bool]:
+    """Return a writer that adds `chunk` to the sums, unless somebody has: then it says False."""
+
+    def write(connection: Connection) -> bool:
+        moved = (
+            update(MARKS)
+            .where(MARKS.c.writer == chunk.writer, MARKS.c.seq == chunk.after)
+            .values(seq=chunk.to)
+        )
+        if connection.execute(moved).rowcount != 1:
+            return False
+        for table in (DAYS, SESSION_DAYS):
+            connection.execute(_upsert(connection, table), _cells(table, chunk.sums))
+        return True
+
+    return write
+
+
+def usage(queries: Sequence[Query]) -> Callable[[Connection], list[list[dict[str, Any]]]]:
+    """Return a reader of the sums for each of `queries`, all of one moment.
+
+    What one query returns may have several rows of the same group: they are to be added up.
+    """
+
+    def read(connection: Connection) -> list[list[dict[str, Any]]]:
+        if connection.dialect.name == "postgresql":
+            # Each statement would see a moment of its own.
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        tails = list(_behind_marks(connection))
+        return [list(_found(connection, query, tails)) for query in queries]
+
+    return read
+
+
+def _found(
+    connection: Connection, query: Query, tails: Sequence[tuple[str, int, int]]
+) -> Iterator[dict[str, Any]]:
+    needed = {*query.by, *query.equal}
+    table = SESSION_DAYS if "session" in needed else DAYS
+    sums = [func.sum(table.c[name]).label(name) for name in SUMS]
+    statement = _grouped(_columns(table, query.by), sums).where(*_wanted(table, query))
+    yield from (_plain(row) for row in connection.execute(statement).mappings())
+    statement = _grouped(_columns(CALLS, query.by), _of_calls()).where(*_wanted(CALLS, query))
+    for writer, after, top in tails:
+        rows = connection.execute(statement.where(*_between(writer, after, top))).mappings()
+        yield from (_plain(row) for row in rows)
+
+
+def _behind_marks(connection: Connection) -> Iterable[tuple[str, int, int]]:
+    """Return the writers that have rows behind their marks: writer, mark, the last number."""
+    newest = select(func.max(CALLS.c.seq)).where(CALLS.c.writer == MARKS.c.writer)
+    query = select(MARKS.c.writer, MARKS.c.seq, newest.scalar_subquery())
+    marks = connection.execute(query.order_by(MARKS.c.writer))
+    return [(writer, after, top) for writer, after, top in marks if top is not None and top > after]
+
+
+def _whole(connection: Connection, writer: str, after: int, to: int) -> int:
+    """Return the last number up to which no row is missing.
+
+    One that is missing is on its way, or being tried again. Where its gateway was killed before
+    it was written it never comes; what is behind it then stays behind the mark, and counts there.
+    """
+    within = _between(writer, after, to)
+    count = connection.execute(select(func.count()).select_from(CALLS).where(*within)).scalar_one()
+    if count == to - after:
+        return to
+    expected = after + 1
+    for seq in connection.execute(select(CALLS.c.seq).where(*within).order_by("seq")).scalars():
+        if seq != expected:
+            break
+        expected += 1
+    return expected - 1
+
+
+def _between(writer: str, after: int, to: int) -> tuple[ColumnElement[bool], ...]:
+    return CALLS.c.writer == writer, CALLS.c.seq > after, CALLS.c.seq <= to
+
+
+def _of_calls() -> list[ColumnElement[Any]]:
+    """Return what is added up, of rows of the ledger."""
+    dollar: ColumnElement[Any] = literal_column(str(PICO))
+    cost, saved = func.coalesce(CALLS.c.cost, 0), CALLS.c.saved
+    sent = CALLS.c.sent
+    tallies: dict[str, ColumnElement[Any]] = {
+        "calls": func.count(),
+        "refused": _times(not_(sent)),
+        "failed": _times(sent & (CALLS.c.status != "done")),
+        "estimated": _times(sent & not_(CALLS.c.reported)),
+        "unpriced": _times(CALLS.c.cost.is_(None)),
+        # Whole dollars and the rest apart: their sums fit 64 bits, whatever they are of.
+        "cost_dollars": func.sum(cost.op("/")(dollar)),
+        "cost_rest": func.sum(cost.op("%")(dollar)),
+        "saved_dollars": func.sum(saved.op("/")(dollar)),
+        "saved_rest": func.sum(saved.op("%")(dollar)),
+    }
+    counts = {name: func.sum(CALLS.c[name]) for name in COUNTS}
+    return [column.label(name) for name, column in {**counts, **tallies}.items()]
+
+
+def _times(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((condition, 1), else_=0))
+
+
+def _columns(table: Table, by: Iterable[str]) -> list[ColumnElement[Any]]:
+    return [_column(table, name).label(name) for name in by]
+
+
+def _column(table: Table, name: str) -> ColumnElement[Any]:
+    if name == "month":
+        return func.substr(table.c.day, 1, 7)
+    if name == "model":
+        return table.c.provider + "/" + table.c.model
+    return table.c[name]
+
+
+def _grouped(words: Sequence[ColumnElement[Any]], sums: Sequence[ColumnElement[Any]]) -> Any:
+    # By place: PostgreSQL takes an expression with a parameter for another one each time.
+    places: list[ColumnElement[Any]] = [
+        literal_column(str(place)) for place in range(1, len(words) + 1)
+    ]
+    return select(*words, *sums).group_by(*places).having(func.count() > 0)
+
+
+def _wanted(table: Table, query: Query) -> Iterator[ColumnElement[bool]]:
+    for name, value in query.equal.items():
+        yield _column(table, name) == value
+    if query.first:
+        yield table.c.day >= query.first
+    if query.last:
+        yield table.c.day <= query.last
+    if query.places is not None:
+        yield or_(false(), *(_at(table, *place) for place in query.places))
+
+
+def _at(table: Table, channel: str, account: str) -> ColumnElement[bool]:
+    wanted = [("channel", channel), ("account", account)]
+    conditions = [table.c[name] == value for name, value in wanted if value != "*"]
+    whole: ColumnElement[bool] = literal_column("1") == literal_column("1")
+    for condition in conditions:
+        whole = whole & condition
+    return whole
+
+
+def _plain(row: RowMapping) -> dict[str, Any]:
+    """Return a row whose sums are `int`, as which PostgreSQL has them in no other way."""
+    return {name: int(value) if name in _SUMMED else value for name, value in row.items()}
+
+
+_SUMMED = frozenset(SUMS)
+
+
+def _cells(table: Table, sums: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `sums` as rows of `table`, in the order in which all gateways lock them."""
+    words = [name for name in _KEPT if name in table.c]
+    cells: dict[str, dict[str, Any]] = {}
+    for row in sums:
+        named = {name: row[name] for name in words}
+        digest = blake2b(canonical(list(named.values())), digest_size=16).hexdigest()
+        cell = cells.get(digest)
+        if cell is None:
+            cells[digest] = {"id": digest, **named, **{name: row[name] for name in SUMS}}
+            continue
+        for name in SUMS:
+            cell[name] += row[name]
+    for cell in cells.values():
+        _carry(cell)
+    return [cells[digest] for digest in sorted(cells)]
+
+
+def _carry(cell: dict[str, Any]) -> None:
+    for money in ("cost", "saved"):
+        whole = cell[f"{money}_dollars"] * PICO + cell[f"{money}_rest"]
+        # Towards zero, as SQL divides.
+        dollars = abs(whole) // PICO * (1 if whole >= 0 else -1)
+        cell[f"{money}_dollars"], cell[f"{money}_rest"] = dollars, whole - dollars * PICO
+
+
+def _upsert(connection: Connection, table: Table) -> Any:
+    statement = INSERTS[connection.dialect.name](table)
+    new = {name: f"{table.name}.{name} + excluded.{name}" for name in (*COUNTS, *TALLIES)}
+    for money in ("cost", "saved"):
+        rest = f"({table.name}.{money}_rest + excluded.{money}_rest)"
+        whole = f"{table.name}.{money}_dollars + excluded.{money}_dollars"
+        new[f"{money}_dollars"] = f"{whole} + {rest} / {PICO}"
+        new[f"{money}_rest"] = f"{rest} % {PICO}"
+    changes: dict[str, ColumnElement[Any]] = {
+        name: literal_column(text) for name, text in new.items()
+    }
+    return statement.on_conflict_do_update(index_elements=["id"], set_=changes)
