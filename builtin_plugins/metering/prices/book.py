@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.metering.prices.library import Library, Priced
 from hookgate.builtin_plugins.metering.prices.settings import Price
-from hookgate.builtin_plugins.metering.prices.tariff import Rate, Tariff
+from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
 from hookgate.core.domain.models import Usage
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DEMO = Tariff(
     "free",
     True,
     "the demo provider asks nobody",
-    dict.fromkeys(("input_tokens", "output_tokens"), Rate(Decimal(0))),
+    dict.fromkeys(("input_tokens", "output_tokens"), Rate(ZERO)),
 )
 """Unless the settings say otherwise."""
 
@@ -61,7 +61,7 @@ class Prices:
         """
         if not worst.whole:
             raise ValueError("found a worst price without `input` and `output`, expected both")
-        self._worst = Tariff("unknown", False, "the worst price of the settings", _given(worst))
+        self._worst = Tariff("unknown", False, "the worst price of the settings", *_given(worst))
         self._overrides = dict(overrides)
         self._globs = [
             (name, re.compile(translate(name)).match)
@@ -128,19 +128,21 @@ class Prices:
         version = f"settings {digest.hexdigest()[:8]}"
         source = f'settings "{glob}"'
         if price.whole:
-            return Tariff(version, True, source, _given(price))
+            return Tariff(version, True, source, *_given(price))
         library = self._loaded()
         named, _, other = price.as_.partition("/")
         provider = library.provider(named or model.provider)
         found = library.find(provider, other or model.model) if provider else None
         if found is None:
             return self._worst
+        given, _ = _given(price)
         return found.changed(
             lambda tariff: replace(
                 tariff,
                 version=f"{version} on {tariff.version}",
                 source=f"{source} on {tariff.source}",
-                given={**tariff.given, **_given(price)},
+                given={**tariff.given, **given},
+                fee=tariff.fee if price.fee is None else price.fee,
             )
         )
 
@@ -150,9 +152,11 @@ def _says(glob: str) -> tuple[int, str]:
     return len(glob) - sum(map(glob.count, "*?[]")), glob
 
 
-def _given(price: Price) -> Mapping[str, Rate]:
-    return {
+def _given(price: Price) -> tuple[Mapping[str, Rate], Decimal]:
+    """Return what is said of the counts of `Usage`, and the fee of a call."""
+    given = {
         kind: Rate(value)
         for kind in (*Usage.INPUTS, *Usage.OUTPUTS)
         if (value := price.of(kind)) is not None
     }
+    return given, price.fee or ZERO

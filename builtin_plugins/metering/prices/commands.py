@@ -82,11 +82,13 @@ def _render(console: Console, models: Sequence[Mapping[str, Any]]) -> None:
         row = {"model": one["model"], "state": _state(one["state"])}
         row |= {kind.removesuffix("_tokens"): _price(prices[kind]) for kind in SHOWN}
         others = {kind: price for kind, price in prices.items() if kind not in SHOWN}
-        row["others"] = ", ".join(
+        said = [f"{one['fee']} a call"] if one["fee"] != "0" else []
+        said += [
             f"{kind.removesuffix('_tokens').replace('_', ' ')} {_price(price)}"
             for kind, price in others.items()
             if price not in (prices[INPUT], prices[OUTPUT])
-        )
+        ]
+        row["others"] = ", ".join(said)
         row["from"] = f"{one['source']} ({one['version']})"
         rows.append(row)
     console.print(table(rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.metering.prices.tariff import Rate, Tariff
+from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,9 +52,6 @@ Anthropic says in its documentation of prompt caching."""
 
 FREE = ":free"
 """How the names of models end that a provider gives away; the library has no prices of these."""
-
-
-ZERO = Decimal(0)
 
 
 class Priced:
@@ -123,12 +120,14 @@ class Library:
         if info is None:
             return None
         source = f"genai-prices {provider}/{info.id}"
-        prices = info.prices if isinstance(info.prices, list) else [info]
+        prices: list[Any] = info.prices if isinstance(info.prices, list) else [info]
         choices: list[tuple[Callable[[datetime], bool] | None, Tariff | None]] = []
         for one in prices:
             constraint = getattr(one, "constraint", None)
             rates = self._rates(one.prices, model)
-            tariff = None if rates is None else Tariff(self.version, True, source, rates)
+            calls = one.prices.requests_kcount
+            fee = calls / 1000 if isinstance(calls, Decimal) else ZERO
+            tariff = None if rates is None else Tariff(self.version, True, source, rates, fee)
             choices.append((None if constraint is None else constraint.active, tariff))
         if not choices or all(tariff is None for _, tariff in choices):
             return None

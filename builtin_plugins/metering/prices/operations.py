@@ -62,6 +62,8 @@ class ModelPrices(OperationModel):
     """Where they stand."""
     prices: dict[str, KindPrice]
     """By count of usage, such as `cache_read_tokens`."""
+    fee: str
+    """US dollars for each call, whatever its length."""
     action: str
     """What to do, where it is unknown."""
 
@@ -161,6 +163,7 @@ def _priced(prices: Prices, model: ModelRef, agents: list[str], host: Host) -> M
             )
             for kind, rate in tariff.rates.items()
         },
+        fee=_plain(tariff.fee),
         action="" if tariff.known else prices.advice(model),
     )
 

@@ -44,6 +44,8 @@ class Price(Section):
     """Output that was spoken."""
     image_output: Dollars | None = None
     """Output that was drawn."""
+    fee: Dollars | None = None
+    """US dollars for each call, whatever its length."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Price:

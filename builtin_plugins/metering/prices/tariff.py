@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from math import lcm
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,13 +11,13 @@ from hookgate.core.domain.models import Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from decimal import Decimal
 
 __all__ = ["PICO", "Rate", "Tariff", "filled"]
 
 PICO = 10**12
 """Picodollars of a dollar: the unit in which costs are kept."""
 MILLION = 10**6
+ZERO = Decimal(0)
 
 CACHED = ("cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens")
 
@@ -80,6 +81,7 @@ class Tariff:
         known: Whether anybody has said what the model costs.
         source: Where they stand, for people.
         given: What was said of the counts of `Usage`.
+        fee: Dollars for each call, whatever its length.
         rates: A `Rate` for every one of them.
     """
 
@@ -87,14 +89,17 @@ class Tariff:
     known: bool
     source: str
     given: Mapping[str, Rate] = field(hash=False, repr=False)
+    fee: Decimal = ZERO
     rates: Mapping[str, Rate] = field(init=False, hash=False)
+    _fee: int = field(init=False, repr=False, compare=False)
     _unit: int = field(init=False, repr=False, compare=False)
     _exact: Mapping[str, _Exact] = field(init=False, repr=False, compare=False)
     _worst: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", filled(self.given))
-        unit = lcm(*(price.as_integer_ratio()[1] for price in _prices(self.rates.values())))
+        prices = [*_prices(self.rates.values()), self.fee]
+        unit = lcm(*(price.as_integer_ratio()[1] for price in prices))
 
         def whole(price: Decimal) -> int:
             above, below = price.as_integer_ratio()
@@ -105,6 +110,7 @@ class Tariff:
             for name, rate in self.rates.items()
         }
         object.__setattr__(self, "_unit", unit)
+        object.__setattr__(self, "_fee", whole(self.fee) * MILLION)
         object.__setattr__(self, "_exact", exact)
         sides = (Usage.INPUTS, Usage.OUTPUTS)
         worst = tuple(_most([exact[name] for name in names]) for names in sides)
@@ -113,12 +119,12 @@ class Tariff:
     @property
     def free(self) -> bool:
         """Whether it is known that nothing is charged."""
-        return self.known and not any(_prices(self.rates.values()))
+        return self.known and not self.fee and not any(_prices(self.rates.values()))
 
     def cost(self, usage: Usage) -> int:
         """Return what a call costs, in picodollars, rounded up to a whole one."""
         size = usage.total_input
-        parts = 0
+        parts = self._fee
         for name, rate in self._exact.items():
             if count := getattr(usage, name):
                 parts += count * rate.at(size)
@@ -130,7 +136,7 @@ class Tariff:
         It is that of the dearest kinds of input and of output, and never less for more tokens.
         """
         dearest_input, dearest_output = self._worst
-        parts = input_tokens * dearest_input.at(input_tokens)
+        parts = self._fee + input_tokens * dearest_input.at(input_tokens)
         parts += output_tokens * dearest_output.at(input_tokens)
         return -(-parts // self._unit)
 

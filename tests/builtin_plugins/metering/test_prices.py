@@ -200,6 +200,18 @@ async def test_the_library_knows_a_model_by_the_providers_name() -> None:
     ).source == "genai-prices google/gemini-2.5-flash"
 
 
+async def test_some_calls_cost_a_fee_whatever_their_length() -> None:
+    sonar = await tariff("perplexity/sonar")
+    # 12 / 1,000 + 10 x 1 + 5 x 1 millionths
+    assert dollars(sonar.cost(Usage(input_tokens=10, output_tokens=5))) == Decimal("0.012015")
+    assert sonar.worst(10, 5) == sonar.cost(Usage(input_tokens=10, output_tokens=5))
+    mine = await tariff("a/b", a__b=price(input="0", output="0", fee="0.25"))
+    assert dollars(mine.cost(Usage(input_tokens=10))) == Decimal("0.25")
+    assert not mine.free
+    changed = await tariff("perplexity/sonar", perplexity__sonar=price(fee="0.001"))
+    assert dollars(changed.cost(Usage(input_tokens=10))) == Decimal("0.00101")
+
+
 @pytest.mark.parametrize("name", ["acme/gpt-4o", "openai/never-heard-of", "ollama/llama3.3"])
 async def test_an_unknown_model_is_flagged_and_costs_the_worst(name: str) -> None:
     unknown = await tariff(name)
@@ -328,11 +340,12 @@ RATES = st.builds(
     st.dictionaries(st.integers(0, 300_000), AMOUNTS, max_size=3),
 )
 TARIFFS = st.builds(
-    lambda rates: Tariff("v", True, "here", rates),
+    lambda rates, fee: Tariff("v", True, "here", rates, fee),
     st.fixed_dictionaries(
         {"input_tokens": RATES, "output_tokens": RATES},
         optional={kind: RATES for kind in KINDS if kind not in ("input_tokens", "output_tokens")},
     ),
+    AMOUNTS,
 )
 FLAT = st.builds(
     lambda rates: Tariff("v", True, "here", {kind: Rate(rates[kind]) for kind in KINDS}),
@@ -438,7 +451,7 @@ def test_every_model_of_the_library_costs_what_the_library_says() -> None:
                     theirs = info.calc_price(
                         in_their_words(usage), provider, genai_request_timestamp=at
                     )
-                    expected = theirs.input_price + theirs.output_price
+                    expected = theirs.total_price
                     over = dollars(known.cost(usage)) - expected
                     assert 0 <= over < Decimal(1) / PICO, (provider.id, listed.id, at)
                     compared += 1
