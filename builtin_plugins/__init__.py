@@ -12,6 +12,7 @@ BUILTIN = (
     "providers",
     "audit",
     "telemetry",
+    "metering",
     "policy",
     "memory",
     "sanitizer",

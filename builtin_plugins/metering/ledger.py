@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError, counted
@@ -35,6 +36,9 @@ AT_ONCE = 500
 MOST_REFUSED = 10_000
 """Rows of refused calls are dropped while so many rows wait: nothing was used, and a client that
 asks on and on while the store is away must not fill the memory."""
+
+CALLS_OF_SESSION = 2000
+"""So many of a session's last calls say what its turns use."""
 
 Row = dict[str, Any]
 
@@ -71,6 +75,7 @@ class Ledger:
 
             self._table = tables.CALLS
             self._written = tables.written
+            self._turns_of = tables.turns_of
         self._failed = failed
         self._worked = worked
         self.writer = f"{gateway or 'gateway'}/{new_id('run').removeprefix('run_')}"
@@ -187,6 +192,19 @@ class Ledger:
             return [bad for row in rows for bad in await self._insist([row])]
         self._marked = True
         return []
+
+    async def turns(self, session: str, since: datetime) -> Sequence[tuple[str, datetime, int]]:
+        """Return what the last turns of a session have used: id, end and tokens, oldest first.
+
+        Raises:
+            StoreError: The ledger cannot be read.
+        """
+        if self._store is None:
+            return ()
+        start = since.astimezone(UTC).isoformat(timespec="microseconds")
+        read = self._turns_of(session, start, CALLS_OF_SESSION)
+        rows = await self._store.read(read)
+        return [(turn, datetime.fromisoformat(at), int(tokens)) for turn, at, tokens in rows]
 
     async def flush(self) -> None:
         """Return once everything that was handed over is written, or was tried again in vain."""

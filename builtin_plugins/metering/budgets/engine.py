@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, Loca
 from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
@@ -267,6 +267,19 @@ class Budgets:
 
             found = await self._leasing.read(partial(rows.standings, keys=list(keys)))
         return {key: self._with_own(key, found.get(key, Standing())) for key in keys}
+
+    async def standings(self, windows: Collection[str]) -> Mapping[str, Standing]:
+        """Return how all counters of some windows stand, such as ``day:2026-11-22``.
+
+        At most 10,000 of them: those that stand first in the store.
+        """
+        ends = tuple(f"/{window}" for window in windows)
+        keys = {key for key in self._windows if key.endswith(ends)}
+        if self._leasing is not None:
+            from hookgate.builtin_plugins.metering.budgets import rows
+
+            keys.update(await self._leasing.read(partial(rows.keys_of, ends=ends)))
+        return await self.standing(sorted(keys))
 
     def _with_own(self, key: str, stored: Standing) -> Standing:
         window = self._windows.get(key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.budgets.values import MOST, Standing
@@ -27,6 +27,7 @@ __all__ = [
     "Plan",
     "beats",
     "forget",
+    "keys_of",
     "leave",
     "questions",
     "standings",
@@ -35,6 +36,9 @@ __all__ = [
 
 FORGOTTEN = 500
 """So many old windows are deleted at once."""
+
+SHOWN = 10_000
+"""So many windows are shown at once."""
 
 _DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
 
@@ -339,6 +343,12 @@ def standings(connection: Connection, keys: Sequence[str]) -> dict[str, Standing
     return {
         row.key: Standing(settled=row.settled, leased=row.leased, lost=row.lost) for row in rows
     }
+
+
+def keys_of(connection: Connection, ends: Sequence[str]) -> list[str]:
+    """Return the keys that end in one of `ends`, so many at most as are shown."""
+    fitting = or_(*(WINDOWS.c.key.endswith(end, autoescape=True) for end in ends))
+    return list(connection.execute(select(WINDOWS.c.key).where(fitting).limit(SHOWN)).scalars())
 
 
 def forget(connection: Connection, before: int, kind: str) -> int:

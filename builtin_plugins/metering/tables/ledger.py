@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.calls import COUNTS
@@ -24,6 +24,7 @@ __all__ = [
     "SESSION_DAYS",
     "TALLIES",
     "WORDS",
+    "turns_of",
     "written",
 ]
 
@@ -64,6 +65,7 @@ CALLS = Table(
     Column("saved", BigInteger, nullable=False),
     Column("price", Text, nullable=False),
     Index("metering_call_by_place", "writer", "seq", unique=True),
+    Index("metering_call_by_session", "session", "at"),
 )
 
 MARKS = Table(
@@ -114,3 +116,31 @@ def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connect
         connection.execute(insert(CALLS).on_conflict_do_nothing(index_elements=["id"]), list(rows))
 
     return write
+
+
+def turns_of(session: str, since: str, most: int) -> Callable[[Connection], list[tuple[Any, ...]]]:
+    """Return a reader of what the last turns of a session have used, the oldest first.
+
+    Args:
+        session: The session, as text.
+        since: Calls before this time are left out; as in the column `at`.
+        most: How many calls are looked at, the last ones.
+
+    Returns:
+        A reader of rows: the turn's id, when it ended, its tokens.
+    """
+    tokens = sum((CALLS.c[name] for name in COUNTS[1:]), start=CALLS.c[COUNTS[0]])
+    last = (
+        select(CALLS.c.turn, CALLS.c.at, tokens.label("tokens"))
+        .where(CALLS.c.session == session, CALLS.c.at >= since)
+        .order_by(CALLS.c.at.desc())
+        .limit(most)
+        .subquery()
+    )
+    ended = func.max(last.c.at).label("ended")
+    turns = select(last.c.turn, ended, func.sum(last.c.tokens)).group_by(last.c.turn)
+
+    def read(connection: Connection) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(turns.order_by(ended))]
+
+    return read

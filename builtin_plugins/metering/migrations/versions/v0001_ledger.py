@@ -52,6 +52,7 @@ def upgrade() -> None:
         *_texts("price"),
     )
     op.create_index("metering_call_by_place", "metering_call", ["writer", "seq"], unique=True)
+    op.create_index("metering_call_by_session", "metering_call", ["session", "at"])
     op.create_table(
         "metering_mark", sa.Column("writer", sa.Text, primary_key=True), *_numbers("seq")
     )

@@ -1,0 +1,56 @@
+"""What a call is charged, whichever way it has ended.
+
+| the call | is charged |
+|---|---|
+| was not sent | nothing |
+| ended with the provider's own figures | those |
+| ended without figures | what was counted here, marked as estimated |
+| was refused by the provider, before a first token | nothing: no provider bills an error |
+| was cut, cancelled or lost on the way | what was reserved: the provider may have gone on |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.models import Usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate.core.domain.models import Ending, ModelRequest
+
+__all__ = ["UNBILLED", "charged"]
+
+UNBILLED = frozenset(
+    ("unreachable", "rate_limited", "overloaded", "auth", "rejected", "context_overflow", "server")
+)
+"""Kinds of `ProviderError` that say that the provider has answered with an error, or was not
+reached: it has not begun to write."""
+
+
+def charged(
+    request: ModelRequest, ending: Ending, usage: Usage | None, bound: Callable[[], int]
+) -> Usage:
+    """Return what a call is charged.
+
+    Args:
+        request: The call, as it was sent.
+        ending: How it ended.
+        usage: What the gateway knows of its tokens.
+        bound: Returns the most tokens of input that it can be billed for.
+    """
+    if not ending.sent:
+        return Usage()
+    # Some providers tell what was used so far with every piece: only behind the end is it all.
+    over = ending.status == "done" or ending.stop is not None
+    if usage is not None and over:
+        return usage
+    if usage is None and not ending.started and ending.kind in UNBILLED:
+        return Usage()
+    told = usage or Usage(reported=False)
+    return Usage(
+        input_tokens=max(bound(), told.total_input),
+        output_tokens=max(request.max_output_tokens, told.total_output),
+        reported=False,
+    )

@@ -1,0 +1,336 @@
+"""Every model call, from what is reserved for it to what it is charged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.metering.budgets import Hold, Want
+from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.builtin_plugins.metering.charging import charged
+from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
+from hookgate.builtin_plugins.metering.words import amount_text
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.models import Refusal
+from hookgate.core.turn.model.bounds import input_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from hookgate.builtin_plugins.metering.budgets import Budgets, Short
+    from hookgate.builtin_plugins.metering.ledger import Ledger
+    from hookgate.builtin_plugins.metering.limits.guard import Guard
+    from hookgate.builtin_plugins.metering.limits.rules import Rule, Unit
+    from hookgate.builtin_plugins.metering.limits.ruling import Ruling
+    from hookgate.builtin_plugins.metering.prices import Prices, Tariff
+    from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+__all__ = ["Gate"]
+
+
+@dataclass(slots=True)
+class _Open:
+    """A call between `before_model_call` and `after_model_call`."""
+
+    tariff: Tariff
+    rules: Sequence[Rule] = ()
+    wants: Sequence[Want] = ()
+    hold: Hold | None = None
+    refusal: Refusal | None = None
+
+
+class Gate:
+    """Reserves for calls, settles them, and hands their rows to the ledger.
+
+    Args:
+        host: The gateway.
+        ruling: What is limited now.
+        guard: Knows which turn burns too much.
+        budgets: Keep the counters.
+        prices: Know what models cost.
+        ledger: Keeps the rows.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        ruling: Ruling,
+        guard: Guard,
+        budgets: Budgets,
+        prices: Prices,
+        ledger: Ledger,
+    ) -> None:
+        self._host = host
+        self._guard = guard
+        self._ruling = ruling
+        self._budgets = budgets
+        self._prices = prices
+        self._ledger = ledger
+        self._open: dict[str, _Open] = {}
+        self._of_turns: dict[str, set[str]] = {}
+        self._warned: dict[str, datetime] = {}
+
+    # -- before ------------------------------------------------------------
+
+    async def admit(self, turn: Turn, request: ModelRequest) -> Refusal | None:
+        """Reserve the worst case of a call, or say why it may not be made."""
+        await self._prices.load()
+        now = self._host.clock.now()
+        call = self._open[request.call_id] = _Open(self._prices.of(request.model, now))
+        call.refusal = await self._unfit(turn, now)
+        if call.refusal is None:
+            await self._reserve(turn, request, call, now)
+        if call.refusal is not None:
+            self._host.metric("metering.refused", code=call.refusal.code)
+        return call.refusal
+
+    async def _unfit(self, turn: Turn, now: datetime) -> Refusal | None:
+        """Say why no call of this turn may be made, whatever it takes."""
+        if self._ledger.behind:
+            return Refusal(
+                code="ledger_unavailable",
+                message="what calls have cost cannot be recorded: no model is asked meanwhile",
+                action="see `hookgate status`; the ledger is written as soon as its store works",
+            )
+        root = turn.root
+        session = str(root.session)
+        if why := self._guard.strange(session, root.id, now):
+            await self._pause(session, why)
+        return self._ruling.paused(session)
+
+    async def _pause(self, session: str, why: str) -> None:
+        """Let a session ask no model any more, at any gateway on the store."""
+        await self._ruling.pause(session, why)
+        self._host.metric("metering.paused")
+        self._host.announce(
+            f"session {session}",
+            f"it is paused: {why}; `hookgate budgets resume '{session}'` lets it go on",
+        )
+
+    async def _reserve(self, turn: Turn, request: ModelRequest, call: _Open, now: datetime) -> None:
+        pairs = list(self._wanted(turn, request, call.tariff, now))
+        if not pairs:
+            return
+        call.rules, call.wants = [rule for rule, _ in pairs], [want for _, want in pairs]
+        if (refusal := self._ruling.unkept(call.rules)) is not None:
+            call.refusal = refusal
+            return
+        try:
+            outcome = await self._held(call.wants)
+        except StoreError as error:
+            call.refusal = Refusal(
+                code="budget_unavailable",
+                message=f"what is left of a budget cannot be known: {error}",
+                action="send it again when the store works; see `hookgate status`",
+            )
+            return
+        if isinstance(outcome, Hold):
+            call.hold = outcome
+            self._note(turn, call)
+        else:
+            call.refusal = self._short(turn, call, outcome, now)
+
+    async def _held(self, wants: Sequence[Want]) -> Hold | Short:
+        return self._budgets.try_reserve(wants) or await self._budgets.reserve(wants)
+
+    def _note(self, turn: Turn, call: _Open) -> None:
+        """Remember the counters of a turn, which end with it."""
+        keys = [
+            want.key
+            for rule, want in zip(call.rules, call.wants, strict=True)
+            if rule.window == "turn"
+        ]
+        if keys:
+            self._of_turns.setdefault(turn.root.id, set()).update(keys)
+
+    def forget(self, turn: Turn) -> None:
+        """Let go of the counters of a turn that is over."""
+        if keys := self._of_turns.pop(turn.id, None):
+            self._budgets.drop(keys)
+
+    def _wanted(
+        self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
+    ) -> Iterator[tuple[Rule, Want]]:
+        """Yield each rule that the call falls under, and what it needs of it."""
+        rules = self._ruling.rules
+        if not rules:
+            return
+        whose = subjects(turn, request)
+        amounts: dict[Unit, int] = {"requests": 1, "parallel": 1}
+        for rule in rules:
+            subject = whose.get(rule.scope)
+            if subject is None or not rule.covers(subject):
+                continue
+            if rule.unit not in amounts:
+                bound, most = input_bound(self._host, request), request.max_output_tokens
+                amounts["tokens"] = bound + most
+                amounts["usd"] = tariff.worst(bound, most)
+            key = counter_key(rule, subject, now, turn.root.id)
+            limit = rule.limit + self._ruling.raised(key)
+            yield rule, Want(key, limit, amounts[rule.unit], rule.window != "now")
+
+    def _short(self, turn: Turn, call: _Open, short: Short, now: datetime) -> Refusal:
+        rule = call.rules[[want.key for want in call.wants].index(short.want.key)]
+        window = short.want.key.rsplit("/", 1)[1]
+        needed = amount_text(short.want.amount, rule.unit, name=False)
+        taken = amount_text(short.used + short.held, rule.unit, name=False)
+        limit = amount_text(short.want.limit, rule.unit)
+        found = f"{window}: {taken} of {limit}; this call needs up to {needed}"
+        if rule.is_rate:
+            return Refusal(
+                code="rate_limited",
+                message=f"rate limit exceeded ({found})",
+                action=f"send it again later: the limit `{rule.name}` is for one "
+                f"{rule.scope} at a time",
+                retry_after=until(rule.window, now),
+            )
+        asked = rule.over == "ask"
+        if asked:
+            self._warned[short.want.key] = now + timedelta(seconds=until(rule.window, now) or 0)
+            self._host.announce(
+                f"budget {short.want.key}",
+                f"{turn.agent.name} needs more than the budget {rule.name} has left: {found}. "
+                f"`hookgate budgets raise '{short.want.key}' --by AMOUNT` lets it go on",
+            )
+        return Refusal(
+            code="budget_exceeded",
+            message=f"budget exceeded ({found})",
+            action="an operator has been asked for more: send it again when it was raised"
+            if asked
+            else f"the budget `{rule.name}` is for each {rule.scope}; `hookgate budgets show` "
+            "tells more",
+            retry_after=until(rule.window, now),
+        )
+
+    # -- another model -----------------------------------------------------
+
+    async def cheaper(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+        """Return the request to the cheapest model of the plan, where this one does not fit."""
+        if not self._ruling.falls_back or request.cause != "turn":
+            return None
+        await self._prices.load()
+        now = self._host.clock.now()
+        if await self._fits(turn, request, now):
+            return None
+        allowed = [one for one in turn.plan.models if turn.principal.may_use_model(one)]
+        others = sorted(
+            (one for one in allowed if one != request.model),
+            key=lambda one: self._prices.of(one, now).worst(
+                request.input_tokens, request.max_output_tokens
+            ),
+        )
+        for model in others:
+            changed = replace(request, model=model)
+            if await self._fits(turn, changed, now):
+                self._tell(turn, request.model, model)
+                return changed
+        return None
+
+    async def _fits(self, turn: Turn, request: ModelRequest, now: datetime) -> bool:
+        """Whether the budgets that fall back to another model would let this one be asked."""
+        tariff = self._prices.of(request.model, now)
+        wants = [
+            want
+            for rule, want in self._wanted(turn, request, tariff, now)
+            if rule.over == "fallback"
+        ]
+        if not wants:
+            return True
+        try:
+            outcome = await self._held(wants)
+        except StoreError:
+            # Whoever asks next for the same is told why.
+            return True
+        if not isinstance(outcome, Hold):
+            return False
+        self._budgets.settle(outcome, [0] * len(wants))
+        return True
+
+    def _tell(self, turn: Turn, wanted: ModelRef, model: ModelRef) -> None:
+        self._host.metric("metering.fallback", model=str(model))
+        data = {"wanted": str(wanted), "model": str(model), "why": "budget"}
+        turn.emit(Event("model_changed", data, scope="chat"))
+
+    # -- after -------------------------------------------------------------
+
+    def settle(
+        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None
+    ) -> Call | None:
+        """Charge a call, give back what it did not need, and hand over its row.
+
+        Returns:
+            The row; None where the call never came to `admit`.
+        """
+        call = self._open.pop(request.call_id, None)
+        if call is None:
+            return None
+        used = charged(request, ending, usage, lambda: input_bound(self._host, request))
+        now = self._host.clock.now()
+        row = Call.of(turn, request, ending, used, call.tariff, now)
+        if call.hold is not None:
+            self._budgets.settle(
+                call.hold,
+                [self._amount(rule.unit, used, call.tariff, ending.sent) for rule in call.rules],
+            )
+            self._warn(call, now)
+        self._ledger.hand_over(row)
+        self._remember(turn, used, now)
+        return row
+
+    def _remember(self, turn: Turn, used: Usage, now: datetime) -> None:
+        """Count what a session uses; what it has used before is read once, beside the turn."""
+        root = turn.root
+        session, guard = str(root.session), self._guard
+        guard.add(session, root.id, used.total_input + used.total_output, now)
+        if guard.settings.enabled and not guard.knows(session):
+            since = now - timedelta(days=guard.settings.days)
+            self._host.spawn(self._recall(session, root.id, since), name="metering.recall")
+
+    async def _recall(self, session: str, turn: str, since: datetime) -> None:
+        try:
+            turns = await self._ledger.turns(session, since)
+        except StoreError as error:
+            self._host.log.warning("what a session has used cannot be read", error=str(error))
+            return
+        self._guard.recall(session, [(at, used) for one, at, used in turns if one != turn])
+
+    def _amount(self, unit: Unit, used: Usage, tariff: Tariff, sent: bool) -> int:
+        match unit:
+            case "tokens":
+                return used.total_input + used.total_output
+            case "usd":
+                return tariff.cost(used)
+            case "requests":
+                return int(sent)
+            case "parallel":
+                return 0
+
+    def _warn(self, call: _Open, now: datetime) -> None:
+        """Tell operators, once a window, that a budget is nearly used up."""
+        for rule, want in zip(call.rules, call.wants, strict=True):
+            if rule.warn_at > 1 or want.key in self._warned:
+                continue
+            used = self._budgets.used(want.key)
+            if used < rule.warn_at * want.limit:
+                continue
+            if (left := until(rule.window, now)) is None:
+                continue
+            self._warned[want.key] = now + timedelta(seconds=left)
+            taken = amount_text(used, rule.unit, name=False)
+            self._host.announce(
+                f"budget {want.key}", f"{taken} of {amount_text(want.limit, rule.unit)} are used"
+            )
+            self._host.metric("metering.warned", budget=rule.name)
+
+    def tidy(self) -> None:
+        """Withdraw what was said of windows that are over."""
+        now = self._host.clock.now()
+        for key in [key for key, end in self._warned.items() if end <= now]:
+            del self._warned[key]
+            self._host.withdraw(f"budget {key}")

@@ -1,0 +1,1 @@
+"""The operations of metering: usage, budgets and prices."""

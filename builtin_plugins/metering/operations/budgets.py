@@ -1,0 +1,456 @@
+"""The operations of budgets: showing, setting, raising and explaining them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.metering.limits.rules import PICO, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.settings import (
+    MOST_USD,
+    NAME,
+    BudgetSettings,
+    Over,
+    Scope,
+    Window,
+)
+from hookgate.builtin_plugins.metering.words import amount_text
+from hookgate.core.domain.errors import NotAllowedError, TurnError
+from hookgate.core.domain.operations import Operation, OperationModel
+from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.turn import SessionKey
+from hookgate.kit.durations import told
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from hookgate.builtin_plugins.metering.budgets import Budgets, Standing
+    from hookgate.builtin_plugins.metering.limits.rules import Rule
+    from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
+    from hookgate.core.domain.operations import Invocation
+
+__all__ = ["BudgetOperations"]
+
+
+class ShowParams(OperationModel):
+    """Which budgets are wanted."""
+
+    name: str = ""
+    """One budget or limit; all where it is empty."""
+
+
+class CounterRow(OperationModel):
+    """How far one budget is used for one of those that it is for."""
+
+    key: str
+    """Names the counter: NAME.UNIT/SCOPE:SUBJECT/WINDOW."""
+    used: str
+    """What was charged."""
+    held: str
+    """What calls hold that run at this gateway."""
+    leased: str
+    """What gateways have leased for calls that run and for the next ones."""
+    limit: str
+    """The most, with what it was raised by."""
+    share: float
+    """Used, of the limit, from 0."""
+
+
+class BudgetRow(OperationModel):
+    """A budget or a limit, and how far it is used."""
+
+    name: str
+    scope: str
+    of: str
+    window: str
+    limit: str
+    over: str
+    """What becomes of a call that does not fit."""
+    source: str
+    """``settings``, or ``operator`` where it was set while the gateway ran."""
+    counters: list[CounterRow]
+    """Those that are used in this window; the most used first."""
+
+
+class BudgetRows(OperationModel):
+    """The budgets and limits that hold now."""
+
+    budgets: list[BudgetRow]
+    paused: dict[str, str]
+    """Sessions that are paused, and why."""
+
+
+class ExplainParams(OperationModel):
+    """Whose call it would be; what is left out is not looked at."""
+
+    session: str = ""
+    """A session's key: it says the agent, channel and account as well."""
+    agent: str = ""
+    channel: str = ""
+    account: str = ""
+    """As CHANNEL:ACCOUNT."""
+    key: str = ""
+    """The key, or the id of the principal where there is none."""
+    tool: str = ""
+    plugin: str = ""
+    heartbeat: str = ""
+
+
+class ExplainRow(OperationModel):
+    """A budget or limit that the call would fall under."""
+
+    key: str
+    limit: str
+    used: str
+    held: str
+    left: str
+    says: str
+    """What it means for the next call, in words."""
+
+
+class Explained(OperationModel):
+    """What holds for such a call, the tightest first."""
+
+    budgets: list[ExplainRow]
+    paused: str
+    """Why the session is paused; "" where it is not."""
+
+
+class SetParams(OperationModel):
+    """A budget as it is to be."""
+
+    name: str = Field(pattern=NAME)
+    """Its name. One of the settings that has it counts no more."""
+    scope: Scope = "global"
+    """Whose calls it is for."""
+    of: str = "*"
+    """A glob of those that it is for; each of them has all of it."""
+    window: Window = "day"
+    """How long it is for."""
+    tokens: int | None = Field(default=None, ge=0, le=10**15)
+    """The most tokens."""
+    usd: Decimal | None = Field(default=None, ge=0, le=MOST_USD, decimal_places=12)
+    """The most US dollars."""
+    warn_at: float = Field(default=0.8, gt=0, le=1)
+    """The share from which operators are told."""
+    over: Over = "refuse"
+    """What happens to a call that does not fit."""
+
+
+class RemoveParams(OperationModel):
+    """Which budget is to hold no more."""
+
+    name: str
+    """Its name; one of the settings is taken away until it is set again."""
+
+
+class RaiseParams(OperationModel):
+    """Which counter is to be raised, for as long as its window lasts."""
+
+    key: str
+    """The counter, as `budgets show` and a refusal name it."""
+    by: Decimal = Field(gt=0, le=10**15)
+    """How much: tokens, or US dollars for a budget of money."""
+
+
+class ResumeParams(OperationModel):
+    """Which session is to go on."""
+
+    session: str
+    """Its key."""
+
+
+class Changed(OperationModel):
+    """What holds now."""
+
+    budgets: list[str]
+    """The names of all budgets."""
+    done: str
+    """What was changed, in words."""
+
+
+def _whose(params: ExplainParams) -> dict[Scope, str]:
+    """Return whose call is meant, by scope."""
+    whose: dict[Scope, str] = {"global": "*"}
+    if params.session:
+        try:
+            session = SessionKey.parse(params.session)
+        except ValueError as error:
+            raise TurnError(
+                str(error), code="invalid_params", action="take it from `hookgate sessions`"
+            ) from error
+        whose |= {
+            "session": params.session,
+            "agent": session.agent,
+            "channel": session.channel,
+            "account": f"{session.channel}:{session.account}",
+        }
+    named: dict[Scope, str] = {
+        "agent": params.agent,
+        "channel": params.channel,
+        "account": params.account,
+        "key": params.key,
+        "tool": params.tool,
+        "plugin": params.plugin,
+        "heartbeat": params.heartbeat,
+    }
+    return whose | {scope: subject for scope, subject in named.items() if subject}
+
+
+class BudgetOperations:
+    """The handlers, and what they are offered as."""
+
+    def __init__(self, ruling: Ruling) -> None:
+        self._ruling = ruling
+        self.budgets: Budgets | None = None
+
+    def all(self) -> Sequence[Operation[Any, Any]]:
+        """Return the operations."""
+        return [
+            Operation(
+                name="budgets.show",
+                summary="Show the budgets and limits, and how far each is used.",
+                params=ShowParams,
+                result=BudgetRows,
+                handler=self.show,
+                scope="read",
+                rest=("GET", "/v1/budgets"),
+            ),
+            Operation(
+                name="budgets.explain",
+                summary="Say which budgets a call would fall under, and what is left of each.",
+                params=ExplainParams,
+                result=Explained,
+                handler=self.explain,
+                scope="read",
+                command="budgets explain",
+            ),
+            Operation(
+                name="budgets.set",
+                summary="Set a budget for all gateways on the store, until it is removed.",
+                params=SetParams,
+                result=Changed,
+                handler=self.set,
+                scope="operate",
+                command="budgets set",
+            ),
+            Operation(
+                name="budgets.remove",
+                summary="Let a budget hold no more, one of the settings too.",
+                params=RemoveParams,
+                result=Changed,
+                handler=self.remove,
+                scope="operate",
+                command="budgets remove",
+            ),
+            Operation(
+                name="budgets.raise",
+                summary="Raise one counter until its window is over.",
+                params=RaiseParams,
+                result=Changed,
+                handler=self.raise_by,
+                scope="operate",
+                command="budgets raise",
+            ),
+            Operation(
+                name="budgets.resume",
+                summary="Let a session that was paused go on.",
+                params=ResumeParams,
+                result=Changed,
+                handler=self.resume,
+                scope="operate",
+                command="budgets resume",
+            ),
+        ]
+
+    async def show(self, invocation: Invocation, params: ShowParams) -> BudgetRows:
+        """Return what is limited, and how far it is used."""
+        self._allowed(invocation)
+        rules = [rule for rule in self._ruling.rules if params.name in ("", rule.name)]
+        if params.name and not rules:
+            names = sorted({rule.name for rule in self._ruling.rules})
+            raise TurnError(
+                f"no budget is called {params.name!r}: there is {', '.join(names) or 'none'}",
+                code="not_found",
+                action="take one of these names",
+            )
+        now = invocation.host.clock.now()
+        windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
+        standings = await self._open.standings(windows) if windows else {}
+        return BudgetRows(
+            budgets=[self._row(rule, standings) for rule in rules],
+            paused=dict(self._ruling.set.paused),
+        )
+
+    def _allowed(self, invocation: Invocation) -> None:
+        if not invocation.principal.sees_all:
+            raise NotAllowedError(
+                f"{invocation.principal.id} sees some sessions only, and budgets tell of all",
+                action="use a token without bindings, or ask an operator",
+            )
+
+    def _row(self, rule: Rule, standings: Mapping[str, Standing]) -> BudgetRow:
+        start = f"{rule.name}.{rule.unit}/"
+        own = {key: one for key, one in standings.items() if key.startswith(start)}
+        counters = [self._counter(rule, key, one) for key, one in own.items()]
+        return BudgetRow(
+            name=rule.name,
+            scope=rule.scope,
+            of=rule.of,
+            window={"minute": "a minute", "now": "at one time"}.get(rule.window, rule.window),
+            limit=amount_text(rule.limit, rule.unit),
+            over=rule.over,
+            source="operator" if self._ruling.set.budgets.get(rule.name) else "settings",
+            counters=sorted(counters, key=lambda one: (-one.share, one.key)),
+        )
+
+    def _counter(self, rule: Rule, key: str, one: Standing) -> CounterRow:
+        limit = rule.limit + self._ruling.raised(key)
+        used = one.settled + one.lost
+        return CounterRow(
+            key=key,
+            used=amount_text(used, rule.unit, name=False),
+            held=amount_text(one.held, rule.unit, name=False),
+            leased=amount_text(one.leased, rule.unit, name=False),
+            limit=amount_text(limit, rule.unit),
+            share=round(used / limit, 4) if limit else 1.0,
+        )
+
+    async def explain(self, invocation: Invocation, params: ExplainParams) -> Explained:
+        """Return what holds for a call."""
+        self._allowed(invocation)
+        whose = _whose(params)
+        now = invocation.host.clock.now()
+        found: list[tuple[Rule, str]] = []
+        for rule in self._ruling.rules:
+            subject = whose.get(rule.scope)
+            if subject is not None and rule.covers(subject):
+                found.append((rule, counter_key(rule, subject, now, "")))
+        standings = await self._open.standing([key for _, key in found])
+        rows = sorted(
+            (self._explained(rule, key, standings.get(key), now) for rule, key in found),
+            key=lambda pair: pair[0],
+        )
+        return Explained(
+            budgets=[row for _, row in rows],
+            paused=self._ruling.set.paused.get(params.session, ""),
+        )
+
+    def _explained(
+        self, rule: Rule, key: str, standing: Standing | None, now: datetime
+    ) -> tuple[float, ExplainRow]:
+        limit = rule.limit + self._ruling.raised(key)
+        used = standing.settled + standing.lost if standing else 0
+        held = standing.held if standing else 0
+        left = max(limit - used - held, 0)
+        then = {
+            "refuse": "a call that needs more is refused",
+            "fallback": "a call that needs more asks the cheapest model of its plan that fits",
+            "ask": "a call that needs more is refused, and operators are asked to raise it",
+        }[rule.over]
+        if rule.window == "turn":
+            then = f"each turn begins anew; {then}"
+        elif (seconds := until(rule.window, now)) is not None:
+            then = f"{then}; it begins anew in {told(seconds)}"
+        return left / limit if limit else 0.0, ExplainRow(
+            key=key,
+            limit=amount_text(limit, rule.unit),
+            used=amount_text(used, rule.unit, name=False),
+            held=amount_text(held, rule.unit, name=False),
+            left=amount_text(left, rule.unit, name=False),
+            says=then,
+        )
+
+    async def set(self, invocation: Invocation, params: SetParams) -> Changed:
+        """Set a budget."""
+        try:
+            budget = BudgetSettings.model_validate(params.model_dump(exclude={"name"}))
+        except ValueError:
+            raise TurnError(
+                "found neither `tokens` nor `usd`: nothing would be limited",
+                code="invalid_params",
+                action="say how many: `--tokens 100000`, `--usd 5`",
+            ) from None
+
+        def change(known: Set) -> Set:
+            return known.model_copy(update={"budgets": {**known.budgets, params.name: budget}})
+
+        what = budget.model_dump(mode="json", exclude_none=True)
+        return await self._changed(invocation, change, f"budget {params.name} is set", what)
+
+    async def remove(self, invocation: Invocation, params: RemoveParams) -> Changed:
+        """Let a budget hold no more."""
+        if params.name not in self._ruling.budgets:
+            names = ", ".join(sorted(self._ruling.budgets)) or "none"
+            raise TurnError(
+                f"no budget is called {params.name!r}: there is {names}",
+                code="not_found",
+                action="take one of these names; limits on rates stand in the settings alone",
+            )
+        of_settings = self._ruling.in_settings(params.name)
+
+        def change(known: Set) -> Set:
+            budgets = {**known.budgets, params.name: None}
+            if not of_settings:
+                del budgets[params.name]
+            return known.model_copy(update={"budgets": budgets})
+
+        return await self._changed(invocation, change, f"budget {params.name} holds no more", {})
+
+    async def raise_by(self, invocation: Invocation, params: RaiseParams) -> Changed:
+        """Raise a counter."""
+        name, _, unit = params.key.partition("/")[0].rpartition(".")
+        rules = [one for one in self._ruling.rules if (one.name, one.unit) == (name, unit)]
+        if not rules or params.key.count("/") < 2:
+            raise TurnError(
+                f"found the counter {params.key!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW of a "
+                "budget that holds",
+                code="invalid_params",
+                action="take it from `hookgate budgets show` or from the refusal",
+            )
+        by = int(params.by * PICO) if unit == "usd" else int(params.by)
+
+        def change(known: Set) -> Set:
+            raises = {**known.raises, params.key: known.raises.get(params.key, 0) + by}
+            return known.model_copy(update={"raises": self._ruling.bounded(raises)})
+
+        done = f"{params.key} is raised by {amount_text(by, rules[0].unit)}"
+        made = await self._changed(invocation, change, done, {"key": params.key, "by": str(by)})
+        invocation.host.withdraw(f"budget {params.key}")
+        return made
+
+    async def resume(self, invocation: Invocation, params: ResumeParams) -> Changed:
+        """Let a session go on."""
+        if params.session not in self._ruling.set.paused:
+            paused = ", ".join(sorted(self._ruling.set.paused)) or "none"
+            raise TurnError(
+                f"the session {params.session!r} is not paused: {paused} is",
+                code="not_found",
+                action="take one of these",
+            )
+
+        def change(known: Set) -> Set:
+            paused = {key: why for key, why in known.paused.items() if key != params.session}
+            return known.model_copy(update={"paused": paused})
+
+        done = f"session {params.session} goes on"
+        return await self._changed(invocation, change, done, {"session": params.session})
+
+    async def _changed(
+        self, invocation: Invocation, change: Any, done: str, what: Mapping[str, Any]
+    ) -> Changed:
+        await self._ruling.change(change)
+        audit = invocation.host.get(AUDIT)
+        if audit is not None:
+            data = {"by": invocation.principal.id, "done": done, **what}
+            await audit.append("budgets_changed", data)
+        return Changed(budgets=sorted(self._ruling.budgets), done=done)
+
+    @property
+    def _open(self) -> Budgets:
+        if self.budgets is None:
+            raise TurnError("the gateway is not open", action="wait until it has started")
+        return self.budgets

@@ -1,0 +1,170 @@
+"""The plugin ``metering``: counts every model call, and holds calls to budgets and limits."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.metering.budgets import Budgets
+from hookgate.builtin_plugins.metering.gate import Gate
+from hookgate.builtin_plugins.metering.ledger import Ledger
+from hookgate.builtin_plugins.metering.limits.guard import Guard
+from hookgate.builtin_plugins.metering.limits.ruling import Ruling
+from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
+from hookgate.builtin_plugins.metering.prices import Prices
+from hookgate.builtin_plugins.metering.settings import MeteringSettings
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.ports import SIGNALS, STORE
+from hookgate.hookspecs import hookimpl
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from hookgate.core.domain.models import Ending, ModelRequest, Refusal, Usage
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+PART = "metering.ledger"
+BUDGETS = "metering.budgets"
+MOST_FORGOTTEN = 100
+"""So often old counters are deleted at one time, some hundred each."""
+TIDY_SECONDS = 60.0
+"""From one look at windows that are over to the next."""
+LATE_SECONDS = 1.0
+
+
+class Plugin:
+    """Meters every model call, whoever makes it."""
+
+    Settings = MeteringSettings
+
+    def __init__(self, settings: MeteringSettings) -> None:
+        self._settings = settings
+        self._ruling = Ruling(settings)
+        self._guard = Guard(settings.guard)
+        self._prices = Prices(settings.prices, settings.unknown)
+        self._gate: Gate | None = None
+        self._budget_operations = BudgetOperations(self._ruling)
+
+    def take_settings(self, settings: MeteringSettings) -> Collection[str]:
+        """Take over changed settings; calls that run are settled as they began."""
+        self._settings = settings
+        self._ruling.take(settings)
+        self._guard.settings = settings.guard
+        self._prices.take(settings.prices, settings.unknown)
+        return ()
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Open the ledger and the counters; write and give back everything before closing."""
+        store, gateway = host.get(STORE), new_id("gateway")
+        durable = store is not None and store.durable
+        if store is None:
+            host.degrade(
+                PART,
+                "no plugin provides a store: what calls cost is kept in memory and lost when the "
+                "gateway stops (enable the plugin `storage`)",
+            )
+        else:
+            await tables_of(store, "metering", "hookgate.builtin_plugins.metering.tables")
+        ledger = Ledger(
+            store,
+            gateway=gateway,
+            failed=lambda error: host.degrade(
+                PART, f"what a call has cost could not be recorded, and is tried again: {error}"
+            ),
+            worked=lambda: host.recover(PART),
+        )
+        budgets = Budgets(
+            store,
+            host.clock,
+            host.get(SIGNALS),
+            gateway=gateway,
+            tell=lambda why: host.degrade(BUDGETS, why) if why else host.recover(BUDGETS),
+        )
+        await self._ruling.open(host, durable=durable)
+        await budgets.open()
+        self._budget_operations.budgets = budgets
+        self._gate = Gate(
+            host,
+            ruling=self._ruling,
+            guard=self._guard,
+            budgets=budgets,
+            prices=self._prices,
+            ledger=ledger,
+        )
+        tidying = host.spawn(self._tidy(host, budgets), name="metering.tidy")
+        try:
+            yield
+        finally:
+            tidying.cancel()
+            await asyncio.gather(tidying, return_exceptions=True)
+            self._gate = self._budget_operations.budgets = None
+            self._ruling.close()
+            await budgets.close()
+            await ledger.close()
+
+    async def _tidy(self, host: Host, budgets: Budgets) -> None:
+        # Prices take a third of a second: a command that is soon done needs none.
+        await asyncio.sleep(LATE_SECONDS)
+        await self._prices.load()
+        while True:
+            try:
+                self._opened.tidy()
+                await self._forget(host, budgets)
+            except StoreError as error:
+                host.log.warning("metering cannot tidy up", error=str(error))
+            await asyncio.sleep(TIDY_SECONDS)
+
+    async def _forget(self, host: Host, budgets: Budgets) -> None:
+        """Delete counters of windows that are long over; those of minutes are no use to anybody."""
+        now = host.clock.now()
+        for kind, kept in (("minute:", timedelta(hours=1)), ("", self._keep)):
+            for _ in range(MOST_FORGOTTEN):
+                if not await budgets.forget(now - kept, kind=kind):
+                    break
+
+    @property
+    def _keep(self) -> timedelta:
+        return timedelta(days=self._settings.keep_days)
+
+    # -- calls -------------------------------------------------------------
+
+    @hookimpl(trylast=True)
+    async def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+        """Ask a cheaper model of the plan, where the budgets say so and this one does not fit."""
+        return await self._opened.cheaper(turn, request)
+
+    @hookimpl
+    async def before_model_call(self, turn: Turn, request: ModelRequest) -> Refusal | None:
+        """Reserve the worst case of the call, or refuse it."""
+        return await self._opened.admit(turn, request)
+
+    @hookimpl
+    def after_model_call(
+        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None
+    ) -> None:
+        """Charge what the call has used, and hand its row to the ledger."""
+        self._opened.settle(turn, request, ending, usage)
+
+    @hookimpl
+    def after_turn(self, turn: Turn) -> None:
+        """Let go of what was counted for the turn alone."""
+        self._opened.forget(turn)
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Bring what shows usage and prices, and what sets budgets."""
+        del host
+        return [*self._budget_operations.all()]
+
+    @property
+    def _opened(self) -> Gate:
+        assert self._gate is not None, "a turn runs while the gateway is open"
+        return self._gate

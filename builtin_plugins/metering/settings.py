@@ -1,0 +1,128 @@
+"""The settings of metering: ``[plugin.metering]``."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+from pydantic import Field, model_validator
+
+from hookgate.builtin_plugins.metering.prices import Price
+from hookgate.core.settings.schema import Section
+
+__all__ = [
+    "BudgetSettings",
+    "GuardSettings",
+    "LimitSettings",
+    "MeteringSettings",
+    "Over",
+    "Scope",
+    "Window",
+]
+
+Scope: TypeAlias = Literal[
+    "global", "agent", "channel", "account", "key", "session", "tool", "plugin", "heartbeat"
+]
+"""Whose calls are counted together; see `subjects` in ``rules.py``."""
+Window: TypeAlias = Literal["turn", "day", "month"]
+Over: TypeAlias = Literal["refuse", "fallback", "ask"]
+
+NAME = r"^[a-z0-9][a-z0-9_-]{0,63}$"
+MOST_USD = 9_000_000
+"""The most dollars of one budget: what fits 64 bits in units of 1e-12 dollars."""
+
+
+class BudgetSettings(Section):
+    """One budget: ``[plugin.metering.budgets.NAME]``."""
+
+    scope: Scope = "global"
+    """Whose calls it is for."""
+    of: str = Field(default="*", min_length=1, max_length=300)
+    """A glob of those that it is for, such as the name of an agent. Each of them has all of it."""
+    window: Window = "day"
+    """How long it is for; days and months are those of UTC."""
+    tokens: int | None = Field(default=None, ge=0, le=10**15)
+    """The most tokens, input and output together."""
+    usd: Decimal | None = Field(default=None, ge=0, le=MOST_USD, decimal_places=12)
+    """The most US dollars."""
+    warn_at: float = Field(default=0.8, gt=0, le=1)
+    """The share from which operators are told."""
+    over: Over = "refuse"
+    """What happens to a call that does not fit: `refuse` refuses it, `fallback` asks the cheapest
+    model of the turn's plan that fits, `ask` refuses it and asks operators to raise the budget."""
+
+    @model_validator(mode="after")
+    def _something_is_limited(self) -> BudgetSettings:
+        if self.tokens is None and self.usd is None:
+            raise ValueError("found neither `tokens` nor `usd`, expected at least one of them")
+        return self
+
+
+class LimitSettings(Section):
+    """One limit on the rate of calls: ``[plugin.metering.limits.NAME]``."""
+
+    scope: Scope = "global"
+    """Whose calls it is for."""
+    of: str = Field(default="*", min_length=1, max_length=300)
+    """A glob of those that it is for. Each of them has all of it."""
+    requests: int | None = Field(default=None, ge=1, le=10**9)
+    """The most model calls a minute."""
+    tokens: int | None = Field(default=None, ge=1, le=10**15)
+    """The most tokens a minute, input and output together."""
+    parallel: int | None = Field(default=None, ge=1, le=10**6)
+    """The most model calls at one time."""
+
+    @model_validator(mode="after")
+    def _something_is_limited(self) -> LimitSettings:
+        if self.requests is None and self.tokens is None and self.parallel is None:
+            raise ValueError(
+                "found neither `requests`, `tokens` nor `parallel`, expected at least one of them"
+            )
+        return self
+
+
+class GuardSettings(Section):
+    """``[plugin.metering.guard]``: turns that burn far more than their session ever has."""
+
+    enabled: bool = True
+    """Whether a session is paused whose turn burns so much."""
+    times: float = Field(default=5.0, gt=1)
+    """How often the session's 95th percentile a turn may use."""
+    samples: int = Field(default=20, ge=2, le=1000)
+    """Turns of the session that there must be before anything is said of the next one."""
+    days: int = Field(default=7, ge=1, le=90)
+    """How far back they may lie."""
+    least_tokens: int = Field(default=10_000, ge=0)
+    """A turn below this is not worth anybody's attention."""
+
+
+class MeteringSettings(Section):
+    """``[plugin.metering]``: what calls cost, and what they may cost."""
+
+    budgets: dict[str, BudgetSettings] = Field(default_factory=dict)
+    """Budgets, by name."""
+    limits: dict[str, LimitSettings] = Field(default_factory=dict)
+    """Limits on the rate of calls, by name."""
+    prices: dict[str, Price] = Field(default_factory=dict)
+    """Prices of your own, by globs of ``provider/model``; they come before the known ones."""
+    unknown: Price = Price(input=Decimal(30), output=Decimal(180))
+    """What a model without a known price is taken to cost by budgets in money."""
+    guard: GuardSettings = GuardSettings()
+    without_store: Literal["refuse", "count"] = "refuse"
+    """Without a durable store, budgets of days and months would begin anew with each start:
+    `refuse` refuses the calls that they are for, `count` counts in memory."""
+    keep_days: int = Field(default=400, ge=62, le=3650)
+    """For so many days it is known how far a budget was used; the ledger is never cut."""
+
+    @model_validator(mode="after")
+    def _names_are_names(self) -> MeteringSettings:
+        import re
+
+        for kind in ("budgets", "limits"):
+            for name in getattr(self, kind):
+                if not re.fullmatch(NAME, name):
+                    raise ValueError(
+                        f"found the name {name!r} in `{kind}`, expected small letters, digits, "
+                        "`_` and `-`"
+                    )
+        return self

@@ -1,0 +1,157 @@
+"""Nothing reaches a model without leaving a row: every operation, route, hook and nested path."""
+
+from __future__ import annotations
+
+import ast
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp.test_utils import TestClient, TestServer
+from sqlalchemy import select
+from tests.support.script import until
+
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.models import ModelRef, ModelRequest
+from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+from hookgate.hookspecs import hookimpl
+from hookgate.kit.testing.model import call, say
+from hookgate.kit.tooling import tool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from hookgate.core.domain.turn import Outcome, Turn
+    from hookgate.core.host import Host
+    from hookgate.gateway import Gateway
+    from hookgate.kit.testing.model import ScriptedModel
+
+pytest_plugins = ["hookgate.kit.testing.fixtures"]
+
+ROOT = Path(__file__).parents[3]
+
+PARAMS: dict[str, dict[str, Any]] = {
+    "chat": {"content": "hello"},
+    "tool.call": {"name": "deeper", "arguments": {}},
+}
+"""What operations are called with that reach a model; all others with nothing."""
+
+
+class Everywhere:
+    """Asks a model of its own from hooks around a turn."""
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        self.host = host
+        yield
+
+    async def ask(self, turn: Turn, cause: str) -> None:
+        request = ModelRequest(model=ModelRef("script", "own"), cause=cause)
+        async for _ in self.host.call_model(turn, request):
+            pass
+
+    @hookimpl
+    async def before_turn(self, turn: Turn) -> None:
+        await self.ask(turn, "everywhere.before")
+
+    @hookimpl
+    async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
+        await self.ask(turn, "everywhere.after")
+
+    async def deeper(self, turn: Turn) -> str:
+        """Ask somebody else."""
+        nested = await self.host.nested_turn(turn, "and you?", tool="deeper")
+        return nested.answer
+
+
+async def rows(gateway: Gateway) -> list[Any]:
+    """Return the rows of the ledger."""
+    columns = (CALLS.c.id, CALLS.c.cause, CALLS.c.plugin, CALLS.c.tool, CALLS.c.model)
+    return await gateway.host[STORE].read(
+        lambda connection: list(connection.execute(select(*columns)).all())
+    )
+
+
+@asynccontextmanager
+async def asking(
+    start: Callable[..., AbstractAsyncContextManager[Gateway]],
+) -> AsyncIterator[Gateway]:
+    own = Everywhere()
+    tools = [tool(own.deeper, flags=Flags.none())]
+    policy = {"plugin": {"policy": {"profile": "open"}}}
+    async with start(own, tools=tools, **policy) as gateway:
+        yield gateway
+
+
+async def test_every_operation_over_the_wire_leaves_a_row_for_each_request_of_a_model(
+    gateway: Callable[..., AbstractAsyncContextManager[Gateway]], model: ScriptedModel
+) -> None:
+    model.steps = [say("fine")]
+    async with asking(gateway) as running, TestClient(TestServer(running.app())) as client:
+        for name in sorted(running.host.operations):
+            before = len(model.requests)
+            response = await client.post(f"/v1/operations/{name}", json=PARAMS.get(name, {}))
+            await response.read()
+            if name in PARAMS:
+                assert len(model.requests) > before, name
+        found = await settled(running, model)
+    assert sorted(row.id for row in found) == sorted(one.call_id for one in model.requests)
+
+
+async def settled(gateway: Gateway, model: ScriptedModel) -> list[Any]:
+    """Return the rows of the ledger, once what runs behind answers has ended."""
+    await until(lambda: not gateway.host.running() and model.closed == len(model.requests))
+    # Rows are committed before an answer is; those of calls behind it, soon after.
+    for _ in range(1000):
+        found = await rows(gateway)
+        if len(found) == len(model.requests):
+            return found
+    raise AssertionError(f"{len(found)} rows for {len(model.requests)} requests")
+
+
+async def test_schedules_hooks_tools_and_nested_turns_leave_rows_with_their_cause(
+    gateway: Callable[..., AbstractAsyncContextManager[Gateway]], model: ScriptedModel
+) -> None:
+    model.steps = [say("before"), call("deeper"), say("nested"), say("fine")]
+    async with asking(gateway) as running:
+        await running.chat("hello")
+        origin = Origin(provenance=Provenance.SCHEDULED, path="heartbeat")
+        request = TurnRequest(content="anything new?", address=Address("schedule", "x", "y"))
+        await running.host.start_turn(Principal.owner("clock"), origin, request).wait()
+        found = await settled(running, model)
+    assert len(found) == len(model.requests)
+    assert {row.cause for row in found} >= {
+        "chat",
+        "tool",
+        "heartbeat",
+        "everywhere.before",
+        "everywhere.after",
+    }
+    assert {row.tool for row in found if row.cause == "tool"} == {"deeper"}
+    assert {row.plugin for row in found if row.model == "own"} == {"everywhere"}
+
+
+def test_provider_is_asked_in_one_place_of_the_gateway() -> None:
+    paths = [
+        path
+        for folder in ("core", "builtin_plugins", "src/hookgate/cli")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if asks_provider(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert paths == [ROOT / "core" / "turn" / "model" / "call.py"]
+
+
+def asks_provider(tree: ast.AST) -> bool:
+    """Whether code calls `stream` of what is called a provider."""
+    return any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "stream"
+        and ast.unparse(node.func.value).endswith("provider")
+        for node in ast.walk(tree)
+    )

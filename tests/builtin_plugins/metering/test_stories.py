@@ -1,0 +1,334 @@
+"""Budgets and limits through a whole gateway with a real store: the stories of its users."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support.script import until
+
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.models import (
+    ModelRef,
+    ModelRequest,
+    Refusal,
+    StopEvent,
+    TextDelta,
+    Usage,
+)
+from hookgate.core.domain.models import UsageEvent as Used
+from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.turn import Address, Principal
+from hookgate.hookspecs import hookimpl
+from hookgate.kit.testing.gateway import started
+from hookgate.kit.testing.model import ScriptedModel, call, say
+from hookgate.kit.tooling import tool
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+    from hookgate.gateway import Gateway
+    from hookgate.kit.testing.gateway import TurnedClock
+
+    Started = Callable[..., AbstractAsyncContextManager[Gateway]]
+
+pytest_plugins = ["hookgate.kit.testing.fixtures"]
+
+DEAR = {"input": 10, "output": 10}
+"""Dollars for a million tokens."""
+
+
+def spending(tokens: int, *, output: int = 10) -> list[Any]:
+    """Return an answer whose provider bills so many tokens in all."""
+    usage = Usage(input_tokens=tokens - output, output_tokens=output)
+    return [TextDelta("fine"), Used(usage), StopEvent("end")]
+
+
+def metering(**section: Any) -> dict[str, Any]:
+    """Return the settings of a gateway with this section."""
+    return {"plugin": {"metering": section}}
+
+
+def budget(**more: Any) -> dict[str, Any]:
+    """Return the settings of a gateway with one budget, called `small`."""
+    return metering(budgets={"small": more})
+
+
+async def operate(gateway: Gateway, name: str, /, **params: Any) -> dict[str, Any]:
+    """Call an operation as the owner."""
+    operation = gateway.host.operations[name]
+    invocation = Invocation(host=gateway.host, principal=Principal.owner())
+    result = await operation.handler(invocation, operation.params.model_validate(params))
+    return dict(result.model_dump(mode="json"))
+
+
+def at(peer: str) -> Address:
+    """Return where a person writes from."""
+    return Address("cli", "local", peer)
+
+
+async def test_call_that_would_exceed_the_budget_is_refused_before_the_wire(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(9_500)]
+    async with gateway(**budget(scope="session", tokens=10_000)) as running:
+        first = await running.chat("hello")
+        second = await running.chat("and now?")
+    assert first.ending == "done"
+    assert second.ending == "refused"
+    assert second.error is not None
+    assert second.error.code == "budget_exceeded"
+    assert "day:2026-03-01: 9,500 of 10,000 tokens; this call needs up to" in str(second.error)
+    assert len(model.requests) == 1
+
+
+async def test_daily_budget_holds_over_all_sessions_and_begins_anew_the_next_day(
+    gateway: Started, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    model.steps = [spending(60_000), spending(39_000), spending(100)]
+    async with gateway(**budget(tokens=100_000)) as running:
+        first = await running.chat("hello", address=at("ann"))
+        second = await running.chat("hello", address=at("bob"))
+        refused = await running.chat("hello", address=at("cleo"))
+        clock.turn(days=1)
+        again = await running.chat("hello", address=at("cleo"))
+    assert (first.ending, second.ending) == ("done", "done")
+    assert refused.ending == "refused"
+    assert again.ending == "done"
+
+
+async def test_what_was_used_is_known_after_a_restart(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(9_500)]
+    limit = budget(scope="session", tokens=10_000)
+    async with gateway(**limit) as running:
+        await running.chat("hello")
+    async with gateway(**limit) as running:
+        second = await running.chat("and now?")
+    assert second.ending == "refused"
+    assert "9,500 of 10,000" in str(second.error)
+
+
+async def test_budget_in_money_counts_by_the_prices_of_the_settings(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(9_000)]
+    section = metering(
+        budgets={"small": {"usd": "0.10", "window": "month"}}, prices={"script/*": DEAR}
+    )
+    async with gateway(**section) as running:
+        await running.chat("hello")
+        second = await running.chat("and now?")
+    assert second.error is not None
+    assert "month:2026-03: $0.09 of $0.1; this call needs up to $0.0" in str(second.error)
+
+
+async def test_unknown_model_counts_as_the_configured_worst_case(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(10_000, output=0)]
+    section = metering(budgets={"small": {"usd": 1}}, unknown={"input": 100, "output": 100})
+    async with gateway(**section) as running:
+        first = await running.chat("hello")
+        second = await running.chat("and now?")
+    assert (first.ending, second.ending) == ("done", "refused")
+
+
+async def test_budget_falls_back_to_the_cheapest_model_of_the_plan(
+    tmp_path: Path, model: ScriptedModel
+) -> None:
+    model.steps = [spending(9_000), say("cheap")]
+    section = metering(
+        budgets={"small": {"usd": "0.10", "over": "fallback"}},
+        prices={"script/dear": DEAR, "script/cheap": {"input": 0, "output": 0}},
+    )
+    agents = {"main": {"model": "script/dear", "fallback": ["script/cheap"]}}
+    events: list[Any] = []
+    async with started(home=tmp_path, model=model, agents=agents, **section) as running:
+        await running.chat("hello")
+        second = await running.chat("and now?", sink=events.append)
+    assert second.ending == "done"
+    assert [str(request.model) for request in model.requests] == ["script/dear", "script/cheap"]
+
+
+async def test_operator_is_asked_for_more_and_raises_the_counter(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(9_500)]
+    async with gateway(**budget(tokens=10_000, over="ask")) as running:
+        await running.chat("hello")
+        refused = await running.chat("and now?")
+        key = "small.tokens/global:*/day:2026-03-01"
+        assert f"budget {key}" in running.host.status()["notices"]
+        made = await operate(running, "budgets.raise", key=key, by=50_000)
+        assert f"budget {key}" not in running.host.status()["notices"]
+        again = await running.chat("and now?")
+    assert refused.error is not None
+    assert "an operator has been asked" in refused.error.action
+    assert made["done"] == f"{key} is raised by 50,000 tokens"
+    assert again.ending == "done"
+
+
+async def test_operators_are_warned_once_when_a_budget_is_nearly_used_up(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(85_000), spending(100)]
+    async with gateway(**budget(tokens=100_000)) as running:
+        await running.chat("hello")
+        notices = running.host.status()["notices"]
+    told = [text for part, text in notices.items() if part.startswith("budget small")]
+    assert len(told) == 1
+    assert "85,000 of 100,000 tokens" in told[0]
+
+
+async def test_rate_of_requests_is_limited_and_says_when_to_come_back(
+    gateway: Started, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    section = metering(limits={"calm": {"scope": "session", "requests": 2}})
+    async with gateway(**section) as running:
+        turns = [await running.chat("hello") for _ in range(3)]
+        clock.turn(seconds=60)
+        later = await running.chat("hello")
+    assert [turn.ending for turn in turns] == ["done", "done", "refused"]
+    assert turns[2].error is not None
+    assert turns[2].error.code == "rate_limited"
+    assert turns[2].error.refusal.retry_after == 60
+    assert later.ending == "done"
+
+
+async def test_calls_side_by_side_are_limited_and_a_place_is_free_when_one_has_ended(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    leave = asyncio.Event()
+    model.steps = [[leave.wait, *say("slow")], say("fast")]
+    async with gateway(**metering(limits={"one": {"parallel": 1}})) as running:
+        slow = asyncio.create_task(running.chat("hello", address=at("ann")))
+        await until(lambda: model.requests)
+        refused = await running.chat("hello", address=at("bob"))
+        leave.set()
+        await slow
+        later = await running.chat("hello", address=at("bob"))
+    assert refused.error is not None
+    assert "now: 1 of 1 at one time; this call needs up to 1" in str(refused.error)
+    assert later.ending == "done"
+
+
+async def test_cancelled_call_is_charged_what_was_reserved(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [[TextDelta("I "), asyncio.Event().wait]]
+    async with gateway(**budget(tokens=100_000)) as running:
+        task = asyncio.create_task(running.chat("hello"))
+        await until(lambda: model.requests)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        shown = await operate(running, "budgets.show")
+    (counter,) = shown["budgets"][0]["counters"]
+    most = model.requests[0].max_output_tokens
+    assert int(counter["used"].replace(",", "")) >= most
+    assert counter["held"] == "0"
+
+
+async def test_call_that_another_plugin_refuses_holds_and_costs_nothing(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    class Stop:
+        @hookimpl
+        def before_model_call(self) -> Refusal:
+            return Refusal(code="closed", message="closed today")
+
+    async with gateway(Stop, **budget(tokens=100_000)) as running:
+        turn = await running.chat("hello")
+        shown = await operate(running, "budgets.show")
+    assert turn.ending == "refused"
+    (counter,) = shown["budgets"][0]["counters"]
+    assert (counter["used"], counter["held"]) == ("0", "0")
+
+
+async def test_session_that_burns_far_more_than_ever_is_paused_until_it_is_resumed(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    def nothing() -> str:
+        """Do nothing."""
+        return "done"
+
+    burning = [*call("nothing")]
+    burning[1] = Used(Usage(input_tokens=60_000, output_tokens=10))
+    model.steps = [*[spending(1_000) for _ in range(20)], burning, say("more"), say("fine")]
+    tools = [tool(nothing, flags=Flags.none())]
+    async with gateway(tools=tools, plugin={"policy": {"profile": "open"}}) as running:
+        for _ in range(20):
+            await running.chat("hello")
+        burnt = await running.chat("now burn")
+        after = await running.chat("hello")
+        session = str(burnt.session)
+        assert session in (await operate(running, "budgets.show"))["paused"]
+        await operate(running, "budgets.resume", session=session)
+        resumed = await running.chat("hello")
+    assert burnt.error is not None
+    assert burnt.error.code == after.error.code == "session_paused"  # type: ignore[union-attr]
+    assert "this turn has used 60,010 tokens" in str(burnt.error)
+    assert resumed.ending == "done"
+
+
+async def test_what_a_plugin_asks_a_model_for_counts_for_that_plugin(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    class Asks:
+        @hookimpl
+        @asynccontextmanager
+        async def lifespan(self, host: Host) -> AsyncIterator[None]:
+            self.host = host
+            yield
+
+        @hookimpl
+        async def before_turn(self, turn: Turn) -> None:
+            request = ModelRequest(model=ModelRef("script", "test"), cause="memory.extract")
+            async for _ in self.host.call_model(turn, request):
+                pass
+
+    model.steps = [spending(500), spending(70_000)]
+    async with gateway(Asks, **budget(scope="plugin", of="memory", tokens=10_000)) as running:
+        await running.chat("hello")
+        shown = await operate(running, "budgets.show")
+    (counter,) = shown["budgets"][0]["counters"]
+    assert (counter["key"], counter["used"]) == (
+        "small.tokens/plugin:memory/day:2026-03-01",
+        "500",
+    )
+
+
+async def test_budget_is_set_and_removed_while_the_gateway_runs(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps = [spending(900)]
+    async with gateway() as running:
+        await operate(running, "budgets.set", name="tight", tokens=10)
+        refused = await running.chat("hello")
+        shown = await operate(running, "budgets.show", name="tight")
+        await operate(running, "budgets.remove", name="tight")
+        let = await running.chat("hello")
+    assert (refused.ending, let.ending) == ("refused", "done")
+    assert shown["budgets"][0]["source"] == "operator"
+
+
+async def test_budget_of_a_day_without_a_store_refuses_unless_it_may_count_in_memory(
+    gateway: Started,
+) -> None:
+    section = {"tokens": 100_000}
+    async with gateway(disabled=["storage"], **budget(**section)) as running:
+        refused = await running.chat("hello")
+    counting = metering(budgets={"small": section}, without_store="count")
+    async with gateway(disabled=["storage"], **counting) as running:
+        let = await running.chat("hello")
+    assert refused.error is not None
+    assert refused.error.code == "budget_unavailable"
+    assert let.ending == "done"
