@@ -319,7 +319,7 @@ class Budgets:
             key
             for key, window in self._windows.items()
             if isinstance(window, LocalWindow)
-            and not window.held
+            and not window.calls
             and window.active < since
             and f"/{kind}" in key
         ]
@@ -339,7 +339,7 @@ class Budgets:
         leasing = self._leasing
         now = self._monotonic()
         due = self._scan(now)
-        if leasing is None or self._store is None:
+        if leasing is None or self._store is None or self._waiting is None:
             return
         from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
 
@@ -351,6 +351,8 @@ class Budgets:
                 await self._write(leasing, list(due)[:WINDOWS_AT_ONCE])
             if self._store.shared:
                 await leasing.look()
+                # Whoever has given back may have done so for a call that waits here.
+                self._waiting.look_again()
         except FAULTS as error:
             problem = f"what is used of budgets cannot be written: {error}"
         if problem != self._problem:
@@ -403,7 +405,7 @@ class Budgets:
                 due.add(window)
         local = [each for each in self._windows.items() if isinstance(each[1], LocalWindow)]
         if len(local) > MOST_LOCAL:
-            free = [(key, window) for key, window in local if not window.held]
+            free = [(key, window) for key, window in local if not window.calls]
             free.sort(key=lambda each: each[1].active)
             self.drop(key for key, _ in free[: len(local) - MOST_LOCAL])
         return due
@@ -426,12 +428,10 @@ class Budgets:
     async def _listen(self) -> None:
         assert self._signals is not None
         assert self._leasing is not None
-        assert self._waiting is not None
         async with self._signals.listen(TOPIC) as told:
             async for data in told:
                 if data.get("by") != self._leasing.me:
                     self._woken.set()
-                    self._waiting.look_again()
 
     async def _follow(self) -> None:
         assert self._poll is not None

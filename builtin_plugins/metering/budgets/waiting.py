@@ -86,6 +86,10 @@ class Waiting:
         """Let a call wait; its future gets a hold, or why there is none."""
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
         deadline = self._clock.monotonic() + self._patience
+        for window in windows:
+            # Nobody lets go of it meanwhile.
+            window.calls += 1
+        future.add_done_callback(lambda _: _leave(windows))
         self._waiters.append(_Waiter(wants, windows, deadline, future))
         self._again.set()
         if self._task is None or self._task.done():
@@ -202,9 +206,12 @@ class Waiting:
             heard = want.key in waiter.asked and window.heard >= waiter.asked[want.key]
             if heard and short.used + short.held + want.amount > want.limit:
                 return short
-        if late:
-            return unfit or Short(waiter.wants[0], 0, 0)
-        return None
+        return unfit if late else None
+
+
+def _leave(windows: Sequence[Window]) -> None:
+    for window in windows:
+        window.calls -= 1
 
 
 def _fail(waiter: _Waiter, error: Exception) -> None:

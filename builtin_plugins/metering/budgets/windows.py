@@ -17,16 +17,18 @@ class LocalWindow:
 
     Attributes:
         lasting: Whether what is settled stays used.
-        held: What running calls hold.
+        calls: How many calls have reserved of it, or wait to.
+        held: What they hold.
         spent: What calls have used.
         active: When it was last used, in monotonic seconds.
         epoch: Always 0: it is nobody else's.
     """
 
-    __slots__ = ("active", "epoch", "held", "lasting", "spent")
+    __slots__ = ("active", "calls", "epoch", "held", "lasting", "spent")
 
     def __init__(self, *, lasting: bool) -> None:
         self.lasting = lasting
+        self.calls = 0
         self.held = 0
         self.spent = 0
         self.active = 0.0
@@ -37,15 +39,18 @@ class LocalWindow:
         if amount and self.spent + self.held + amount > limit:
             return False
         self.held += amount
+        self.calls += 1
         self.active = now
         return True
 
     def undo(self, amount: int) -> None:
         """Give back what was just taken."""
+        self.calls -= 1
         self.held -= amount
 
     def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
         """Settle what was reserved; return whether the store must hear of it soon."""
+        self.calls -= 1
         self.held -= amount
         if self.lasting:
             self.spent = min(self.spent + actual, MOST)
@@ -75,7 +80,8 @@ class LeasedWindow:
         lasting: Whether what is settled stays used.
         limit: Under which limit the chunk was leased.
         leased: What this gateway's row says.
-        held: What running calls hold.
+        calls: How many calls have reserved of it, or wait to.
+        held: What they hold.
         spent: What calls have used since it was last written.
         returning: What is being given back.
         free: What can be reserved.
@@ -93,8 +99,18 @@ class LeasedWindow:
     """
 
     __slots__ = (
-        *("active", "answered", "asked", "burned", "epoch", "free", "held", "key", "lasting"),
-        *("heard", "leased", "limit", "others", "returning", "scarce_until", "since", "spent"),
+        *("active", "answered", "asked", "burned", "calls", "epoch", "free", "held", "key"),
+        *(
+            "heard",
+            "lasting",
+            "leased",
+            "limit",
+            "others",
+            "returning",
+            "scarce_until",
+            "since",
+            "spent",
+        ),
         *("used", "written"),
     )
 
@@ -102,7 +118,7 @@ class LeasedWindow:
         self.key = key
         self.lasting = lasting
         self.limit = 0
-        self.leased = self.held = self.spent = self.returning = self.free = 0
+        self.calls = self.leased = self.held = self.spent = self.returning = self.free = 0
         self.used = self.others = 0
         self.epoch = self.asked = self.answered = self.heard = 0
         self.scarce_until = float("-inf")
@@ -120,16 +136,19 @@ class LeasedWindow:
             return False
         self.free -= amount
         self.held += amount
+        self.calls += 1
         self.active = now
         return True
 
     def undo(self, amount: int) -> None:
         """Give back what was just taken."""
+        self.calls -= 1
         self.held -= amount
         self.free += amount
 
     def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
         """Settle what was reserved; return whether the store must hear of it soon."""
+        self.calls -= 1
         if not self.lasting:
             actual = 0
         self.active = now
@@ -154,7 +173,7 @@ class LeasedWindow:
     def lose(self) -> None:
         """Forget the chunk: others have charged all of it, with what is held."""
         over = max(-self.free, 0)
-        self.epoch += self.held > 0
+        self.epoch += 1
         self.leased = self.held = self.returning = 0
         self.spent, self.free = over, -over
 
@@ -165,8 +184,8 @@ class LeasedWindow:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing would be lost with it; a call whose lease was lost may yet be settled."""
-        return not (self.leased or self.held or self.spent or self.returning or self.epoch)
+        """Whether nothing would be lost with it."""
+        return not (self.calls or self.leased or self.spent or self.returning)
 
 
 Window = LocalWindow | LeasedWindow

@@ -63,14 +63,13 @@ async def row(store: SqlStore, key: str = DAY) -> dict[str, int]:
     """Return what the store has of a window, and that its leases add up."""
 
     def read(connection: sa.Connection) -> dict[str, int]:
-        query = sa.select(WINDOWS).where(WINDOWS.c.key == key)
-        found = connection.execute(query).mappings().one_or_none()
+        # One statement: both at one moment.
         amounts = sa.select(sa.func.sum(LEASES.c.amount)).where(LEASES.c.key == key)
-        leased = connection.execute(amounts).scalar() or 0
+        query = sa.select(WINDOWS, amounts.scalar_subquery().label("amounts"))
+        found = connection.execute(query.where(WINDOWS.c.key == key)).mappings().one_or_none()
         if found is None:
-            assert leased == 0
             return {"settled": 0, "leased": 0, "lost": 0}
-        assert found["leased"] == leased
+        assert found["leased"] == (found["amounts"] or 0)
         return {name: found[name] for name in ("settled", "leased", "lost")}
 
     return await store.read(read)

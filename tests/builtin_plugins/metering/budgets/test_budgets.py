@@ -209,6 +209,18 @@ async def test_a_lower_limit_holds_at_once_and_a_higher_one_too(store: SqlStore)
         await expect_hold(budgets, want(10, limit=10_000))
 
 
+async def test_a_counter_that_a_call_waits_for_is_not_let_go_of(store: SqlStore) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as budgets:
+        caller = asyncio.create_task(budgets.reserve([want(4)]))
+        await asyncio.sleep(0)
+        clock.advance(20)  # so long that what nobody uses is let go of
+        await budgets.tick()
+        assert isinstance(await caller, Hold)
+        assert budgets.used(DAY) == 4
+        assert (await row(store))["leased"] == 4
+
+
 async def test_a_caller_that_goes_away_leaves_nothing_held(store: SqlStore) -> None:
     async with opened(store) as budgets:
         for turns in range(40):

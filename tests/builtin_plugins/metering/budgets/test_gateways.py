@@ -1,0 +1,256 @@
+"""Gateways that share budgets: in processes of their own, on a real PostgreSQL server."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from pydantic import SecretStr
+from tests.builtin_plugins.metering.budgets.support import (
+    DAY,
+    expect_hold,
+    expect_short,
+    gateways,
+    opened,
+    prepared,
+    row,
+    want,
+)
+from tests.builtin_plugins.stores import opened_store
+from tests.builtin_plugins.turns import TurnedClock
+
+from hookgate.builtin_plugins.storage.engine.opening import open_store
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.host import SystemClock
+from hookgate.core.sessions.signals import InProcessSignals
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
+    async with opened_store(tmp_path) as store:
+        yield await prepared(store, shared=True)
+
+
+GATEWAY = """
+    import asyncio, sys
+    from pathlib import Path
+    from pydantic import SecretStr
+    from hookgate.builtin_plugins.metering import tables
+    from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Want
+    from hookgate.builtin_plugins.storage.engine.opening import open_store
+    from hookgate.builtin_plugins.storage.settings import StorageSettings
+    from hookgate.core.host import SystemClock
+
+    url, home, key = sys.argv[1:4]
+    limit, callers, ttl, patience = map(float, sys.argv[4:8])
+
+    async def main():
+        store = await open_store(StorageSettings(url=SecretStr(url)), Path(home))
+        assert store.durable, store.problem
+        await store.migrate("metering", tables.METADATA, tables.SCRIPTS)
+        budgets = Budgets(
+            store, SystemClock(), None, gateway="g", ttl=ttl, patience=patience, poll=.02
+        )
+        await budgets.open()
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+
+        ample = ["a/global/day:1", "z/global/day:1"]
+
+        async def call(number):
+            # Of the worst case, three, one is used; two ample counters stand around it.
+            wants = [Want(key, int(limit), 3), *(Want(name, 2**60, 1) for name in ample)]
+            outcome = await budgets.reserve(wants[:: (-1) ** number])
+            if isinstance(outcome, Hold):
+                await asyncio.sleep(0)
+                budgets.settle(outcome, [1, 1, 1])
+                print("admitted", flush=True)
+            else:
+                print("refused", flush=True)
+
+        async def lane(count):
+            for number in range(count):
+                await call(number)
+
+        lanes = 25
+        await asyncio.gather(*(lane(int(callers) // lanes) for _ in range(lanes)))
+        print("ended", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        await budgets.close()
+        await store.close()
+
+    asyncio.run(main())
+"""
+
+
+class Gateway:
+    """A gateway in a process of its own, and what it has said."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.said: list[str] = []
+
+    async def hear(self, word: str) -> None:
+        """Return once it has said `word`."""
+        assert self.process.stdout is not None
+        while not self.said or self.said[-1] != word:
+            line = await self.process.stdout.readline()
+            assert line, f"it has ended after {self.said[-3:]}"
+            self.said.append(line.decode().strip())
+
+    def go_on(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+
+    async def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            self.said.append(line.decode().strip())
+        await self.process.wait()
+
+
+async def begun(
+    stack: AsyncExitStack,
+    url: str,
+    home: Path,
+    *,
+    number: int,
+    limit: int,
+    callers: int,
+    ttl: float,
+) -> Gateway:
+    place = home / str(number)
+    place.mkdir()
+    settings = [str(one) for one in (limit, callers, ttl, 20.0)]
+    command = [sys.executable, "-c", dedent(GATEWAY), url, str(place), DAY, *settings]
+    process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
+
+    async def end() -> None:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    stack.push_async_callback(end)
+    return Gateway(process)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "killed"), [(2, 0), (4, 1)])
+async def test_a_thousand_callers_at_several_gateways_use_all_of_a_budget_and_no_more(
+    url: str, tmp_path: Path, count: int, killed: int
+) -> None:
+    limit, ttl = 120, 1.5
+    async with AsyncExitStack() as stack:
+        store = await open_store(StorageSettings(url=SecretStr(url)), tmp_path)
+        stack.push_async_callback(store.close)
+        await prepared(store)
+        started = [
+            await begun(
+                stack, url, tmp_path, number=one, limit=limit, callers=1000 // count, ttl=ttl
+            )
+            for one in range(count)
+        ]
+        await asyncio.gather(*(one.hear("ready") for one in started))
+        for one in started:
+            one.go_on()
+        for one in started[:killed]:
+            await one.hear("admitted")
+            await one.kill()
+        living = started[killed:]
+        await asyncio.gather(*(one.hear("ended") for one in living))
+        for one in living:
+            one.go_on()
+            assert await one.process.wait() == 0
+        # A gateway that comes later charges what nobody else has seen the end of.
+        budgets = await stack.enter_async_context(opened(store, SystemClock(), ttl=ttl, poll=0.05))
+        async with asyncio.timeout(30):
+            while await gateways(store) > 1:
+                await budgets.tick()
+        found = await row(store)
+        admitted = sum(one.said.count("admitted") for one in started)
+        assert found["leased"] == 0
+        assert found["settled"] == sum(one.said.count("admitted") for one in living)
+        assert found["settled"] + found["lost"] >= admitted
+        # Overspent nowhere, and refused only where less was left than a call may need.
+        assert limit - 3 < found["settled"] + found["lost"] <= limit
+        assert (found["lost"] > 0) == bool(killed)
+        await expect_short(budgets, want(3, limit=limit))
+
+
+async def test_what_another_gateway_does_not_hold_is_given_back_to_who_needs_it(
+    store: SqlStore,
+) -> None:
+    signals = InProcessSignals()
+    # Told by a signal: a look every hour would be too late.
+    clock = SystemClock()
+    async with (
+        opened(store, clock, signals, poll=3600.0) as one,
+        opened(store, clock, signals, poll=3600.0) as other,
+    ):
+        one.settle(await expect_hold(one, want(10, limit=10_000)), [10])
+        running = await expect_hold(one, want(5, limit=10_000))
+        assert (await row(store))["leased"] == 100
+        hold = await expect_hold(other, want(9_985, limit=10_000))
+        assert (await expect_short(other, want(1, limit=10_000))).held == 9_990
+        one.settle(running, [2])
+        await expect_hold(other, want(3, limit=10_000))
+        other.settle(hold, [0])
+        await expect_hold(one, want(9_985, limit=10_000))
+
+
+async def test_what_nobody_gives_back_in_time_is_refused(store: SqlStore) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as silent, opened(store, clock, patience=0) as other:
+        await expect_hold(silent, want(10, limit=1000))
+        short = await expect_short(other, want(995, limit=1000))
+        assert (short.used, short.held) == (0, 10)
+
+
+async def test_who_was_stopped_for_longer_than_its_lease_uses_nothing_of_it(
+    store: SqlStore,
+) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as stopped, opened(store, clock) as other:
+        stopped.settle(await expect_hold(stopped, want(10, limit=1000)), [1])
+        assert stopped.try_reserve([want(1, limit=1000)]) is not None
+        for _ in range(5):
+            clock.advance(8)
+            await other.tick()
+        assert await row(store) == {"settled": 0, "leased": 0, "lost": 10}
+        assert stopped.try_reserve([want(1, limit=1000)]) is None
+        await expect_hold(stopped, want(1, limit=1000))
+        assert await gateways(store) == 2
+
+
+async def test_clocks_that_jump_sweep_nobody(store: SqlStore) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as one, opened(store, clock, patience=0) as other:
+        hold = await expect_hold(one, want(6))
+        for years in (50, -80, 30):
+            clock.time = clock.time.replace(year=clock.time.year + years, month=1, day=1)
+            for budgets in (one, other):
+                clock.advance(3)
+                await budgets.tick()
+        assert await row(store) == {"settled": 0, "leased": 6, "lost": 0}
+        one.settle(hold, [6])
+        await expect_short(other, want(5))
+
+
+async def test_a_store_that_was_gone_for_a_while_costs_nobody_its_lease(store: SqlStore) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as one, opened(store, clock) as other:
+        await expect_hold(one, want(6))
+        await other.tick()
+        clock.advance(100)  # in which neither could write or read
+        await other.tick()
+        await one.tick()
+        assert await row(store) == {"settled": 0, "leased": 6, "lost": 0}
