@@ -196,7 +196,7 @@ class Gate:
             self._host.announce(
                 f"budget {short.want.key}",
                 f"{turn.agent.name} needs more than the budget {rule.name} has left: {found}. "
-                f"`hookgate budgets raise '{short.want.key}' --by AMOUNT` lets it go on",
+                f"`hookgate budgets raise '{short.want.key}' AMOUNT` lets it go on",
             )
         return Refusal(
             code="budget_exceeded",

@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.metering.limits.guard import Guard
 from hookgate.builtin_plugins.metering.limits.ruling import Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.prices import Prices
+from hookgate.builtin_plugins.metering.prices.operations import operations as price_operations
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.messages import new_id
@@ -161,8 +162,7 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows usage and prices, and what sets budgets."""
-        del host
-        return [*self._budget_operations.all()]
+        return [*self._budget_operations.all(), *price_operations(self._prices, host)]
 
     @property
     def _opened(self) -> Gate:

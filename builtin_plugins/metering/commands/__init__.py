@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hookgate.builtin_plugins.metering.commands import budgets
+from hookgate.builtin_plugins.metering.prices.commands import prices_app
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = {"budgets": budgets.app}
+COMMANDS = {"budgets": budgets.app, "prices": prices_app}
 """What the command line finds here, by its words."""

@@ -30,6 +30,11 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def budgets() -> None:
+    """Be a group, although only one command stands here."""
+
+
 @app.command()
 def show(
     ctx: typer.Context,
@@ -49,7 +54,8 @@ def show(
         if not found["budgets"]:
             console.print(
                 "no budgets: `hookgate budgets set NAME --tokens 100000` makes one, or a section "
-                "`[plugin.metering.budgets.NAME]` of the settings"
+                "`[plugin.metering.budgets.NAME]` of the settings",
+                markup=False,
             )
         else:
             console.print(_table(found["budgets"]))

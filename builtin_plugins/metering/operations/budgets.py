@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from hookgate.core.domain.errors import NotAllowedError, TurnError
 from hookgate.core.domain.operations import Operation, OperationModel
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import SessionKey
-from hookgate.kit.durations import told
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +152,7 @@ class RaiseParams(OperationModel):
 
     key: str
     """The counter, as `budgets show` and a refusal name it."""
-    by: Decimal = Field(gt=0, le=10**15)
+    more: Decimal = Field(gt=0, le=10**15)
     """How much: tokens, or US dollars for a budget of money."""
 
 
@@ -354,7 +354,7 @@ class BudgetOperations:
         if rule.window == "turn":
             then = f"each turn begins anew; {then}"
         elif (seconds := until(rule.window, now)) is not None:
-            then = f"{then}; it begins anew in {told(seconds)}"
+            then = f"{then}; it begins anew in {timedelta(seconds=int(seconds))} h"
         return left / limit if limit else 0.0, ExplainRow(
             key=key,
             limit=amount_text(limit, rule.unit),
@@ -411,14 +411,14 @@ class BudgetOperations:
                 code="invalid_params",
                 action="take it from `hookgate budgets show` or from the refusal",
             )
-        by = int(params.by * PICO) if unit == "usd" else int(params.by)
+        by = int(params.more * PICO) if unit == "usd" else int(params.more)
 
         def change(known: Set) -> Set:
             raises = {**known.raises, params.key: known.raises.get(params.key, 0) + by}
             return known.model_copy(update={"raises": self._ruling.bounded(raises)})
 
         done = f"{params.key} is raised by {amount_text(by, rules[0].unit)}"
-        made = await self._changed(invocation, change, done, {"key": params.key, "by": str(by)})
+        made = await self._changed(invocation, change, done, {"key": params.key, "more": str(by)})
         invocation.host.withdraw(f"budget {params.key}")
         return made
 

@@ -167,7 +167,7 @@ async def test_operator_is_asked_for_more_and_raises_the_counter(
         refused = await running.chat("and now?")
         key = "small.tokens/global:*/day:2026-03-01"
         assert f"budget {key}" in running.host.status()["notices"]
-        made = await operate(running, "budgets.raise", key=key, by=50_000)
+        made = await operate(running, "budgets.raise", key=key, more=50_000)
         assert f"budget {key}" not in running.host.status()["notices"]
         again = await running.chat("and now?")
     assert refused.error is not None
