@@ -60,6 +60,8 @@ def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
         from hookgate.kit.rendering import clean
 
+        if not found["models"]:
+            console.print("no agent of the settings asks a model")
         for one in found["models"]:
             agents = ", ".join(one["agents"])
             line = Text.assemble(_state(one["state"]), f" {clean(one['model'])} ({clean(agents)})")
@@ -89,8 +91,11 @@ def _render(console: Console, models: Sequence[Mapping[str, Any]]) -> None:
             if price not in (prices[INPUT], prices[OUTPUT])
         ]
         row["others"] = ", ".join(said)
-        row["from"] = f"{one['source']} ({one['version']})"
+        row["from"] = f"{one['source']}\n{one['version']}"
         rows.append(row)
+    if not rows:
+        console.print("no agent of the settings asks a model; `prices show MODEL` shows any")
+        return
     console.print(table(rows))
     for one in models:
         if one["action"]:
@@ -98,7 +103,7 @@ def _render(console: Console, models: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _price(price: Mapping[str, Any]) -> str:
-    steps = "".join(f", {step['usd']} above {step['above']:,}" for step in price["steps"])
+    steps = "".join(f"\n{step['usd']} above {step['above']:,}" for step in price["steps"])
     return f"{price['usd']}{steps}"
 
 
