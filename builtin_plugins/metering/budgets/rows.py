@@ -40,7 +40,26 @@ FORGOTTEN = 500
 SHOWN = 10_000
 """So many windows are shown at once."""
 
-_DIALECTS: dict[str, Any] = {"sqlite": sqlite, "postgresql": postgresql}
+
+def _made_or_locked(dialect: Any) -> Any:
+    """Make windows that are not there yet, lock all of them, and return them."""
+    made = dialect.insert(WINDOWS)
+    touched = {"touched": made.excluded.touched}
+    return made.on_conflict_do_update(index_elements=["key"], set_=touched).returning(
+        *(WINDOWS.c[name] for name in ("key", "settled", "leased", "lost", "asked"))
+    )
+
+
+def _kept(dialect: Any) -> Any:
+    """Leave what a gateway has leased."""
+    kept = dialect.insert(LEASES)
+    values = {name: kept.excluded[name] for name in ("amount", "answered")}
+    return kept.on_conflict_do_update(index_elements=["gateway", "key"], set_=values)
+
+
+# Made once: SQLAlchemy compiles a statement once, and knows it by what it is made of.
+_LOCK = {"sqlite": _made_or_locked(sqlite), "postgresql": _made_or_locked(postgresql)}
+_KEEP = {"sqlite": _kept(sqlite), "postgresql": _kept(postgresql)}
 
 _BEAT = (
     update(GATEWAYS)
@@ -203,7 +222,7 @@ class Exchange:
                 returned.append({"me": self.me, "window": key})
         connection.execute(_CHANGE, changes)
         if leases:
-            _keep(connection, leases)
+            connection.execute(_KEEP[connection.dialect.name], leases)
         if returned:
             connection.execute(_RETURN, returned)
 
@@ -254,20 +273,8 @@ def _lock(connection: Connection, plans: Sequence[Plan], at: int) -> Mapping[str
     """Lock the windows of `plans`, in their order, and make those that are not there yet."""
     new = {"settled": 0, "leased": 0, "lost": 0, "asked": 0, "touched": at}
     rows = [{"key": plan.key, "lasting": plan.lasting, **new} for plan in plans]
-    made = _DIALECTS[connection.dialect.name].insert(WINDOWS)
-    locked = made.on_conflict_do_update(
-        index_elements=[WINDOWS.c.key], set_={"touched": made.excluded.touched}
-    ).returning(WINDOWS)
-    return {row.key: row for row in connection.execute(locked, rows)}
-
-
-def _keep(connection: Connection, leases: Sequence[Mapping[str, Any]]) -> None:
-    kept = _DIALECTS[connection.dialect.name].insert(LEASES)
-    values = {name: kept.excluded[name] for name in ("amount", "answered")}
-    connection.execute(
-        kept.on_conflict_do_update(index_elements=[LEASES.c.gateway, LEASES.c.key], set_=values),
-        leases,
-    )
+    found = connection.execute(_LOCK[connection.dialect.name], rows)
+    return {row.key: row for row in found}
 
 
 def _heard(connection: Connection, me: str, keys: Sequence[str]) -> dict[str, int]:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builtin_plugins.metering.budgets.support import (
@@ -299,3 +300,70 @@ async def test_nothing_is_reserved_of_a_store_that_does_not_work(tmp_path: Path)
     assert "what is used of budgets cannot be written" in problems[0]
     await budgets.close()
     assert "is charged as used" in problems[-1]
+
+
+class UnsureStore:
+    """A store that says of a write that it failed: of one that was committed, or undone."""
+
+    shared = True
+
+    def __init__(self, store: SqlStore) -> None:
+        self._store = store
+        self.fails = 0
+        self.committed = False
+
+    async def read(self, work: Any) -> Any:
+        return await self._store.read(work)
+
+    async def write(self, work: Any, *, order: str = "") -> Any:
+        if not self.fails:
+            return await self._store.write(work, order=order)
+        self.fails -= 1
+        error = StoreUnavailableError("the connection is gone")
+
+        def undone(connection: Any) -> None:
+            work(connection)
+            raise error
+
+        await self._store.write(work if self.committed else undone, order=order)
+        raise error
+
+
+@pytest.mark.parametrize("committed", [True, False])
+async def test_a_write_of_which_nobody_knows_whether_it_was_kept_is_counted_once(
+    store: SqlStore, committed: bool
+) -> None:
+    unsure: Any = UnsureStore(store)
+    clock = TurnedClock()
+    async with opened(unsure, clock, patience=0) as budgets:
+        unsure.committed = committed
+        budgets.settle(await expect_hold(budgets, want(20, limit=10_000)), [13])
+        unsure.fails = 1
+        clock.advance(3)
+        await budgets.tick()  # what was used
+        unsure.fails = 2
+        with pytest.raises(StoreUnavailableError, match="the connection is gone"):
+            await budgets.reserve([want(1_000, limit=10_000)])
+        hold = await expect_hold(budgets, want(1_000, limit=10_000))
+        unsure.fails = 1
+        clock.advance(11)
+        await budgets.tick()  # what is given back
+        budgets.settle(hold, [7])
+        clock.advance(11)
+        await budgets.tick()
+        assert await row(store) == {"settled": 20, "leased": 0, "lost": 0}
+        await expect_hold(budgets, want(9_980, limit=10_000))
+        await expect_short(budgets, want(1, limit=10_000))
+
+
+async def test_a_run_of_which_nobody_knows_whether_it_began_begins_as_another(
+    store: SqlStore,
+) -> None:
+    unsure: Any = UnsureStore(store)
+    unsure.fails, unsure.committed = 1, True
+    budgets = Budgets(unsure, TurnedClock(), None, gateway="g", poll=None)
+    with pytest.raises(StoreUnavailableError):
+        await budgets.open()
+    async with opened(store) as budgets:
+        await expect_hold(budgets, want(10))
+        assert await gateways(store) == 1
