@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.script import until
 
+from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
@@ -20,6 +22,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.models import UsageEvent as Used
 from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address, Principal
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.gateway import started
@@ -332,3 +335,39 @@ async def test_budget_of_a_day_without_a_store_refuses_unless_it_may_count_in_me
     assert refused.error is not None
     assert refused.error.code == "budget_unavailable"
     assert let.ending == "done"
+
+
+async def test_call_is_settled_in_the_window_in_which_it_was_reserved(
+    gateway: Started, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    model.steps = [[lambda: clock.turn(days=1), *spending(7_000)]]
+    async with gateway(**budget(tokens=100_000)) as running:
+        await running.chat("hello")
+        clock.turn(days=-1)
+        (yesterday,) = (await operate(running, "budgets.show"))["budgets"][0]["counters"]
+        clock.turn(days=1)
+        today = (await operate(running, "budgets.show"))["budgets"][0]["counters"]
+    assert (yesterday["used"], today) == ("7,000", [])
+
+
+async def test_no_model_is_asked_while_the_ledger_cannot_be_written(
+    gateway: Started, model: ScriptedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: object, **__: object) -> None:
+        raise StoreUnavailableError("the disk is full")
+
+    async with gateway() as running:
+        first = await running.chat("hello")
+        with monkeypatch.context() as patch:
+            lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            lost.set_exception(StoreUnavailableError("the disk is full"))
+            patch.setattr(running.host[STORE], "insert_soon", lambda *_: lost)
+            patch.setattr(Ledger, "_insist", gone)
+            await running.chat("this one is not written")
+            await until(lambda: "metering.ledger" in running.host.degraded)
+            refused = await running.chat("hello", address=at("ann"))
+        await until(lambda: "metering.ledger" not in running.host.degraded)
+        again = await running.chat("hello")
+    assert (first.ending, again.ending) == ("done", "done")
+    assert refused.error is not None
+    assert refused.error.code == "ledger_unavailable"
