@@ -48,9 +48,11 @@ def charged(
         return usage
     if usage is None and not ending.started and ending.kind in UNBILLED:
         return Usage()
-    told = usage or Usage(reported=False)
-    return Usage(
-        input_tokens=max(bound(), told.total_input),
-        output_tokens=max(request.max_output_tokens, told.total_output),
+    told = usage or Usage()
+    # What is known keeps its kinds, which may cost more than plain input does; the rest is added.
+    rest = Usage(
+        input_tokens=max(bound() - told.total_input, 0),
+        output_tokens=max(request.max_output_tokens - told.total_output, 0),
         reported=False,
     )
+    return told + rest
