@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 from tests.builtin_plugins.metering.budgets.support import (
     DAY,
@@ -26,6 +27,8 @@ from tests.builtin_plugins.metering.budgets.support import (
 from tests.builtin_plugins.stores import opened_store
 from tests.builtin_plugins.turns import TurnedClock
 
+from hookgate.builtin_plugins.metering.budgets import Hold, rows
+from hookgate.builtin_plugins.metering.tables.budgets import WINDOWS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
@@ -205,6 +208,31 @@ async def test_what_another_gateway_does_not_hold_is_given_back_to_who_needs_it(
         await expect_hold(other, want(3, limit=10_000))
         other.settle(hold, [0])
         await expect_hold(one, want(9_985, limit=10_000))
+
+
+async def test_who_leases_for_a_call_that_is_refused_has_not_given_all_back(
+    store: SqlStore,
+) -> None:
+    clock, month = TurnedClock(), "monthly/global/month:1"
+    async with opened(store, clock) as one, opened(store, clock) as other:
+        other.settle(await expect_hold(other, want(4, limit=4, key=month)), [4])
+        clock.advance(3)
+        await other.tick()  # what it used is written
+        await expect_hold(one, want(1))
+        one.settle(await expect_hold(one, want(3)), [0])
+        waits = asyncio.create_task(other.reserve([want(9)]))
+        asked = sa.select(sa.func.max(WINDOWS.c.asked))
+        while not await store.read(lambda c: c.execute(asked).scalar_one()):
+            await other.tick()
+        # It does not know yet that it is asked, and what it leases now no call takes.
+        await expect_short(one, want(6), want(1, limit=4, key=month))
+        beat = await store.read(rows.beats)
+        while sum((await store.read(rows.beats)).values()) < sum(beat.values()) + 3:
+            await other.tick()
+        assert not waits.done()
+        await one.tick()
+        await other.tick()
+        assert isinstance(await waits, Hold)
 
 
 async def test_what_nobody_gives_back_in_time_is_refused(store: SqlStore) -> None:
