@@ -148,6 +148,11 @@ class Reports:
         """Whether what is reported outlives the process."""
         return self._ledger.durable
 
+    @property
+    def waiting(self) -> int:
+        """How many calls could not be recorded so far, and are in no report."""
+        return self._ledger.waiting
+
     async def usage(
         self,
         by: Sequence[str] = (),

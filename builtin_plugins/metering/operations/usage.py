@@ -1,0 +1,218 @@
+"""The operation ``usage``: what model calls have used, and what that cost.
+
+Whoever is bound to some addresses sees the calls of their sessions and no others.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, field_validator
+
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS, dollars
+from hookgate.core.domain.operations import Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.metering.reports import Reports, Totals
+    from hookgate.core.domain.operations import Invocation
+
+__all__ = ["MOST_GROUPS", "UsageOperations", "UsageParams"]
+
+MOST_GROUPS = 10_000
+_MONTH = re.compile(r"\d{4}-\d{2}")
+
+
+class UsageParams(OperationModel):
+    """Which calls are wanted, and what they are told apart by. What is left out does not matter."""
+
+    by: str = "day"
+    """What sums are told apart by, up to three with commas: `day`, `month`, `session`, `agent`,
+    `channel`, `account`, `principal`, `key`, `cause`, `plugin`, `tool`, `provider`, `model`;
+    nothing for one sum of all."""
+    since: str = ""
+    """The first day, such as `2026-11-01`, or month, such as `2026-11`; days are those of UTC."""
+    until: str = ""
+    """The last day or month."""
+    session: str | None = None
+    """A session's key."""
+    agent: str | None = None
+    channel: str | None = None
+    account: str | None = None
+    principal: str | None = None
+    key: str | None = None
+    """The name of a key; empty for calls without one."""
+    cause: str | None = None
+    """What calls were for: `chat`, `tool`, `nested`, `heartbeat`, `schedule`, or a plugin's own
+    word, such as `memory.extract`."""
+    plugin: str | None = None
+    """The plugin that made calls for a purpose of its own; empty for those of turns."""
+    tool: str | None = None
+    """The tool that started the turn; empty for none."""
+    provider: str | None = None
+    model: str | None = None
+    """A model as `provider/model`."""
+    limit: int = Field(default=100, ge=1, le=MOST_GROUPS)
+    """So many groups at most: the last days or months, and of others the dearest."""
+
+    @field_validator("by")
+    @classmethod
+    def _known(cls, by: str) -> str:
+        names = [name for name in by.replace(" ", "").split(",") if name]
+        unknown = [name for name in names if name not in DIMENSIONS]
+        if unknown or len(names) > 3 or len(set(names)) < len(names):
+            raise ValueError(f"found {by[:80]!r}, expected up to three of {', '.join(DIMENSIONS)}")
+        return ",".join(names)
+
+    @field_validator("since", "until")
+    @classmethod
+    def _day(cls, text: str) -> str:
+        if not text:
+            return text
+        try:
+            date.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
+        except ValueError:
+            raise ValueError(
+                f"found {text[:40]!r}, expected a day such as 2026-11-01 or a month such as 2026-11"
+            ) from None
+        return text
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What sums are told apart by."""
+        return tuple(name for name in self.by.split(",") if name)
+
+    @property
+    def equal(self) -> dict[str, str]:
+        """What calls must have."""
+        wanted = {name: getattr(self, name, None) for name in DIMENSIONS}
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    @property
+    def days(self) -> tuple[str, str]:
+        """The first day and the last one; "" for none."""
+        first = f"{self.since}-01" if _MONTH.fullmatch(self.since) else self.since
+        # No month has a day behind it, and texts are compared.
+        last = f"{self.until}-31" if _MONTH.fullmatch(self.until) else self.until
+        return first, last
+
+
+class Used(OperationModel):
+    """Sums of calls."""
+
+    calls: int
+    refused: int
+    """How many of them were refused, and never sent."""
+    failed: int
+    """How many were sent and did not end well."""
+    estimated: int
+    """Of how many the counts are not the provider's own."""
+    unpriced: int
+    """How many were of a model without a known price; `cost_usd` lacks theirs."""
+    input_tokens: int
+    """All tokens of input; the parts below are in it."""
+    output_tokens: int
+    """All tokens of output; the parts below are in it."""
+    cache_read_tokens: int
+    cache_write_tokens: int
+    """What was written to the cache, for however long."""
+    cache_write_hour_tokens: int
+    audio_input_tokens: int
+    image_input_tokens: int
+    reasoning_tokens: int
+    audio_output_tokens: int
+    image_output_tokens: int
+    cost_usd: str
+    """US dollars, exact to twelve places."""
+    saved_usd: str
+    """What caching saved; below 0 where writing the cache cost more than reading it saved."""
+
+
+class Group(Used):
+    """The sums of one group."""
+
+    of: dict[str, str]
+    """What the group has in common."""
+
+
+class Usage(OperationModel):
+    """What model calls have used."""
+
+    by: list[str]
+    """What the groups are told apart by."""
+    groups: list[Group]
+    """Days and months in their order; others from the dearest on."""
+    more: int
+    """How many groups were left out for `limit`; `days` and `whole` have all."""
+    days: list[Group]
+    """Sums by day."""
+    whole: Used
+    """The sum of all."""
+    durable: bool
+    """Whether the record outlives the process; if not, it has the last calls alone."""
+    waiting: int
+    """Calls that could not be recorded so far, and are in no sum yet."""
+
+
+class UsageOperations:
+    """The handler, and what it is offered as.
+
+    Args:
+        reports: Returns the open reports.
+    """
+
+    def __init__(self, reports: Callable[[], Reports]) -> None:
+        self._reports = reports
+
+    def all(self) -> Sequence[Operation[Any, Any]]:
+        """Return the operations."""
+        return [
+            Operation(
+                name="usage",
+                summary="Show what model calls have used and cost, by day, model, session, ...",
+                params=UsageParams,
+                result=Usage,
+                handler=self.usage,
+                scope="read",
+                rest=("GET", "/v1/usage"),
+            )
+        ]
+
+    async def usage(self, invocation: Invocation, params: UsageParams) -> Usage:
+        """Return the sums of the calls that fit and that the caller may see."""
+        reports, names = self._reports(), params.names
+        first, last = params.days
+        report = await reports.usage(
+            names, equal=params.equal, first=first, last=last, principal=invocation.principal
+        )
+        found = list(report.groups.items())
+        # Of more days than are wanted the last ones; of others, the dearest.
+        in_time = bool(names) and names[0] in ("day", "month")
+        kept = found[-params.limit :] if in_time else found[: params.limit]
+        groups = [
+            Group(of=dict(zip(names, key, strict=True)), **_sums(totals)) for key, totals in kept
+        ]
+        return Usage(
+            by=list(names),
+            groups=groups,
+            more=len(report.groups) - len(groups),
+            days=[Group(of={"day": day}, **_sums(totals)) for day, totals in report.days.items()],
+            whole=Used(**_sums(report.whole)),
+            durable=reports.durable,
+            waiting=reports.waiting,
+        )
+
+
+def _sums(totals: Totals) -> Mapping[str, Any]:
+    sums = {name: getattr(totals, name) for name in Used.model_fields if hasattr(totals, name)}
+    return {
+        **sums,
+        "input_tokens": totals.total_input,
+        "output_tokens": totals.total_output,
+        "cache_write_tokens": totals.cache_write_tokens + totals.cache_write_hour_tokens,
+        "cost_usd": f"{dollars(totals.cost):f}",
+        "saved_usd": f"{dollars(totals.saved):f}",
+    }
