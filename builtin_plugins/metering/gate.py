@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.metering.budgets import Hold, Want
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.charging import charged
+from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
 from hookgate.builtin_plugins.metering.words import amount_text
 from hookgate.core.domain.errors import StoreError
@@ -87,7 +88,7 @@ class Gate:
         if call.refusal is None:
             await self._reserve(turn, request, call, now)
         if call.refusal is not None:
-            self._host.metric("metering.refused", code=call.refusal.code)
+            self._host.metric(REFUSED, code=call.refusal.code)
         return call.refusal
 
     async def _unfit(self, turn: Turn, now: datetime) -> Refusal | None:
@@ -280,6 +281,7 @@ class Gate:
             )
             self._warn(call, now)
         self._ledger.hand_over(row)
+        self._host.metric(CALL, **call_fields(row))
         self._remember(turn, used, now)
         return row
 
@@ -314,10 +316,12 @@ class Gate:
     def _warn(self, call: _Open, now: datetime) -> None:
         """Tell operators, once a window, that a budget is nearly used up."""
         for rule, want in zip(call.rules, call.wants, strict=True):
-            if rule.warn_at > 1 or want.key in self._warned:
+            if rule.warn_at > 1:
                 continue
             used = self._budgets.used(want.key)
-            if used < rule.warn_at * want.limit:
+            share = used / want.limit if want.limit else 1.0
+            self._host.metric(BUDGET, budget=rule.name, share=share)
+            if want.key in self._warned or used < rule.warn_at * want.limit:
                 continue
             if (left := until(rule.window, now)) is None:
                 continue

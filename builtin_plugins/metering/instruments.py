@@ -89,7 +89,7 @@ INSTRUMENTS = (
     ),
     Instrument(
         name="hookgate_metering_budget_used_ratio",
-        help="How far the fullest window of a budget is used; 1 is all of it.",
+        help="How far a budget is used, of the window that was charged last; 1 is all of it.",
         kind="gauge",
         sources=(RecordSource(record=BUDGET, value="share"),),
         labels=(Label(name="budget"),),

@@ -48,13 +48,13 @@ class Ledger:
 
     Args:
         store: Where rows are kept; None for a ring in memory.
-        gateway: The name of the gateway, for people.
+        gateway: Names this start of the gateway, and no other one; made where it is "".
         failed: Told each time that a row could not be written.
         worked: Told when all such rows are written.
         ring: How many of the last calls are kept where there is no store.
 
     Attributes:
-        writer: Names this start of the gateway in the rows; no other has the same name.
+        writer: Names this start of the gateway in the rows.
         dropped: How many rows of refused calls were dropped.
         ring: The last calls, where there is no store.
     """
@@ -78,7 +78,7 @@ class Ledger:
             self._turns_of = tables.turns_of
         self._failed = failed
         self._worked = worked
-        self.writer = f"{gateway or 'gateway'}/{new_id('run').removeprefix('run_')}"
+        self.writer = gateway or new_id("gateway")
         self.dropped = 0
         self.ring: deque[Call] = deque(maxlen=ring)
         self._seq = 0

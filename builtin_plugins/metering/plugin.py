@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.metering.budgets import Budgets
 from hookgate.builtin_plugins.metering.gate import Gate
+from hookgate.builtin_plugins.metering.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits.guard import Guard
 from hookgate.builtin_plugins.metering.limits.ruling import Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
+from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
 from hookgate.builtin_plugins.metering.prices import Prices
 from hookgate.builtin_plugins.metering.prices.operations import operations as price_operations
+from hookgate.builtin_plugins.metering.reports import Reports
+from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.messages import new_id
@@ -51,6 +55,8 @@ class Plugin:
         self._prices = Prices(settings.prices, settings.unknown)
         self._gate: Gate | None = None
         self._budget_operations = BudgetOperations(self._ruling)
+        self._reports: Reports | None = None
+        self._usage_operations = UsageOperations(lambda: self._open_reports)
 
     def take_settings(self, settings: MeteringSettings) -> Collection[str]:
         """Take over changed settings; calls that run are settled as they began."""
@@ -89,6 +95,11 @@ class Plugin:
             gateway=gateway,
             tell=lambda why: host.degrade(BUDGETS, why) if why else host.recover(BUDGETS),
         )
+        self._reports = Reports(ledger, store)
+        rollup = (
+            None if store is None else Rollup(store, failed=lambda error: _unadded(host, error))
+        )
+        host.instruments.apply("metering", INSTRUMENTS)
         await self._ruling.open(host, durable=durable)
         await budgets.open()
         self._budget_operations.budgets = budgets
@@ -100,13 +111,17 @@ class Plugin:
             prices=self._prices,
             ledger=ledger,
         )
+        if rollup is not None:
+            rollup.open()
         tidying = host.spawn(self._tidy(host, budgets), name="metering.tidy")
         try:
             yield
         finally:
             tidying.cancel()
             await asyncio.gather(tidying, return_exceptions=True)
-            self._gate = self._budget_operations.budgets = None
+            if rollup is not None:
+                await rollup.close()
+            self._gate = self._budget_operations.budgets = self._reports = None
             self._ruling.close()
             await budgets.close()
             await ledger.close()
@@ -162,9 +177,24 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows usage and prices, and what sets budgets."""
-        return [*self._budget_operations.all(), *price_operations(self._prices, host)]
+        return [
+            *self._budget_operations.all(),
+            *self._usage_operations.all(),
+            *price_operations(self._prices, host),
+        ]
 
     @property
     def _opened(self) -> Gate:
         assert self._gate is not None, "a turn runs while the gateway is open"
         return self._gate
+
+    @property
+    def _open_reports(self) -> Reports:
+        assert self._reports is not None, "operations are called between start and stop"
+        return self._reports
+
+
+def _unadded(host: Host, error: BaseException) -> None:
+    host.log.warning(
+        "calls could not be added to sums; reports read them one by one", error=str(error)
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.metering.commands import budgets
+from hookgate.builtin_plugins.metering.commands import budgets, usage
 from hookgate.builtin_plugins.metering.prices.commands import prices_app
 
 __all__ = ["COMMANDS"]
 
-COMMANDS = {"budgets": budgets.app, "prices": prices_app}
+COMMANDS = {"budgets": budgets.app, "prices": prices_app, "usage": usage.usage}
 """What the command line finds here, by its words."""

@@ -196,7 +196,7 @@ async def test_without_a_store_the_last_calls_are_remembered() -> None:
 
 async def test_two_starts_of_a_gateway_are_two_writers(store: SqlStore) -> None:
     for _ in range(2):
-        ledger = Ledger(store, gateway="one")
+        ledger = Ledger(store)
         ledger.hand_over(made_call())
         await ledger.close()
     rows = await rows_of(store)
