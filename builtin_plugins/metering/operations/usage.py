@@ -138,7 +138,7 @@ class Group(Used):
     """What the group has in common."""
 
 
-class Usage(OperationModel):
+class UsageSums(OperationModel):
     """What model calls have used."""
 
     by: list[str]
@@ -174,14 +174,14 @@ class UsageOperations:
                 name="usage",
                 summary="Show what model calls have used and cost, by day, model, session, ...",
                 params=UsageParams,
-                result=Usage,
+                result=UsageSums,
                 handler=self.usage,
                 scope="read",
                 rest=("GET", "/v1/usage"),
             )
         ]
 
-    async def usage(self, invocation: Invocation, params: UsageParams) -> Usage:
+    async def usage(self, invocation: Invocation, params: UsageParams) -> UsageSums:
         """Return the sums of the calls that fit and that the caller may see."""
         reports, names = self._reports(), params.names
         first, last = params.days
@@ -195,7 +195,7 @@ class UsageOperations:
         groups = [
             Group(of=dict(zip(names, key, strict=True)), **_sums(totals)) for key, totals in kept
         ]
-        return Usage(
+        return UsageSums(
             by=list(names),
             groups=groups,
             more=len(report.groups) - len(groups),
