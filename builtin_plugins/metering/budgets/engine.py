@@ -31,6 +31,8 @@ TURN = "/turn:"
 TOPIC = "metering.leases"
 """Gateways in one process tell each other by it that they ask for leases, or give some back."""
 
+IDLE_POLL = 5.0
+"""Seconds between two looks for gateways that have stopped, where nothing is leased here."""
 SCAN = 1.0
 """Seconds between two looks at all windows."""
 
@@ -254,6 +256,7 @@ class Budgets:
             else:
                 now = self._monotonic()
                 window = LeasedWindow(want.key, lasting=want.lasting, now=now)
+                self._woken.set()
             self._windows[want.key] = window
         return window
 
@@ -437,9 +440,14 @@ class Budgets:
         assert self._poll is not None
         loop = asyncio.get_running_loop()
         while True:
-            timer = loop.call_later(self._poll, self._woken.set)
+            # Where nothing is leased nobody asks for anything, and there is nothing to be written.
+            busy = any(isinstance(one, LeasedWindow) for one in self._windows.values())
+            timer = None
+            if busy or (self._store is not None and self._store.shared):
+                timer = loop.call_later(self._poll if busy else IDLE_POLL, self._woken.set)
             await self._woken.wait()
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._woken.clear()
             await self.tick()
 

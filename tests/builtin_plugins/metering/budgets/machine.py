@@ -204,8 +204,10 @@ class Machine(RuleBasedStateMachine):
         if gateway.name in self.leases:
             self.killed.add(gateway.name)
         if (window := gateway.window(self.key)) is not None:
-            # What it had not written is in its lease; what no lease covers dies with it.
-            self.settled -= window.spent
+            # What it had not written is in its lease, which may have been charged long ago; what no
+            # lease covers dies with it.
+            gone = gateway.name not in self.leases and window.leased
+            self.settled -= max(-window.free, 0) if gone else window.spent
             self.lies -= max(-window.free, 0)
         self.gateways[which] = await self.start()
         self.gateways[which].clock.seconds = self.gateways[1 - which].clock.seconds
