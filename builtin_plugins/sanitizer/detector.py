@@ -135,8 +135,9 @@ class _Looking:
         floor = _floor(text)
         yield from floor
         known = {one.rule for one in floor}
-        each = PER_CHARACTER + PER_FOREIGN * (not text.isascii())
-        self.budget.spend(PASS + each * len(text) + PER_SIGN * len(set(text)))
+        self.budget.spend(PASS + PER_CHARACTER * len(text))
+        if not text.isascii():
+            self.budget.spend(PER_FOREIGN * len(text) + PER_SIGN * len(set(text)))
         folded = fold(text)
         around = _Around(folded, self.budget)
         for looked in (self._by_rules(around), self._by_model(around, threshold)):

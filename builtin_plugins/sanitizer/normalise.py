@@ -37,6 +37,8 @@ _QUOTES = {
 _UNSEEN = ("Cf", "Mn", "Me", "Cc", "Co", "Cn", "Cs")
 _FILLERS = "\u115f\u1160\u3164\uffa0\u17b4\u17b5"
 _EAST = 0x2E80
+FEW = 32
+"""So many signs, and no more, are changed one after the other."""
 
 
 # The same length: offsets in ASCII text stay what they are.
@@ -107,7 +109,15 @@ def fold(text: str) -> Folded:
     if text.isascii():
         return Folded(text.lower().translate(_CONTROLS))
     table = {sign: _fold_character(sign) for sign in set(text)}
-    plain = "".join(map(table.__getitem__, text))
+    # An honest text holds few other signs than letters: each is changed in the whole text at once.
+    changed = {sign: plain for sign, plain in table.items() if plain != sign.lower()}
+    if len(changed) <= FEW and all(map(str.isascii, changed.values())):
+        plain = text
+        for sign, instead in changed.items():
+            plain = plain.replace(sign, instead)
+        plain = plain.lower()
+    else:
+        plain = "".join(map(table.__getitem__, text))
     if all(len(value) == 1 for value in table.values()):
         return Folded(plain)
     return Folded(plain, text, table)

@@ -1,6 +1,6 @@
 """What a text holds in disguise: packed, or spelt so that no word of it is whole.
 
-`decoded` returns the pieces in plain. A way to pack is one line of `_WAYS` or `_LINES`.
+`decoded` returns the pieces in plain. A way to pack is one line of `_WAYS`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import html
 import re
 import urllib.parse
 from collections import Counter
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,14 +45,16 @@ class Packed(NamedTuple):
     hidden: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
+class _Way(NamedTuple):
     how: str
-    hint: tuple[str, ...]  # one of them stands in every text that holds something packed so
     pattern: re.Pattern[str]
-    unpack: Callable[[str], str | None]
+    unpack: Callable[[str], str | bytes]  # a ValueError where nothing is packed
+    # One of them stands in each line that holds something packed so, in the view of it.
+    hints: tuple[bytes, ...]
+    view: bytes | None = None
     hidden: bool = True
     least: int = 0  # so often in a line, which is then read as a whole
+    across: bool = False  # it may reach across lines
 
 
 def decoded(text: str, budget: Budget) -> list[Packed]:
@@ -61,25 +62,49 @@ def decoded(text: str, budget: Budget) -> list[Packed]:
     pieces = []
     # Each line has a line break before it, so that patterns begin with something rare.
     text = f"\n{text}"
-    small = text.lower()
-    last = max(text)
+    # A byte for each character: what is looked for in bytes costs an honest text next to nothing.
+    small = text.encode("ascii", "replace").lower()
+    views = {view: small.translate(view) for view in _VIEWS}
     for way in _WAYS:
-        if (last < "\ufe00" and way.how in _UNSEEN) or not any(hint in small for hint in way.hint):
+        for hint in way.hints:
+            if hint in views[way.view]:
+                break
+        else:
             continue
-        places = _lines(text, way, budget) if way.least else _spans(text, way, budget)
+        places = _lines(text, way, budget) if way.least else _spans(text, way, views, budget)
         for start, end in places:
-            inside = way.unpack(text[start:end])
-            if inside and (way.least or _is_prose(inside) or _RUN.fullmatch(inside)):
+            try:
+                inside = _text_of(way.unpack(text[start:end]))
+            except ValueError:
+                continue
+            if way.least or _is_words(inside):
                 pieces.append(Packed(way.how, inside, max(start - 1, 0), end - 1, way.hidden))
     return pieces
 
 
-def _spans(text: str, way: _Way, budget: Budget) -> Iterator[tuple[int, int]]:
+def _spans(
+    text: str, way: _Way, views: dict[bytes | None, bytes], budget: Budget
+) -> Iterator[tuple[int, int]]:
     """Yield where a way is found."""
-    for found in way.pattern.finditer(text):
-        start, end = found.span()
-        budget.spend(FIND + UNPACK * (end - start))
-        yield start, end
+    lines = {0: len(text)} if way.across else _hinted(views[None], views[way.view], way.hints)
+    for first, last in lines.items():
+        for found in way.pattern.finditer(text, first, last):
+            start, end = found.span()
+            budget.spend(FIND + UNPACK * (end - start))
+            yield start, end
+
+
+def _hinted(small: bytes, view: bytes, hints: tuple[bytes, ...]) -> dict[int, int]:
+    """Return where each line with a hint in it starts, and where it ends."""
+    lines = {}
+    for hint in hints:
+        at = view.find(hint)
+        while at >= 0:
+            end = small.find(b"\n", at + 1)
+            end = end if end >= 0 else len(small)
+            lines[max(small.rfind(b"\n", 0, at + 1), 0)] = end
+            at = view.find(hint, end)
+    return lines
 
 
 def _lines(text: str, way: _Way, budget: Budget) -> Iterator[tuple[int, int]]:
@@ -96,65 +121,55 @@ def _lines(text: str, way: _Way, budget: Budget) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _is_prose(text: str) -> bool:
-    """Tell text with words in it from bytes that happen to decode."""
+def _is_words(text: str) -> bool:
+    """Tell text with words in it, or packed again, from bytes that happen to decode."""
+    if _RUN.fullmatch(text):
+        return True
     if len(text) < 8:
         return False
     good = sum(map(text.count, " .,:;!?'\"-\n/")) + sum(map(str.isalpha, text))
     return good >= 0.85 * len(text) and (" " in text or "\n" in text or not text.isascii())
 
 
-def _text_of(octets: bytes) -> str | None:
+def _text_of(inside: str | bytes) -> str:
     """Read bytes as text, also as Windows writes it."""
-    try:
-        return octets.decode(
-            "utf-16-le" if octets[1::2].count(0) * 2 > len(octets) * 0.8 else "utf-8"
-        )
-    except UnicodeDecodeError:
-        return None
+    if isinstance(inside, str):
+        return inside
+    wide = inside[1::2].count(0) * 2 > len(inside) * 0.8
+    return inside.decode("utf-16-le" if wide else "utf-8")
 
 
-def _from_base64(blob: str) -> str | None:
+def _from_base64(blob: str) -> str | bytes:
     """Read a run of letters and digits: as base32 or as base64, also backwards or by ROT13."""
     body = re.sub(r"[^A-Za-z0-9+/_-]", "", blob).replace("-", "+").replace("_", "/")
     if _BASE32.fullmatch(blob):
         body = body[: len(body) - (len(body) % 8 in {1, 3, 6})]
-        return _text_of(base64.b32decode(body + "=" * (-len(body) % 8)))
-    for turned in (body, body[::-1], codecs.encode(body, "rot13")):
+        return base64.b32decode(body + "=" * (-len(body) % 8))
+    for turned in (body, body[::-1], _rot13(body)):
         whole = turned[: len(turned) - (len(turned) % 4 == 1)]
-        inside = _text_of(base64.b64decode(whole + "=" * (-len(whole) % 4)))
-        if inside and (_is_prose(inside) or _RUN.fullmatch(inside)):
+        try:
+            inside = _text_of(base64.b64decode(whole + "=" * (-len(whole) % 4)))
+        except ValueError:
+            continue
+        if _is_words(inside):
             return inside
-    return None
+    return ""
 
 
-def _from_ascii85(blob: str) -> str | None:
-    try:
-        return _text_of(base64.a85decode(blob, adobe=True))
-    except ValueError:
-        return None
-
-
-def _from_hex(blob: str) -> str | None:
+def _from_hex(blob: str) -> bytes:
     digits = re.sub("0x|[^0-9A-Fa-f]", "", blob)
-    return _text_of(bytes.fromhex(digits[: len(digits) // 2 * 2]))
+    return bytes.fromhex(digits[: len(digits) // 2 * 2])
 
 
-def _from_numbers(blob: str) -> str | None:
-    numbers = [int(number) for number in re.findall("[0-9]+", blob)]
-    return _text_of(bytes(numbers)) if max(numbers) < 256 else None
-
-
-def _from_bits(blob: str) -> str | None:
+def _from_bits(blob: str) -> bytes:
     bits = blob.replace(" ", "")
-    return _text_of(bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8)))
+    return bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
 
 
 def _from_escapes(blob: str) -> str:
     def sign(found: re.Match[str]) -> str:
-        return chr(
-            min(int(found[1] or found[2], 16) if not found[3] else int(found[3], 8), 0x10FFFF)
-        )
+        code = int(found[3], 8) if found[3] else int(found[1] or found[2], 16)
+        return chr(min(code, 0x10FFFF))
 
     plain = _ESCAPE.sub(sign, blob)
     try:
@@ -167,16 +182,6 @@ def _from_escapes(blob: str) -> str:
 def _from_morse(blob: str) -> str:
     words = re.split(r" ?[/|] ?| {3,}", blob)
     return " ".join("".join(_MORSE.get(sign, "") for sign in word.split()) for word in words)
-
-
-def _untagged(blob: str) -> str:
-    return "".join(chr(ord(character) - 0xE0000) for character in blob)
-
-
-def _from_selectors(blob: str) -> str | None:
-    return _text_of(
-        bytes(code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16 for code in map(ord, blob))
-    )
 
 
 def _joined(blob: str) -> str:
@@ -196,16 +201,14 @@ def _backwards(line: str) -> str:
     return f"{line[::-1]}\n\n{' '.join(word[::-1] for word in line.split())}"
 
 
-def _upside_down(line: str) -> str:
-    return line[::-1].lower().translate(_TURNED)
-
-
-def _one_line(lines: str) -> str:
-    return " ".join(found[1] for found in _ALONE.finditer(lines))
-
-
 def _without(pattern: re.Pattern[str], instead: str = "") -> Callable[[str], str]:
     return lambda line: pattern.sub(instead, line)
+
+
+def _view(**classes: str) -> bytes:
+    """Return a table that shows small letters by the class that they are of, the rest as stops."""
+    of = {sign: name for name, signs in classes.items() for sign in signs}
+    return "".join(of.get(chr(at), ".") for at in range(128)).encode() + b"." * 128
 
 
 _SIGNS = (
@@ -230,103 +233,150 @@ _INSIDE = re.compile(
     r"|<(?<=\w<)[^<>\n]{1,80}>(?:<[^<>\n]{1,80}>){0,3}(?=\w)"
 )
 _TAG = re.compile(r"</?\w{1,20}>")
-_MARKS = re.compile(r"[*`]+")
 _GLUED = re.compile(r"[\"'`] {0,3}[+.] {0,3}[\"'`]")
 _BREAKS = re.compile(r"\\[nrt]")
 
-_UNSEEN = ("tag characters", "variation selectors")
 # Ignore, disregard, previous, instruction, password, prompt, secret, send, delete, the, and.
 _ROT13 = (
-    *("vtaber", "qvfertneq", "cerivbhf", "vafgehpgvba", "cnffjbeq", "cebzcg", "frperg", "fraq "),
-    *("qryrgr", " gur ", " naq "),
+    *(b"vtaber", b"qvfertneq", b"cerivbhf", b"vafgehpgvba", b"cnffjbeq", b"cebzcg", b"frperg"),
+    *(b"fraq ", b"qryrgr", b" gur ", b" naq "),
 )
 _BACKWARDS = (
-    *("erongi", "dragersid", "suoiverp", "noitcurtsni", "drowssap", "tpmorp", "terces", " dnes"),
-    *("eteled", " eht "),
+    *(b"erongi", b"dragersid", b"suoiverp", b"noitcurtsni", b"drowssap", b"tpmorp", b"terces"),
+    *(b" dnes", b"eteled", b" eht "),
 )
 
-
-def _way(
-    how: str,
-    hint: str | tuple[str, ...],
-    pattern: str | re.Pattern[str],
-    unpack: Callable[[str], str | None],
-    least: int = 0,
-    *,
-    hidden: bool = True,
-) -> _Way:
-    hints = (hint,) if isinstance(hint, str) else hint
-    return _Way(how, hints, re.compile(pattern), unpack, hidden, least)
+_ALNUM = "abcdefghijklmnopqrstuvwxyz0123456789"
+_RUNS = _view(a=f"{_ALNUM}+/_-")
+_HEX = _view(h="0123456789abcdef", x="x", s=" :,")
+# Letters that are not ASCII are question marks there.
+_APART = _view(a=f"{_ALNUM}?", s=" ._*-")
+_WITHIN = _view(a=f"{_ALNUM}?", m="*`~", u="_", t="<")
+_VIEWS = (None, _RUNS, _HEX, _APART, _WITHIN)
 
 
-def _spelt(
-    how: str,
-    hint: str | tuple[str, ...],
-    pattern: str | re.Pattern[str],
-    unpack: Callable[[str], str | None],
-    least: int = 0,
-) -> _Way:
-    return _way(how, hint, pattern, unpack, least, hidden=False)
+def _any(words: tuple[bytes, ...]) -> re.Pattern[str]:
+    return re.compile(f"(?i:{'|'.join(word.decode() for word in words)})")
 
 
 _WAYS = (
-    _way("base64", "", _RUN, _from_base64),
-    _way(
-        "base64",
-        "\n",
-        rf"{_BLOCK}(?:{_BLOCK})+",
-        _from_base64,
-    ),
-    _way(
+    _Way("base64", _RUN, _from_base64, (b"a" * 20,), _RUNS),
+    _Way("base64", re.compile(rf"{_BLOCK}(?:{_BLOCK})+"), _from_base64, (b"\n",), across=True),
+    _Way(
         "hexadecimal",
-        "",
-        r"[2-7c-fC-F](?<![0-9A-Za-z].)(?<!0x.)[0-9A-Fa-f](?:[0-9A-Fa-f]{22,}"
-        r"|[ :,][0-9A-Fa-f]{2}(?:[ :,][0-9A-Fa-f]{2}){10,})"
-        r"|0x[0-9A-Fa-f]{2}(?:[ ,]{0,2}(?:0x)?[0-9A-Fa-f]{2}){10,}",
+        re.compile(
+            r"[2-7c-fC-F](?<![0-9A-Za-z].)(?<!0x.)[0-9A-Fa-f](?:[0-9A-Fa-f]{22,}"
+            r"|[ :,][0-9A-Fa-f]{2}(?:[ :,][0-9A-Fa-f]{2}){10,})"
+            r"|0x[0-9A-Fa-f]{2}(?:[ ,]{0,2}(?:0x)?[0-9A-Fa-f]{2}){10,}"
+        ),
         _from_hex,
+        (b"h" * 24, b"hhshhshhshhshh", b"hxhh"),
+        _HEX,
     ),
-    _way(
+    _Way(
         "numbers",
-        "",
-        r"[1-9](?<![0-9].)[0-9]{1,2}(?:\)?[ ,;+]{1,3}(?:chr\()?[1-9][0-9]{1,2}(?![0-9])){10,}",
-        _from_numbers,
+        re.compile(
+            r"[1-9](?<![0-9].)[0-9]{1,2}(?:\)?[ ,;+]{1,3}(?:chr\()?[1-9][0-9]{1,2}(?![0-9])){10,}"
+        ),
+        lambda blob: bytes(map(int, re.findall("[0-9]+", blob))),
+        (b"",),
+        across=True,
     ),
-    _way("ASCII85", "<~", r"<~[^~]{16,}+~>", _from_ascii85),
-    _way("escapes", "\\", rf"(?:{_ESCAPE.pattern}){{6,}}", _from_escapes),
-    _way("binary", "01", r"[01](?<![0-9A-Za-z].)[01]{7}(?: ?[01]{8}){7,}", _from_bits),
-    _way(
+    _Way(
+        "ASCII85",
+        re.compile(r"<~[^~]{16,}+~>"),
+        lambda blob: base64.a85decode(blob, adobe=True),
+        (b"<~",),
+        across=True,
+    ),
+    _Way("escapes", re.compile(rf"(?:{_ESCAPE.pattern}){{6,}}"), _from_escapes, (b"\\",)),
+    _Way(
+        "binary", re.compile(r"[01](?<![0-9A-Za-z].)[01]{7}(?: ?[01]{8}){7,}"), _from_bits, (b"01",)
+    ),
+    _Way(
         "Morse",
-        (".-", "-."),
-        r"(?:[.-]{1,6}(?: {0,2}[/|] {0,2}| {1,4})){10,}[.-]*",
+        re.compile(r"(?:[.-]{1,6}(?: {0,2}[/|] {0,2}| {1,4})){10,}[.-]*"),
         _from_morse,
+        (b".-", b"-."),
     ),
-    _way("tag characters", "", "[\U000e0020-\U000e007e]{4,}", _untagged),
-    _way("variation selectors", "", "[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,}", _from_selectors),
-    _spelt(
-        "letters apart", "", r"[\n\t \"'`(|>:.-](?:[^\W_][ ._*-]{1,4}){8,}[^\W_](?![^\W_])", _joined
+    _Way(
+        "tag characters",
+        re.compile("[\U000e0020-\U000e007e]{4,}"),
+        lambda blob: "".join(chr(ord(sign) - 0xE0000) for sign in blob),
+        (b"????",),
     ),
-    _spelt("a word on each line", "\n", rf"{_ALONE.pattern}(?:{_ALONE.pattern}){{3,}}", _one_line),
-    _way("percent escapes", "%", "%[0-9A-Fa-f]{2}", urllib.parse.unquote_plus, 3),
-    _way(
+    _Way(
+        "variation selectors",
+        re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]{8,}"),
+        lambda blob: bytes(
+            code - 0xFE00 if code <= 0xFE0F else code - 0xE0100 + 16 for code in map(ord, blob)
+        ),
+        (b"????????",),
+    ),
+    _Way(
+        "letters apart",
+        re.compile(r"[\n\t \"'`(|>:.-](?:[^\W_][ ._*-]{1,4}){8,}[^\W_](?![^\W_])"),
+        _joined,
+        tuple(b"sa" + b"s" * wide + b"as" for wide in range(1, 5)),
+        _APART,
+        hidden=False,
+    ),
+    _Way(
+        "a word on each line",
+        re.compile(rf"{_ALONE.pattern}(?:{_ALONE.pattern}){{3,}}"),
+        lambda lines: " ".join(found[1] for found in _ALONE.finditer(lines)),
+        (b"\n",),
+        hidden=False,
+        across=True,
+    ),
+    _Way(
+        "percent escapes",
+        re.compile("%[0-9A-Fa-f]{2}"),
+        urllib.parse.unquote_plus,
+        (b"%",),
+        least=3,
+    ),
+    _Way(
         "character entities",
-        "&",
-        r"&(?:#x?[0-9A-Fa-f]{1,6}|lt|gt|quot|nbsp);",
+        re.compile(r"&(?:#x?[0-9A-Fa-f]{1,6}|lt|gt|quot|nbsp);"),
         html.unescape,
-        3,
+        (b"&",),
+        least=3,
     ),
-    _way("ROT13", _ROT13, f"(?i:{'|'.join(_ROT13)})", _rot13, 1),
-    _way("backwards", _BACKWARDS, f"(?i:{'|'.join(_BACKWARDS)})", _backwards, 1),
-    _way("letters upside down", "ǝ", "ǝ", _upside_down, 2),
-    # Where there are tags within words, those around words say nothing either.
-    _spelt("marks within words", "", _INSIDE, lambda line: _TAG.sub("", _INSIDE.sub("", line)), 2),
-    _spelt("marks around words", ("*", "`"), r"[*`]\w{1,30}[.,]?[*`]", _without(_MARKS), 5),
-    _spelt("pieces in quotes", "", _GLUED, _without(_GLUED), 3),
-    _spelt("escaped line breaks", "\\", _BREAKS, _without(_BREAKS, " "), 3),
-    _spelt(
+    _Way("ROT13", _any(_ROT13), _rot13, _ROT13, least=1),
+    _Way("backwards", _any(_BACKWARDS), _backwards, _BACKWARDS, least=1),
+    _Way(
+        "letters upside down",
+        re.compile("ǝ"),
+        lambda line: line[::-1].lower().translate(_TURNED),
+        (b"?",),
+        least=2,
+    ),
+    _Way(
+        "marks within words",
+        _INSIDE,
+        lambda line: _TAG.sub("", _INSIDE.sub("", line)),
+        (b"ama", b"amma", b"ammma", b"auua", b"at"),
+        _WITHIN,
+        hidden=False,
+        least=2,
+    ),
+    _Way(
+        "marks around words",
+        re.compile(r"[*`]\w{1,30}[.,]?[*`]"),
+        _without(re.compile(r"[*`]+")),
+        (b"*", b"`"),
+        hidden=False,
+        least=5,
+    ),
+    _Way("pieces in quotes", _GLUED, _without(_GLUED), (b"+", b"."), hidden=False, least=3),
+    _Way("escaped line breaks", _BREAKS, _without(_BREAKS, " "), (b"\\",), hidden=False, least=3),
+    _Way(
         "digits for letters",
-        "",
-        r"[013457@$](?<=[A-Za-z][013457@$])[013457@$]{0,2}(?=[A-Za-z])",
+        re.compile(r"[013457@$](?<=[A-Za-z][013457@$])[013457@$]{0,2}(?=[A-Za-z])"),
         lambda line: line.translate(_LEET),
-        3,
+        (b"",),
+        hidden=False,
+        least=3,
     ),
 )

@@ -67,3 +67,18 @@ def test_honest_text_is_not_rejected_for_how_it_is_written(way: str) -> None:
 )
 def test_honest_text_that_looks_like_a_disguise_is_not_rejected(text: str) -> None:
     assert not rejected(text)
+
+
+FAR = "Rows are sorted by date.\n"
+
+
+@pytest.mark.parametrize("way", [*PACKED, "letters apart", "emphasis in words", "tags in words"])
+def test_a_disguise_is_found_on_one_line_of_many(way: str) -> None:
+    disguised = (PLAIN | SIGNS | PACKED)[way](ORDER)
+    assert rejected(f"{FAR * 100}- Note: ok\n\n{disguised}\n\n{FAR * 100}")
+
+
+def test_few_signs_that_are_not_ascii_do_not_move_a_place() -> None:
+    text = f"Ünïted ﬁles — “notes”…\x0b\n{ORDER}"
+    (one,) = [each for each in inspect(text) if each.rule == "override"]
+    assert text[one.start : one.end].startswith("set aside")
