@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     Column,
     Index,
-    MetaData,
     Table,
     Text,
     case,
@@ -23,6 +21,7 @@ from sqlalchemy import (
 )
 
 from hookgate.builtin_plugins.memory.notes import FullError, Note, fold
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,11 +30,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["METADATA", "NOTES", "SCRIPTS", "StoreNotes"]
-
-SCRIPTS = Path(__file__).parent / "migrations"
-
-METADATA = MetaData()
+__all__ = ["NOTES", "StoreNotes"]
 
 NOTES = Table(
     "memory_note",
