@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
-from contextlib import suppress
-from functools import cache, lru_cache, partial
-from importlib import import_module
-from importlib.util import find_spec
-from types import ModuleType
-from typing import Any
+
+from hookgate.kit.stemming import stem
 
 __all__ = ["CLAUSES", "clause_spans", "human_name", "words_of"]
 
@@ -19,9 +14,6 @@ CLAUSES = 8
 
 CLAUSE_WORDS = 3
 """A shorter piece of a message does not ask for anything by itself."""
-
-STEM_CHARS = 40
-"""A longer word is compared as it is: the stemmer's time grows with the square of the length."""
 
 _WORD = re.compile(r"[^\W_]+")
 # What a pattern begins with is looked for at once: here the letter that a part begins with.
@@ -46,34 +38,6 @@ _COMMON_WORDS = """
 _COMMON = frozenset(_COMMON_WORDS.split())
 
 
-@lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    # A stemmer keeps the word that it works on, so each call has one of its own: threads
-    # search at the same time. The cache makes that rare.
-    stem: str = _english()().stemWord(word)
-    return stem
-
-
-@cache
-def _english() -> Any:
-    """Return what makes stemmers for English.
-
-    The package loads its stemmers of 35 languages when it is imported, which took a twentieth of a
-    gateway's start; so the one module is loaded below a name of its own, as part of a package that
-    is nothing but the place where these modules are.
-    """
-    found = find_spec("snowballstemmer")
-    if found is not None and found.submodule_search_locations and find_spec("Stemmer") is None:
-        package = ModuleType(f"{__name__}.snowball")
-        package.__path__ = list(found.submodule_search_locations)
-        sys.modules[package.__name__] = package
-        with suppress(ImportError, AttributeError):
-            return import_module(f"{package.__name__}.english_stemmer").EnglishStemmer
-    import snowballstemmer  # type: ignore[import-untyped]  # it has no types
-
-    return partial(snowballstemmer.stemmer, "english")
-
-
 def words_of(text: str, *, common: bool = False) -> list[str]:
     """Return the words of `text` as they are compared.
 
@@ -86,12 +50,7 @@ def words_of(text: str, *, common: bool = False) -> list[str]:
             sentence, and something in a name.
     """
     spread = unicodedata.normalize("NFKC", _HUMP.sub(_APART, text)).casefold()
-    return [
-        # A number is its own stem, and would take the place of a word among those that are kept.
-        word if len(word) > STEM_CHARS or word.isdigit() else _stem(word)
-        for word in _WORD.findall(spread)
-        if common or word not in _COMMON
-    ]
+    return [stem(word) for word in _WORD.findall(spread) if common or word not in _COMMON]
 
 
 def human_name(name: str) -> str:
