@@ -10,7 +10,17 @@ from hookgate.core.domain.messages import CLEAN, Taint
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["ASSISTANT", "SCOPES", "USER", "Hit", "Kind", "Said", "Scope", "check_scope"]
+__all__ = [
+    "ASSISTANT",
+    "SCOPES",
+    "USER",
+    "Hit",
+    "Kind",
+    "Said",
+    "Scope",
+    "Utterance",
+    "check_scope",
+]
 
 Scope: TypeAlias = str
 """Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or
@@ -26,7 +36,7 @@ ASSISTANT = "assistant"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class Utterance:
     """One message, as memory takes it in.
 
     Attributes:
@@ -52,6 +62,9 @@ class Said:
     provenance: str = ""
 
 
+Said: TypeAlias = Utterance
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """Something that a search found.
@@ -68,6 +81,7 @@ class Hit:
         provenance: How it had come in.
         session: The session that it was said in, as text.
         turn: The turn that it was said in.
+        speaker: Who said it, of a turn; see `Said.speaker`.
     """
 
     id: str
@@ -81,6 +95,7 @@ class Hit:
     provenance: str = ""
     session: str = ""
     turn: str = ""
+    speaker: str = ""
 
 
 def check_scope(scope: str) -> Scope:

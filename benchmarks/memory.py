@@ -1,0 +1,382 @@
+"""What is recalled of long conversations, and what keeping and recalling cost.
+
+The conversations are not part of this repository. `--data` names a folder with two files, which
+the environment variable ``HOOKGATE_BENCH_MEMORY`` does as well:
+
+- ``conversations.jsonl.gz``, a line each: ``{id, turns: [{id, session, time, speaker, text}]}``
+- ``questions.jsonl.gz``, a line each: ``{id, conversation, question, evidence: [turn ids],
+  category}``
+
+Each conversation goes turn by turn through memory's own learning into a SQLite store, and each
+question through its own search, all with what is shipped; nothing but the text of a question is
+used. ``--out`` writes what was found, the best first, for a scorer. A turn costs a token for each
+started four characters of ``[time] speaker: text``; turns are taken in their order while they fit,
+and evidence recall is the share of a question's evidence among them.
+
+``--scale`` measures CPU time alone, with up to 50,000 turns in one scope, made by repeating
+the conversations with other names, and with vectors that are drawn by chance.
+
+Run: ``python -m benchmarks.memory --data FOLDER [--out RUN.jsonl] [--words-only]
+[--cache FOLDER] [--scale] [--quick]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks._vectors import Vectors, key_of, model_of
+from benchmarks.report import Figure, report
+from hookgate.builtin_plugins.memory import tables
+from hookgate.builtin_plugins.memory.domain import Utterance
+from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
+from hookgate.builtin_plugins.storage.engine.opening import open_store
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+
+DATA, CACHE = "HOOKGATE_BENCH_MEMORY", "HOOKGATE_BENCH_CACHE"
+BUDGETS = (500, 1_000, 2_000, 5_000)
+GOALS = {1_000: 0.88, 5_000: 0.95}
+MULTI_HOP_GOAL = 0.70
+LIMIT = 600
+"""Hits of a question: more than fit into any of the budgets."""
+
+WRITE_GOAL, RECALL_GOAL = 5.0, 8.0
+SIZES = (50, 500, 5_000, 50_000)
+ASKED = 100
+RECALLED = 50
+"""Hits that a turn asks for."""
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Costs:
+    """CPU milliseconds, one each."""
+
+    kept: list[float]
+    embedded: list[float]
+    recalled: list[float]
+
+
+class Installed:
+    """The installed model as an embedder, its vectors kept from run to run."""
+
+    dimension = 384
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors
+        self._asked: dict[str, Floats] = {}
+        self.fingerprint = vectors.fingerprint
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        return self._vectors.of(texts)
+
+    async def embed_query(self, text: str) -> Floats:
+        if text not in self._asked:
+            ((self._asked[text],),) = self._vectors.asked([(text, ())])
+        return self._asked[text]
+
+
+class Chance:
+    """Vectors drawn by chance, the same for the same text."""
+
+    dimension = 384
+    fingerprint = "chance"
+
+    async def embed(self, texts: Sequence[str]) -> Floats:
+        made = [
+            np.random.default_rng(list(key_of(text))).standard_normal(self.dimension)
+            for text in texts
+        ]
+        vectors = np.array(made, np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    async def embed_query(self, text: str) -> Floats:
+        return (await self.embed([text]))[0]
+
+
+@asynccontextmanager
+async def episodes_with(embedder: Any) -> AsyncIterator[Episodes]:
+    """Open an empty store, and keep turns in it."""
+    with tempfile.TemporaryDirectory() as home:
+        store = await open_store(StorageSettings(), Path(home))
+        await store.migrate("memory", tables.METADATA, tables.SCRIPTS)
+        try:
+            yield Episodes(store, now=lambda: datetime.now(UTC), embedder=lambda: embedder)
+        finally:
+            await store.close()
+
+
+# -- the conversations ------------------------------------------------------------------
+
+
+def lines(path: Path) -> Iterator[Row]:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for line in file:
+            if line.strip():
+                yield json.loads(line)
+
+
+_SPOKEN = re.compile(r"(\d+):(\d+) ([ap]m) on (\d+) (\w+),? (\d+)")
+
+
+def time_of(text: str) -> datetime:
+    """Read ``1:56 pm on 8 May, 2023``, or ISO 8601."""
+    if found := _SPOKEN.fullmatch(text.strip()):
+        hour, minute, half, day, month, year = found.groups()
+        read = datetime.strptime(f"{day} {month} {year}", "%d %B %Y").replace(tzinfo=UTC)
+        hours = int(hour) % 12 + (12 if half == "pm" else 0)
+        return read + timedelta(hours=hours, minutes=int(minute))
+    read = datetime.fromisoformat(text)
+    return read if read.tzinfo else read.replace(tzinfo=UTC)
+
+
+def said_in(conversation: Row) -> list[Utterance]:
+    """Return the turns of a conversation as memory takes them in, in a scope of their own."""
+    return [
+        Utterance(
+            id=turn["id"],
+            scope=f"session:{conversation['id']}",
+            session=conversation["id"],
+            turn=turn["id"],
+            # Some seconds after each other, within a session of one time.
+            at=time_of(turn["time"]) + timedelta(seconds=at % 600),
+            speaker=turn["speaker"],
+            text=turn["text"],
+            provenance="external_user",
+        )
+        for at, turn in enumerate(conversation["turns"])
+    ]
+
+
+# -- evidence recall ----------------------------------------------------------------------
+
+
+def recall_within(
+    order: Sequence[str], costs: dict[str, int], evidence: Sequence[str], budget: int
+) -> float:
+    """Return the share of `evidence` among the turns that fit, taken in their order."""
+    left, kept = budget, set()
+    for turn in order:
+        if costs[turn] <= left:
+            left -= costs[turn]
+            kept.add(turn)
+    return len(kept & set(evidence)) / len(evidence)
+
+
+async def run(folder: Path, embedder: Any, costs: Costs) -> dict[str, list[str]]:
+    """Keep all conversations and ask all questions; return what was found for each."""
+    questions = defaultdict(list)
+    for question in lines(folder / "questions.jsonl.gz"):
+        questions[question["conversation"]].append(question)
+    found: dict[str, list[str]] = {}
+    async with episodes_with(embedder) as episodes:
+        for conversation in lines(folder / "conversations.jsonl.gz"):
+            await keep(episodes, said_in(conversation), costs)
+            for question in questions[conversation["id"]]:
+                text = question["question"]
+                if embedder is not None:
+                    await embedder.embed_query(text)
+                scopes = [f"session:{conversation['id']}"]
+                begun = time.process_time()
+                await episodes.search(scopes, text, RECALLED)
+                costs.recalled.append((time.process_time() - begun) * 1000)
+                hits = await episodes.search(scopes, text, LIMIT)
+                # A long turn is kept in pieces, and listed once.
+                found[question["id"]] = list(dict.fromkeys(hit.turn for hit in hits))
+    return found
+
+
+async def keep(
+    episodes: Episodes, said: Sequence[Utterance], costs: Costs, at_once: int = 1
+) -> None:
+    """Keep turns one after the other, and give them their vectors afterwards."""
+    for at in range(0, len(said), at_once):
+        begun = time.process_time()
+        await episodes.learn(said[at : at + at_once])
+        costs.kept.append((time.process_time() - begun) * 1000 / at_once)
+    more = True
+    while more:
+        begun = time.process_time()
+        more = (count := await episodes.embed_waiting(256)) > 0
+        if count:
+            costs.embedded.append((time.process_time() - begun) * 1000 / count)
+
+
+def quality(folder: Path, found: dict[str, list[str]], shown: str) -> list[Figure]:
+    costs = {
+        conversation["id"]: {
+            turn["id"]: -(-len(f"[{turn['time']}] {turn['speaker']}: {turn['text']}") // 4)
+            for turn in conversation["turns"]
+        }
+        for conversation in lines(folder / "conversations.jsonl.gz")
+    }
+    by_category = defaultdict(list)
+    for question in lines(folder / "questions.jsonl.gz"):
+        by_category[question["category"]].append(
+            [
+                recall_within(
+                    found.get(question["id"], []),
+                    costs[question["conversation"]],
+                    question["evidence"],
+                    budget,
+                )
+                for budget in BUDGETS
+            ]
+        )
+    every = [row for rows in by_category.values() for row in rows]
+    figures = []
+    for name, rows in [("all", every), *sorted(by_category.items())]:
+        for at, budget in enumerate(BUDGETS):
+            goal = GOALS.get(budget) if name == "all" else None
+            if (name, budget) == ("multi_hop", 1_000):
+                goal = MULTI_HOP_GOAL
+            figures.append(
+                Figure(name=f"memory.recall.{name}.{budget}", goal=goal, at_least=True,
+                       value=statistics.mean(row[at] for row in rows), unit="share",
+                       against=f"{len(rows)} questions, {shown}")
+            )  # fmt: skip
+    return figures
+
+
+def cost_figures(costs: Costs, name: str, *, embedded: bool) -> list[Figure]:
+    figures = [
+        Figure(name=f"memory.{name}.keep.p50", value=statistics.median(costs.kept), unit="ms CPU",
+               against="a turn, without its vector", goal=WRITE_GOAL),
+        Figure(name=f"memory.{name}.recall.p50", value=statistics.median(costs.recalled),
+               unit="ms CPU", against="beside the message's own vector", goal=RECALL_GOAL),
+        Figure(name=f"memory.{name}.recall.p99", unit="ms CPU",
+               value=float(np.percentile(costs.recalled, 99))),
+    ]  # fmt: skip
+    if embedded and costs.embedded:
+        figures.append(
+            Figure(name=f"memory.{name}.embed.p50", value=statistics.median(costs.embedded),
+                   unit="ms CPU", against="a turn's vector, in idle batches")
+        )  # fmt: skip
+    return figures
+
+
+# -- how it grows ---------------------------------------------------------------------------
+
+
+def repeated(folder: Path, count: int) -> list[Utterance]:
+    """Return so many turns in one scope: the conversations over and over, with other names."""
+    conversations = [said_in(one) for one in lines(folder / "conversations.jsonl.gz")]
+    made: list[Utterance] = []
+    for round_ in range(count):
+        for said in conversations:
+            for one in said:
+                if len(made) == count:
+                    return made
+                number = len(made)
+                text = re.sub(r"\b([A-Z][a-z]{3,})\b", rf"\g<1>{round_ % 50 or ''}", one.text)
+                made.append(
+                    Utterance(
+                        id=f"m{number}", scope="session:all", session=f"s{number // 30}",
+                        turn=f"t{number}", at=one.at + timedelta(days=500 * round_),
+                        speaker=one.speaker, text=text,
+                    )
+                )  # fmt: skip
+    return made
+
+
+async def grow(folder: Path, sizes: Sequence[int]) -> list[Figure]:
+    asked = [one["question"] for one in lines(folder / "questions.jsonl.gz")][: ASKED * 3 : 3]
+    figures = []
+    for size in sizes:
+        costs = Costs([], [], [])
+        async with episodes_with(Chance()) as episodes:
+            said = repeated(folder, size)
+            await keep(episodes, said[:-30], Costs([], [], []), at_once=500)
+            await keep(episodes, said[-30:], costs)
+            begun = time.process_time()
+            await episodes.search(["session:all"], asked[0], RECALLED)
+            first = (time.process_time() - begun) * 1000
+            for question in asked:
+                vector = time.process_time()
+                await Chance().embed_query(question)
+                begun = time.process_time()
+                await episodes.search(["session:all"], question, RECALLED)
+                spent = time.process_time() - begun - (begun - vector)
+                costs.recalled.append(spent * 1000)
+        figures += cost_figures(costs, f"scale.{size}", embedded=False)
+        figures.append(
+            Figure(name=f"memory.scale.{size}.first", value=first, unit="ms CPU",
+                   against="the first recall after a start, which reads the scope")
+        )  # fmt: skip
+    return figures
+
+
+# -- the run --------------------------------------------------------------------------------
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.memory",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help=f"default: ${DATA}")
+    parser.add_argument("--out", type=Path, metavar="RUN.jsonl", help="what was found")
+    parser.add_argument("--words-only", action="store_true", help="without an embedder")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER",
+                        help=f"keeps vectors from run to run (default: ${CACHE})")  # fmt: skip
+    parser.add_argument("--scale", action="store_true", help="CPU time alone, up to 50,000 turns")
+    parser.add_argument("--quick", action="store_true", help="words only; up to 500 turns")
+    chosen = parser.parse_args()
+    if chosen.data is None and os.environ.get(DATA):
+        chosen.data = Path(os.environ[DATA])
+    if chosen.cache is None and os.environ.get(CACHE):
+        chosen.cache = Path(os.environ[CACHE])
+    return chosen
+
+
+def main() -> None:
+    chosen = arguments()
+    if chosen.data is None:
+        print(f"skipped: no conversations are given, with --data or ${DATA}")
+        return
+    if chosen.scale:
+        sizes = SIZES[:2] if chosen.quick else SIZES
+        report("memory", asyncio.run(grow(chosen.data, sizes)))
+        return
+    words_only = chosen.words_only or chosen.quick
+    embedder = None if words_only else Installed(Vectors(model_of("onnx"), chosen.cache))
+    costs = Costs([], [], [])
+    found = asyncio.run(run(chosen.data, embedder, costs))
+    if chosen.out is not None:
+        with chosen.out.open("w", encoding="utf-8") as file:
+            for question, turns in found.items():
+                file.write(json.dumps({"id": question, "turns": turns}) + "\n")
+    shown = "words only" if words_only else "words and meaning"
+    # Vectors that were kept from an earlier run cost nothing, and say nothing.
+    embedded = chosen.cache is None
+    report(
+        "memory",
+        [
+            *quality(chosen.data, found, shown),
+            *cost_figures(costs, "conversations", embedded=embedded),
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

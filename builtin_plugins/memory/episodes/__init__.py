@@ -1,0 +1,1 @@
+"""Turns that are kept for recall: learned from what was said, searched, forgotten."""

@@ -1,0 +1,356 @@
+"""`Episodes`: the turns of a gateway, kept in the store and found again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from hookgate.builtin_plugins.memory.domain import USER, Hit, check_scope
+from hookgate.builtin_plugins.memory.episodes.index import Indexes, TurnIndex, to_bytes
+from hookgate.builtin_plugins.memory.episodes.pieces import pieces_of
+from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
+from hookgate.builtin_plugins.memory.recall.ranking import rank
+from hookgate.builtin_plugins.memory.recall.words import fold
+from hookgate.builtin_plugins.memory.tables import episodes as rows
+from hookgate.core.domain.errors import EmbeddingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from datetime import datetime
+
+    import numpy.typing as npt
+    from sqlalchemy import Connection
+
+    from hookgate.builtin_plugins.memory.domain import Scope, Utterance
+    from hookgate.core.domain.ports import Conversations, Embedder, Said, Store
+
+    Floats: TypeAlias = npt.NDArray[np.float32]
+
+__all__ = ["Episodes"]
+
+PAGE = 200
+"""Messages that are learned in one transaction."""
+
+FRESH = 256
+"""Messages of users, the latest, whose vectors the embedder most likely has already."""
+
+MAX_NAMES = 4
+"""Names of a message that its vector is freed of."""
+
+
+class Episodes:
+    """Keeps what was said, and finds what answers a message. Every row belongs to one scope.
+
+    Args:
+        store: The store; memory's tables are migrated.
+        now: Returns the time in UTC.
+        embedder: Returns the embedder, or None where there is none: then words alone decide.
+        most_turns: Pieces of one scope that are kept; beyond it the oldest go.
+        most_bytes: About how much memory the scopes take that were searched last.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        now: Callable[[], datetime],
+        embedder: Callable[[], Embedder | None] = lambda: None,
+        most_turns: int = 100_000,
+        most_bytes: int = 128 * 2**20,
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._embedder = embedder
+        self._most_turns = most_turns
+        self._indexes = Indexes(most_bytes)
+        self._fresh: OrderedDict[str, None] = OrderedDict()
+        # What was forgotten while it was read is not to be learned.
+        self._lock = asyncio.Lock()
+
+    @property
+    def in_memory(self) -> Sequence[str]:
+        """The scopes that are in memory, the one that was searched last at the end."""
+        return self._indexes.scopes
+
+    # -- learning -----------------------------------------------------------------
+
+    async def learn(self, said: Sequence[Utterance]) -> int:
+        """Keep messages, the oldest first; return how many pieces are new.
+
+        One that its scope has already is left as it is.
+
+        Raises:
+            StoreError: The store did not take them; none is kept.
+            ValueError: One has a scope that is none.
+        """
+        async with self._lock:
+            pieces = await asyncio.to_thread(pieces_of, said)
+            added = await self._store.write(
+                lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns)
+            )
+        self._remember_fresh(said)
+        return added
+
+    async def follow(
+        self, conversations: Conversations, said_of: Callable[[Said], Iterable[Utterance]]
+    ) -> int:
+        """Learn what was said since this was called last, by whichever gateway on the store.
+
+        What is learned and how far that is are committed together, so that nothing is learned
+        twice or passed over, whenever the gateway is killed. What was forgotten while it was
+        read is read again.
+
+        Args:
+            conversations: What was said.
+            said_of: Returns what is to be kept of a message: once for each scope.
+
+        Returns:
+            How many pieces are new.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        added, more = 0, True
+        while more:
+            async with self._lock:
+                before = await self._store.read(rows.cursor_of)
+                page = await conversations.since(before[0], limit=PAGE)
+                said = [one for each in page.said for one in said_of(each)]
+                pieces = await asyncio.to_thread(pieces_of, said)
+                if page.cursor == before[0]:
+                    return added
+
+                def work(connection: Connection) -> int | None:
+                    if not rows.move_cursor(connection, before, page.cursor):  # noqa: B023
+                        return None
+                    return rows.add_pieces(connection, pieces, most=self._most_turns)  # noqa: B023
+
+                new = await self._store.write(work)
+            # Another gateway was faster, or something was forgotten: from the start.
+            more = page.more or new is None
+            added += new or 0
+            self._remember_fresh(said)
+        return added
+
+    async def embed_waiting(self, limit: int = 32) -> int:
+        """Give the latest pieces that have none their vectors; return how many it were.
+
+        It takes the embedder's time, a few milliseconds for a piece: for when nothing else is
+        to be done. What has no vector is found by its words. A vector of another embedder than
+        today's counts as none.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        embedder = self._embedder()
+        if embedder is None:
+            return 0
+        fingerprint = embedder.fingerprint
+        waiting = await self._store.read(
+            lambda connection: rows.without_vector(connection, fingerprint, limit)
+        )
+        try:
+            vectors = await self._vectors(embedder, waiting)
+        except EmbeddingError:
+            # Whoever owns the embedder says what is wrong with it.
+            return 0
+        kept = [
+            (row.scope, row.place, row.message, to_bytes(vector))
+            for row, vector in zip(waiting, vectors, strict=True)
+        ]
+        if kept and embedder.fingerprint == fingerprint:
+            await self._store.write(
+                lambda connection: rows.keep_vectors(connection, fingerprint, kept)
+            )
+        return len(kept)
+
+    async def _vectors(self, embedder: Embedder, waiting: Sequence[Any]) -> list[Floats]:
+        """Return the vectors of rows: those of messages that were just asked by are known."""
+        made: dict[str, Floats] = {}
+        for row in waiting:
+            if row.message in self._fresh and row.text not in made:
+                made[row.text] = await embedder.embed_query(row.text)
+        other = list(dict.fromkeys(row.text for row in waiting if row.text not in made))
+        if other:
+            made.update(zip(other, await embedder.embed(other), strict=True))
+        return [made[row.text] for row in waiting]
+
+    def _remember_fresh(self, said: Iterable[Utterance]) -> None:
+        for one in said:
+            if one.speaker == USER:
+                self._fresh[one.id] = None
+        while len(self._fresh) > FRESH:
+            self._fresh.popitem(last=False)
+
+    # -- searching ------------------------------------------------------------------
+
+    async def search(
+        self,
+        scopes: Collection[Scope],
+        query: str,
+        limit: int = 50,
+        as_of: datetime | None = None,
+        *,
+        without: Collection[str] = (),
+    ) -> list[Hit]:
+        """Return the turns of `scopes` that answer `query`, the best first.
+
+        Args:
+            scopes: Whose turns may be read; no other's are.
+            query: A message. One without any telling word finds nothing.
+            limit: How many hits at most.
+            as_of: Leaves out what was said later.
+            without: The ids of turns that are left out: those that the model sees anyway.
+
+        Raises:
+            StoreError: The store cannot be read.
+            ValueError: One of `scopes` is none.
+        """
+        read = sorted({check_scope(scope) for scope in scopes})
+        indexes = [self._indexes.of(scope) for scope in read]
+        embedder = self._embedder()
+        fingerprint = "" if embedder is None else embedder.fingerprint
+        if any(not index.version for index in indexes):
+            # Who has spoken there has to be known before the message is read.
+            await self._store.read(
+                lambda connection: self._refresh(connection, read, indexes, fingerprint)
+            )
+        speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
+        asked = read_query(query, self._now(), speakers)
+        if not asked.words or not any(len(index) for index in indexes):
+            return []
+        vector, names = await self._vector_of(embedder, query, speakers_in(asked.text, speakers))
+
+        def work(connection: Connection) -> list[Hit]:
+            with ExitStack() as held:
+                for index in indexes:
+                    held.enter_context(index.lock)
+                self._bring_up(connection, read, indexes, fingerprint)
+                left_out = [
+                    rows.places_of(connection, scope, without) if without else [] for scope in read
+                ]
+                found = rank(
+                    indexes, asked.with_vectors(vector, names), limit, as_of, without=left_out
+                )
+                places = [int(indexes[one.index].places[one.row]) for one in found]
+            return _hits(connection, read, found, places)
+
+        hits = await self._store.read(work)
+        self._indexes.trim()
+        return hits
+
+    async def _vector_of(
+        self, embedder: Embedder | None, query: str, named: Sequence[str]
+    ) -> tuple[Floats | None, tuple[Floats, ...]]:
+        if embedder is None:
+            return None, ()
+        folded = fold(query)
+        try:
+            vector = await embedder.embed_query(query)
+            names = [name for name in named if fold(name) in folded][:MAX_NAMES]
+            return vector, tuple([await embedder.embed_query(name) for name in names])
+        except EmbeddingError:
+            return None, ()
+
+    def _refresh(
+        self,
+        connection: Connection,
+        scopes: Sequence[str],
+        indexes: Sequence[TurnIndex],
+        fingerprint: str,
+    ) -> None:
+        with ExitStack() as held:
+            for index in indexes:
+                held.enter_context(index.lock)
+            self._bring_up(connection, scopes, indexes, fingerprint)
+
+    def _bring_up(
+        self,
+        connection: Connection,
+        scopes: Sequence[str],
+        indexes: Sequence[TurnIndex],
+        fingerprint: str,
+    ) -> None:
+        """Take in what has changed in the store since an index was used last."""
+        for scope, index in zip(scopes, indexes, strict=True):
+            now = rows.scope_row(connection, scope)
+            same = index.fingerprint == fingerprint
+            if now.version == index.version and same:
+                continue
+            anew = not same or not index.version <= now.version or now.removed > index.version
+            changed = rows.changed_since(
+                connection, scope, 0 if anew else index.version, at_most=self._most_turns
+            )
+            index.take(changed, version=now.version, fingerprint=fingerprint, anew=anew)
+
+    # -- forgetting -----------------------------------------------------------------
+
+    async def forget(
+        self,
+        *,
+        turns: Collection[str] | None = None,
+        session: str | None = None,
+        scope: Scope | None = None,
+    ) -> int:
+        """Delete what fits everything that is given; return how many pieces that were.
+
+        With a piece go its words and its vector: they are one row. What of it is in memory is
+        let go of before the next search. What was said stays where it was said: whoever
+        forgets it there does so first, or it is learned again.
+
+        Args:
+            turns: The ids of turns.
+            session: A session, as text.
+            scope: A scope.
+
+        Raises:
+            ValueError: Nothing is given, which would be everything.
+            StoreError: The store did not take it; nothing is forgotten.
+        """
+        if turns is None and session is None and scope is None:
+            raise ValueError("found nothing to forget by, expected `turns`, `session` or `scope`")
+        scopes = None if scope is None else [check_scope(scope)]
+        async with self._lock:
+            gone = await self._store.write(
+                lambda connection: rows.forget_pieces(
+                    connection, scopes=scopes, session=session, turns=turns
+                )
+            )
+        if scope is not None and turns is None and session is None:
+            self._indexes.drop(scope)
+        return gone
+
+
+def _hits(
+    connection: Connection, scopes: Sequence[str], found: Sequence[Any], places: Sequence[int]
+) -> list[Hit]:
+    wanted: dict[str, list[int]] = {}
+    for one, place in zip(found, places, strict=True):
+        wanted.setdefault(scopes[one.index], []).append(place)
+    pieces = {scope: rows.pieces_at(connection, scope, some) for scope, some in wanted.items()}
+    hits = []
+    for one, place in zip(found, places, strict=True):
+        piece = pieces[scopes[one.index]].get(place)
+        if piece is None:
+            continue  # forgotten since the index was brought up
+        hits.append(
+            Hit(
+                id=f"{piece.message}#{piece.part}" if piece.part else piece.message,
+                kind="turn",
+                text=piece.text,
+                at=piece.at,
+                score=one.score,
+                why=one.why,
+                scope=piece.scope,
+                taint=piece.taint,
+                provenance=piece.provenance,
+                session=piece.session,
+                turn=piece.turn,
+                speaker=piece.speaker,
+            )
+        )
+    return hits

@@ -1,0 +1,370 @@
+"""What a search needs of a scope's turns beside their texts, in memory."""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy.typing as npt
+
+    Ints: TypeAlias = npt.NDArray[np.int64]
+    Bits: TypeAlias = npt.NDArray[np.uint64]
+
+__all__ = ["NONE", "Indexes", "TurnIndex", "to_bytes"]
+
+NONE = -1
+"""Stands where there is no turn before or after."""
+
+SITTING_SECONDS = 3600
+"""After a longer silence a session's next turn begins a new sitting."""
+
+_MICROSECONDS = 1_000_000
+_VECTOR_SCALE = 127.0
+
+
+def to_bytes(vector: npt.NDArray[np.float32]) -> bytes:
+    """Return a vector as it is kept: a signed byte for each number, the greatest one 127."""
+    most = float(np.abs(vector).max()) or 1.0
+    kept: bytes = np.rint(vector * (_VECTOR_SCALE / most)).astype(np.int8).tobytes()
+    return kept
+
+
+@dataclass(slots=True)
+class _Column:
+    """An array that grows at its end."""
+
+    dtype: type
+    width: int = 0
+    used: int = 0
+    room: Any = None
+
+    def extend(self, rows: npt.NDArray[Any]) -> None:
+        need = self.used + len(rows)
+        if self.room is None or need > len(self.room):
+            shape = (max(64, need + need // 2), *((self.width,) if self.width else ()))
+            room = np.zeros(shape, self.dtype)
+            if self.room is not None:
+                room[: self.used] = self.room[: self.used]
+            self.room = room
+        self.room[self.used : need] = rows
+        self.used = need
+
+    @property
+    def rows(self) -> Any:
+        if self.room is None:
+            return np.zeros((0, self.width) if self.width else 0, self.dtype)
+        return self.room[: self.used]
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.room is None else int(self.room.nbytes)
+
+
+@dataclass(slots=True)
+class _Sitting:
+    number: int
+    at: int
+    row: int
+
+
+class TurnIndex:
+    """The turns of one scope, row by row in the order in which they were kept.
+
+    Attributes:
+        lock: Is held by whoever uses the rest.
+        version: The version of the scope that is known.
+        fingerprint: The embedder whose vectors are here; "" where there is none.
+        total: The number of words of all of them.
+        starts: Where the words of each begin.
+        places: The place of each row in the scope.
+        at: When each was said, in microseconds since 1970.
+        lengths: The number of words of each.
+        signs: See `hookgate.builtin_plugins.memory.recall.words.Signs`.
+        speakers: The names of those who spoke.
+        speaker: Who spoke, as a place in `speakers`.
+        sitting: Which sitting each belongs to: turns of a session without a long silence.
+        sittings: How many there are.
+        before: The row before each in its sitting, or `NONE`.
+        after: The row after each in its sitting, or `NONE`.
+    """
+
+    places: Ints
+    at: Ints
+    lengths: Ints
+    signs: Ints
+    speaker: Ints
+    sitting: Ints
+    before: Ints
+    after: Ints
+    starts: Ints
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self._clear("")
+
+    def _clear(self, fingerprint: str) -> None:
+        self.version = 0
+        self.speakers: list[str] = []
+        self.sittings = 0
+        self.total = 0
+        self.fingerprint = fingerprint
+        self._places, self._at = _Column(np.int64), _Column(np.int64)
+        self._lengths, self._signs = _Column(np.int32), _Column(np.int32)
+        self._speaker, self._sitting = _Column(np.int32), _Column(np.int32)
+        self._before, self._after = _Column(np.int64), _Column(np.int64)
+        self._starts, self._terms = _Column(np.int64), _Column(np.uint32)
+        self._starts.extend(np.zeros(1, np.int64))
+        self._postings: dict[int, array[int]] = {}
+        self._open: dict[str, _Sitting] = {}
+        self._vectors: _Column | None = None
+        self._bits: _Column | None = None
+        self._norms = _Column(np.float32)
+        self._show()
+
+    def __len__(self) -> int:
+        return self._places.used
+
+    # -- growing --------------------------------------------------------------------
+
+    def take(
+        self,
+        rows: Sequence[Any],
+        *,
+        version: int,
+        fingerprint: str,
+        anew: bool,
+    ) -> None:
+        """Take in rows of the store.
+
+        Args:
+            rows: Rows as `changed_since` returns them.
+            version: The version of the scope at which they were read.
+            fingerprint: The embedder's whose vectors count; "" where there is none.
+            anew: Whether these are all rows there are.
+        """
+        if anew:
+            self._clear(fingerprint)
+        last = int(self.places[-1]) if len(self) else NONE
+        new = [row for row in rows if row.place > last]
+        old = [row for row in rows if row.place <= last]
+        if new:
+            self._append(new)
+        self._take_vectors([*old, *new], fingerprint)
+        self.version = version
+
+    def _show(self) -> None:
+        self.places, self.at = self._places.rows, self._at.rows
+        self.lengths, self.signs = self._lengths.rows, self._signs.rows
+        self.speaker, self.sitting = self._speaker.rows, self._sitting.rows
+        self.before, self.after = self._before.rows, self._after.rows
+        self.starts = self._starts.rows
+
+    def _append(self, rows: Sequence[Any]) -> None:
+        first = len(self)
+        terms = [np.frombuffer(row.terms, "<u4") for row in rows]
+        lengths = np.array([len(one) for one in terms], np.int64)
+        self._places.extend(np.array([row.place for row in rows], np.int64))
+        self._at.extend(np.array([row.at for row in rows], np.int64))
+        self._signs.extend(np.array([row.signs for row in rows], np.int32))
+        self._lengths.extend(lengths)
+        self._starts.extend(self.starts[-1] + np.cumsum(lengths))
+        joined = np.concatenate(terms)
+        self._terms.extend(joined)
+        self.total += int(lengths.sum())
+        self._post(joined, np.repeat(np.arange(first, first + len(rows)), lengths))
+        self._seat(rows, first)
+
+    def _post(self, terms: npt.NDArray[np.uint32], rows: Ints) -> None:
+        """Keep for each word in which rows it is, and how often: the row times 256 plus that."""
+        if not len(terms):
+            return
+        pairs, counts = np.unique((terms.astype(np.uint64) << 32) | rows.astype(np.uint64),
+                                  return_counts=True)  # fmt: skip
+        words = (pairs >> 32).astype(np.uint32)
+        kept = ((pairs & 0xFFFFFF) << 8 | np.minimum(counts, 255).astype(np.uint64)).astype("u4")
+        starts = np.flatnonzero(np.concatenate([[True], words[1:] != words[:-1]]))
+        for start, end, word in zip(
+            starts.tolist(), [*starts[1:].tolist(), len(words)], words[starts].tolist(), strict=True
+        ):
+            self._postings.setdefault(word, array("I")).frombytes(kept[start:end].tobytes())
+
+    def _seat(self, rows: Sequence[Any], first: int) -> None:
+        """Say who spoke, in which sitting, and behind whom."""
+        names = {name: at for at, name in enumerate(self.speakers)}
+        speaker, sitting, before = [], [], []
+        for at, row in enumerate(rows, first):
+            speaker.append(names.setdefault(row.speaker, len(names)))
+            open_ = self._open.get(row.session)
+            if open_ is None or abs(row.at - open_.at) > SITTING_SECONDS * _MICROSECONDS:
+                self._open[row.session] = _Sitting(self.sittings, row.at, at)
+                sitting.append(self.sittings)
+                before.append(NONE)
+                self.sittings += 1
+            else:
+                sitting.append(open_.number)
+                before.append(open_.row)
+                open_.at, open_.row = row.at, at
+        self.speakers = list(names)
+        self._speaker.extend(np.array(speaker, np.int32))
+        self._sitting.extend(np.array(sitting, np.int32))
+        self._before.extend(np.array(before, np.int64))
+        self._after.extend(np.full(len(rows), NONE, np.int64))
+        behind = np.arange(first, first + len(rows))
+        self._show()
+        fronts = self.before[first:]
+        self.after[fronts[fronts != NONE]] = behind[fronts != NONE]
+
+    def _take_vectors(self, rows: Sequence[Any], fingerprint: str) -> None:
+        if not fingerprint:
+            return
+        with_one = [row for row in rows if row.fingerprint == fingerprint and row.vector]
+        if self._vectors is None:
+            if not with_one:
+                return
+            width = len(with_one[0].vector)
+            self._vectors = _Column(np.int8, width)
+            self._bits = _Column(np.uint64, -(-width // 64))
+        assert self._bits is not None, "made together"
+        missing = len(self) - self._vectors.used
+        if missing:
+            self._vectors.extend(np.zeros((missing, self._vectors.width), np.int8))
+            self._bits.extend(np.zeros((missing, self._bits.width), np.uint64))
+            self._norms.extend(np.zeros(missing, np.float32))
+        if with_one:
+            at = np.searchsorted(self.places, [row.place for row in with_one])
+            made = np.frombuffer(b"".join(row.vector for row in with_one), np.int8)
+            made = made.reshape(len(with_one), -1)
+            self._vectors.rows[at] = made
+            self._bits.rows[at] = bits_of(made)
+            wide = made.astype(np.float32)
+            self._norms.rows[at] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
+
+    # -- reading ------------------------------------------------------------------------
+
+    def terms(self, row: int) -> npt.NDArray[np.uint32]:
+        """Return the numbers of the words of a row, in their order."""
+        found: npt.NDArray[np.uint32] = self._terms.rows[self.starts[row] : self.starts[row + 1]]
+        return found
+
+    def postings(self, word: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+        """Return the rows that hold a word, and how often each does."""
+        kept = self._postings.get(word)
+        if kept is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
+        # A copy: an array that lends its memory out cannot grow.
+        packed = np.array(kept, np.uint32)
+        return (packed >> 8).astype(np.int64), (packed & 0xFF).astype(np.float32)
+
+    def held(self, word: int) -> int:
+        """Return how many rows hold a word."""
+        kept = self._postings.get(word)
+        return 0 if kept is None else len(kept)
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether any row has a vector."""
+        return self._vectors is not None
+
+    def cosines(self, queries: npt.NDArray[np.float32], rows: Ints | None) -> Any:
+        """Return the cosine of each query with rows, of shape (queries, rows).
+
+        Args:
+            queries: Vectors of length 1, one a row.
+            rows: The rows; None for all. One without a vector is like nothing: 0.
+        """
+        assert self._vectors is not None, "see has_vectors"
+        vectors = self._vectors.rows if rows is None else self._vectors.rows[rows]
+        norms = self._norms.rows if rows is None else self._norms.rows[rows]
+        if vectors.shape[1] != queries.shape[1]:
+            return np.zeros((len(queries), len(vectors)), np.float32)
+        return (queries @ vectors.T.astype(np.float32)) / np.maximum(norms, 1)
+
+    def vector(self, row: int) -> npt.NDArray[np.float32] | None:
+        """Return the vector of a row, of length 1; None where it has none."""
+        if self._vectors is None or not self._norms.rows[row]:
+            return None
+        found: npt.NDArray[np.float32] = self._vectors.rows[row] / self._norms.rows[row]
+        return found
+
+    def nearest_by_sign(self, query: npt.NDArray[np.float32], count: int) -> Ints:
+        """Return `count` rows whose numbers have most signs in common with those of `query`.
+
+        A look at a bit for each number takes a fiftieth of the time of a product, and what is
+        nearest by cosine is among the first few in a hundred by signs.
+        """
+        assert self._bits is not None, "see has_vectors"
+        bits = bits_of(query[None, :])
+        if bits.shape[1] != self._bits.width:
+            return np.zeros(0, np.int64)
+        apart = np.bitwise_count(self._bits.rows ^ bits).sum(axis=1, dtype=np.int32)
+        apart[self._norms.rows == 0] = np.iinfo(np.int32).max
+        return np.argpartition(apart, count)[:count]
+
+    @property
+    def bytes(self) -> int:
+        """About how much memory this takes."""
+        columns = [getattr(self, name) for name in _COLUMNS]
+        fixed: int = sum(one.bytes for one in columns if one is not None)
+        # An array and its entry in a dictionary take about 200 bytes beside what they hold.
+        return fixed + 200 * len(self._postings) + 6 * self._terms.used
+
+
+_COLUMNS = (
+    *("_places", "_at", "_lengths", "_signs", "_speaker", "_sitting", "_before", "_after"),
+    *("_starts", "_terms", "_vectors", "_bits", "_norms"),
+)
+
+
+def bits_of(vectors: npt.NDArray[Any]) -> Bits:
+    """Return the signs of the numbers of vectors, 64 in one."""
+    packed = np.packbits(vectors > 0, axis=1)
+    room = np.zeros((len(vectors), -(-packed.shape[1] // 8) * 8), np.uint8)
+    room[:, : packed.shape[1]] = packed
+    return room.view(np.uint64)
+
+
+@dataclass(slots=True)
+class Indexes:
+    """The indexes of the scopes that were searched last, within a bound.
+
+    Attributes:
+        most_bytes: About how much memory they may take; the latest one is always kept.
+    """
+
+    most_bytes: int
+    _kept: OrderedDict[str, TurnIndex] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def of(self, scope: str) -> TurnIndex:
+        """Return the index of a scope, which may be empty still."""
+        with self._lock:
+            index = self._kept.setdefault(scope, TurnIndex())
+            self._kept.move_to_end(scope)
+            return index
+
+    def trim(self) -> None:
+        """Let go of the scopes that were searched longest ago, where there are too many."""
+        with self._lock:
+            used = sum(index.bytes for index in self._kept.values())
+            while used > self.most_bytes and len(self._kept) > 1:
+                _, gone = self._kept.popitem(last=False)
+                used -= gone.bytes
+
+    def drop(self, scope: str) -> None:
+        """Let go of a scope."""
+        with self._lock:
+            self._kept.pop(scope, None)
+
+    @property
+    def scopes(self) -> list[str]:
+        """The scopes that are in memory, the one that was searched last at the end."""
+        with self._lock:
+            return list(self._kept)

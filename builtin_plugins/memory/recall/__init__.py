@@ -1,0 +1,1 @@
+"""What was said, found again: the words of a query, the ranking of turns, their packing."""

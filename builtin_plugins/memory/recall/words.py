@@ -1,0 +1,117 @@
+"""Words as turns and queries are compared, and what a text shows beside them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from enum import IntFlag
+from zlib import crc32
+
+from hookgate.kit.stemming import stem
+
+__all__ = ["MAX_TERMS", "Signs", "fold", "number_of", "signs_of", "terms_of"]
+
+MAX_TERMS = 1024
+"""Words of one text that are looked at."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
+# Scripts that put no space between words: two neighbours stand for a word there.
+_UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
+
+_LETTER = re.compile("[a-z]")
+
+_COMMON_WORDS = """
+    a about an and any are as at be been being but by can could did do does doing don for from
+    had has have having he her hers him his how i if in into is it its itself just let me my
+    myself of oh on or our ours she so some than that the their theirs them then there these
+    they this those to us was we were what when where which who whom whose why will with won
+    would you your yours yeah hey wow thanks
+"""
+_COMMON = frozenset(_COMMON_WORDS.split())
+"""Words that nearly every turn and every question has; they say nothing about either."""
+
+# Past forms and plurals that no ending betrays, each behind the word that it stands for.
+_IRREGULAR_WORDS = """
+    go went gone; buy bought; make made; do done; take took taken; see saw seen; eat ate eaten;
+    get got gotten; give gave given; come came; meet met; feel felt; find found; leave left;
+    lose lost; win won; tell told; say said; think thought; teach taught; write wrote written;
+    run ran; begin began begun; drive drove driven; spend spent; keep kept; know knew known;
+    build built; bring brought; sell sold; send sent; grow grew grown; break broke broken;
+    choose chose chosen; hold held; become became; hear heard; sleep slept; sing sang sung;
+    swim swam swum; draw drew drawn; wear wore worn; pay paid; ride rode ridden; fly flew flown;
+    fall fell fallen; fight fought; catch caught; lead led; understand understood; hang hung;
+    stand stood; sit sat; speak spoke spoken; lend lent; light lit; steal stole stolen;
+    throw threw thrown; drink drank drunk; forget forgot forgotten; hide hid hidden;
+    child children kids kid; wife wives; life lives; man men; woman women; person people;
+    foot feet; tooth teeth; mouse mice; good better best; bad worse worst
+"""
+_IRREGULAR = {
+    form: word
+    for word, *forms in (entry.split() for entry in _IRREGULAR_WORDS.split(";"))
+    for form in forms
+}
+
+_TIME = re.compile(
+    r"\b(?:yesterday|today|tonight|tomorrow|last|next|ago|since|recently|just|weekend|days?|weeks?"
+    r"|months?|years?|morning|evening|night|summer|winter|spring|fall|autumn|(?:mon|tues|wednes"
+    r"|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september"
+    r"|october|november|december|\d{4})\b",
+    re.IGNORECASE,
+)
+
+
+class Signs(IntFlag):
+    """What a text shows beside its words. The numbers are kept in the store."""
+
+    NONE = 0
+    ASKS = 1
+    """A question is in it: what comes next may be its answer."""
+    ONLY_ASKS = 2
+    """It ends with a question."""
+    TIME = 4
+    """It says when something was or will be."""
+
+
+def fold(text: str) -> str:
+    """Return `text` in the form in which words are compared."""
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def terms_of(text: str, *, common: bool = False) -> list[str]:
+    """Return the words of `text` as they are compared: folded, as stems, in their order.
+
+    Args:
+        text: Any text; of a very long one only the first words count.
+        common: Whether words that say nothing by themselves are kept.
+    """
+    terms: list[str] = []
+    for found in _WORD.finditer(fold(text)):
+        word = re.split("['’]", found[0], maxsplit=1)[0]
+        if not common and (word in _COMMON or _LETTER.fullmatch(word)):
+            continue
+        if not word.isascii() and _UNSPACED.search(word):
+            terms += [word[at : at + 2] for at in range(max(1, len(word) - 1))]
+        else:
+            terms.append(stem(_IRREGULAR.get(word, word)))
+        if len(terms) >= MAX_TERMS:
+            return terms[:MAX_TERMS]
+    return terms
+
+
+def number_of(term: str) -> int:
+    """Return the number by which a word is looked up: 32 bits of a checksum.
+
+    Two words of one query that share a number with others are about as likely as one in a
+    hundred thousand, and cost a wrong place in a list.
+    """
+    return crc32(term.encode("utf-8", "surrogatepass"))
+
+
+def signs_of(text: str) -> Signs:
+    """Return what `text` shows."""
+    signs = Signs.ASKS if "?" in text else Signs.NONE
+    if text.rstrip().endswith("?"):
+        signs |= Signs.ONLY_ASKS
+    if _TIME.search(text):
+        signs |= Signs.TIME
+    return signs

@@ -1,0 +1,401 @@
+"""Turns that are kept for recall, in the store.
+
+A row holds all there is of a piece of a message: its text, the numbers of its words, its vector. So
+whatever is forgotten takes everything with it, and nothing can be half done. What a search needs
+of a scope beside texts is read into memory once, and afterwards only what has changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import time_ns
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+__all__ = [
+    "CURSORS",
+    "SCOPES",
+    "TURNS",
+    "Piece",
+    "ScopeRow",
+    "add_pieces",
+    "changed_since",
+    "cursor_of",
+    "forget_pieces",
+    "keep_vectors",
+    "move_cursor",
+    "pieces_at",
+    "places_of",
+    "scope_row",
+    "touch_cursor",
+    "without_vector",
+]
+
+TURNS = Table(
+    "memory_turn",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    # Counts the pieces of a scope, in the order in which they were kept.
+    Column("place", BigInteger, primary_key=True, autoincrement=False),
+    # The version of the scope at which this row was written last.
+    Column("stamp", BigInteger, nullable=False),
+    Column("message", Text, nullable=False),
+    # Which piece of the message this is, from 0.
+    Column("part", Integer, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("turn", Text, nullable=False),
+    # Microseconds since 1970 in UTC.
+    Column("at", BigInteger, nullable=False),
+    Column("speaker", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    # A JSON array, sorted.
+    Column("taint", Text, nullable=False),
+    Column("provenance", Text, nullable=False),
+    # The numbers of its words in their order, 32 bits each, the lowest byte first.
+    Column("terms", LargeBinary, nullable=False),
+    Column("signs", Integer, nullable=False),
+    # Of which embedder the vector is; "" where there is none yet.
+    Column("fingerprint", Text, nullable=False),
+    # A signed byte for each number.
+    Column("vector", LargeBinary, nullable=True),
+    Index("memory_turn_by_message", "scope", "message", "part", unique=True),
+    Index("memory_turn_by_stamp", "scope", "stamp"),
+    Index("memory_turn_by_turn", "turn"),
+    Index("memory_turn_by_session", "session"),
+    Index("memory_turn_by_fingerprint", "fingerprint", "at"),
+)
+
+SCOPES = Table(
+    "memory_scope",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    # Grows with every change of the scope's rows.
+    Column("version", BigInteger, nullable=False),
+    # The version at which rows were last taken away.
+    Column("removed", BigInteger, nullable=False),
+    # The place of the next row.
+    Column("next", BigInteger, nullable=False),
+)
+
+CURSORS = Table(
+    "memory_cursor",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("cursor", Text, nullable=False),
+    # Grows when something is forgotten: what was read before is to be read again.
+    Column("version", BigInteger, nullable=False),
+)
+
+IN_ONE = 500
+"""Values in one list of a statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A message, or a piece of a long one, as it is kept."""
+
+    scope: str
+    message: str
+    part: int
+    session: str
+    turn: str
+    at: datetime
+    speaker: str
+    text: str
+    taint: frozenset[str]
+    provenance: str
+    terms: bytes
+    signs: int
+
+    @classmethod
+    def of(cls, row: Mapping[Any, Any]) -> Piece:
+        """Read a row."""
+        return cls(
+            scope=row["scope"],
+            message=row["message"],
+            part=row["part"],
+            session=row["session"],
+            turn=row["turn"],
+            at=datetime.fromtimestamp(row["at"] / 1_000_000, UTC),
+            speaker=row["speaker"],
+            text=row["text"],
+            taint=frozenset(json.loads(row["taint"])),
+            provenance=row["provenance"],
+            terms=row["terms"],
+            signs=row["signs"],
+        )
+
+    def row(self) -> dict[str, Any]:
+        """Return the row, but for where it is to stand."""
+        return {
+            "scope": self.scope,
+            "message": self.message,
+            "part": self.part,
+            "session": self.session,
+            "turn": self.turn,
+            "at": int(self.at.timestamp() * 1_000_000),
+            "speaker": self.speaker,
+            "text": self.text,
+            "taint": json.dumps(sorted(self.taint)),
+            "provenance": self.provenance,
+            "terms": self.terms,
+            "signs": self.signs,
+            "fingerprint": "",
+            "vector": None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeRow:
+    """How far a scope is."""
+
+    version: int = 0
+    removed: int = 0
+    next: int = 0
+
+
+# -- writing: each within one transaction ------------------------------------------
+
+
+def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) -> int:
+    """Keep `pieces`, but for those of messages that are kept already; return how many are new.
+
+    Args:
+        connection: A connection in a write transaction.
+        pieces: What is to be kept, the oldest first.
+        most: Pieces of one scope; beyond it the oldest go.
+    """
+    by_scope: dict[str, list[Piece]] = {}
+    for piece in pieces:
+        by_scope.setdefault(piece.scope, []).append(piece)
+    added = 0
+    for scope in sorted(by_scope):  # in one order, so that two writers never wait for each other
+        held = _hold(connection, scope)
+        known = _known(connection, scope, {piece.message for piece in by_scope[scope]})
+        new = [piece for piece in by_scope[scope] if piece.message not in known]
+        if not new:
+            continue
+        rows = [
+            {**piece.row(), "place": held.next + at, "stamp": held.version}
+            for at, piece in enumerate(new)
+        ]
+        connection.execute(insert(TURNS), rows)
+        following = held.next + len(rows)
+        values = {"version": held.version, "next": following}
+        gone = connection.execute(
+            delete(TURNS).where(TURNS.c.scope == scope, TURNS.c.place < following - most)
+        ).rowcount
+        if gone:
+            values["removed"] = held.version
+        connection.execute(update(SCOPES).where(SCOPES.c.scope == scope).values(values))
+        added += len(rows)
+    return added
+
+
+def keep_vectors(
+    connection: Connection, fingerprint: str, vectors: Sequence[tuple[str, int, str, bytes]]
+) -> None:
+    """Keep the vectors of rows: scope, place, message and vector of each.
+
+    A row that was taken away in between stays away.
+    """
+    by_scope: dict[str, list[tuple[int, str, bytes]]] = {}
+    for scope, place, message, vector in vectors:
+        by_scope.setdefault(scope, []).append((place, message, vector))
+    for scope in sorted(by_scope):
+        held = _hold(connection, scope)
+        for place, message, vector in by_scope[scope]:
+            connection.execute(
+                update(TURNS)
+                .where(TURNS.c.scope == scope, TURNS.c.place == place, TURNS.c.message == message)
+                .values(fingerprint=fingerprint, vector=vector, stamp=held.version)
+            )
+        connection.execute(
+            update(SCOPES).where(SCOPES.c.scope == scope).values(version=held.version)
+        )
+
+
+def forget_pieces(
+    connection: Connection,
+    *,
+    scopes: Collection[str] | None,
+    session: str | None,
+    turns: Collection[str] | None,
+) -> int:
+    """Delete the rows that fit everything that is not None; return how many."""
+    fits: list[ColumnElement[bool]] = []
+    if scopes is not None:
+        fits.append(TURNS.c.scope.in_(scopes))
+    if session is not None:
+        fits.append(TURNS.c.session == session)
+    if turns is not None:
+        fits.append(TURNS.c.turn.in_(turns))
+    touched = connection.execute(select(TURNS.c.scope).where(*fits).distinct()).scalars().all()
+    gone = 0
+    for scope in sorted(touched):
+        held = _hold(connection, scope)
+        gone += connection.execute(delete(TURNS).where(TURNS.c.scope == scope, *fits)).rowcount
+        left = connection.execute(select(TURNS.c.place).where(TURNS.c.scope == scope).limit(1))
+        if left.first() is None:
+            connection.execute(delete(SCOPES).where(SCOPES.c.scope == scope))
+            continue
+        connection.execute(
+            update(SCOPES)
+            .where(SCOPES.c.scope == scope)
+            .values(version=held.version, removed=held.version)
+        )
+    touch_cursor(connection)
+    return gone
+
+
+def _hold(connection: Connection, scope: str) -> ScopeRow:
+    """Take a scope's row until the end of the transaction; return it with the next version."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(
+        dialect.insert(SCOPES)
+        # Above all versions of a scope of this name that was forgotten as a whole.
+        .values(scope=scope, version=(now := time_ns() // 1000), removed=now, next=0)
+        .on_conflict_do_update(index_elements=["scope"], set_={"version": SCOPES.c.version + 1})
+    )
+    return scope_row(connection, scope)
+
+
+def _known(connection: Connection, scope: str, messages: Collection[str]) -> set[str]:
+    found: set[str] = set()
+    for some in _in_parts(sorted(messages)):
+        found.update(
+            connection.execute(
+                select(TURNS.c.message).where(TURNS.c.scope == scope, TURNS.c.message.in_(some))
+            ).scalars()
+        )
+    return found
+
+
+# -- how far what was said is known ---------------------------------------------------
+
+
+def cursor_of(connection: Connection, name: str = "turns") -> tuple[str, int]:
+    """Return the cursor behind what was learned, and its version; "" and 0 at first."""
+    row = connection.execute(
+        select(CURSORS.c.cursor, CURSORS.c.version).where(CURSORS.c.name == name)
+    ).first()
+    return ("", 0) if row is None else (row.cursor, row.version)
+
+
+def move_cursor(
+    connection: Connection, before: tuple[str, int], cursor: str, name: str = "turns"
+) -> bool:
+    """Move the cursor on from where it was; return False where somebody else has done so."""
+    touch_cursor(connection, by=0, name=name)
+    moved = connection.execute(
+        update(CURSORS)
+        .where(
+            CURSORS.c.name == name, CURSORS.c.cursor == before[0], CURSORS.c.version == before[1]
+        )
+        .values(cursor=cursor)
+    )
+    return moved.rowcount == 1
+
+
+def touch_cursor(connection: Connection, *, by: int = 1, name: str = "turns") -> None:
+    """See to it that what was read before now is read again before anything is learned."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(
+        dialect.insert(CURSORS)
+        .values(name=name, cursor="", version=by)
+        .on_conflict_do_update(index_elements=["name"], set_={"version": CURSORS.c.version + by})
+    )
+
+
+# -- reading ------------------------------------------------------------------------
+
+
+def scope_row(connection: Connection, scope: str) -> ScopeRow:
+    """Return how far a scope is."""
+    row = connection.execute(
+        select(SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next).where(SCOPES.c.scope == scope)
+    ).first()
+    return ScopeRow() if row is None else ScopeRow(row.version, row.removed, row.next)
+
+
+def changed_since(
+    connection: Connection, scope: str, version: int, *, at_most: int
+) -> Sequence[Any]:
+    """Return what a search needs of the rows of `scope` that are newer than `version`."""
+    columns = TURNS.c
+    newest = (
+        select(
+            columns.place,
+            columns.session,
+            columns.at,
+            columns.speaker,
+            columns.terms,
+            columns.signs,
+            columns.fingerprint,
+            columns.vector,
+        )
+        .where(columns.scope == scope, columns.stamp > version)
+        .order_by(columns.place.desc())
+        .limit(at_most)
+    )
+    return connection.execute(newest).all()[::-1]
+
+
+def pieces_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Piece]:
+    """Return the rows at `places` of `scope`, by their places."""
+    found: dict[int, Piece] = {}
+    for some in _in_parts(list(places)):
+        rows = connection.execute(
+            select(TURNS).where(TURNS.c.scope == scope, TURNS.c.place.in_(some))
+        )
+        found.update((row["place"], Piece.of(row)) for row in rows.mappings())
+    return found
+
+
+def places_of(connection: Connection, scope: str, turns: Collection[str]) -> list[int]:
+    """Return the places of what was said in `turns` of a scope."""
+    found: list[int] = []
+    for some in _in_parts(sorted(turns)):
+        found += connection.execute(
+            select(TURNS.c.place).where(TURNS.c.scope == scope, TURNS.c.turn.in_(some))
+        ).scalars()
+    return found
+
+
+def without_vector(connection: Connection, fingerprint: str, limit: int) -> Sequence[Any]:
+    """Return the latest rows without a vector of an embedder: scope, place, message, text."""
+    other = or_(TURNS.c.fingerprint < fingerprint, TURNS.c.fingerprint > fingerprint)
+    return connection.execute(
+        select(TURNS.c.scope, TURNS.c.place, TURNS.c.message, TURNS.c.text)
+        .where(other)
+        .order_by(TURNS.c.at.desc())
+        .limit(limit)
+    ).all()
+
+
+def _in_parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+    return (values[at : at + IN_ONE] for at in range(0, len(values), IN_ONE))
