@@ -16,7 +16,6 @@ __all__ = [
     "USER",
     "Hit",
     "Kind",
-    "Said",
     "Scope",
     "Utterance",
     "check_scope",
@@ -62,9 +61,6 @@ class Utterance:
     provenance: str = ""
 
 
-Said: TypeAlias = Utterance
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
     """Something that a search found.
@@ -81,7 +77,7 @@ class Hit:
         provenance: How it had come in.
         session: The session that it was said in, as text.
         turn: The turn that it was said in.
-        speaker: Who said it, of a turn; see `Said.speaker`.
+        speaker: Who said it, of a turn; see `Utterance.speaker`.
     """
 
     id: str

@@ -1,27 +1,19 @@
-"""The notes in the store."""
+"""The notes in the store: facts in words of their own."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    Column,
-    Index,
-    Table,
-    Text,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import case, delete, func, insert, or_, select, update
 
+from hookgate.builtin_plugins.memory.domain import ASSISTANT
 from hookgate.builtin_plugins.memory.notes import FullError, Note, fold
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+from hookgate.builtin_plugins.memory.recall.words import terms_of
+from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,26 +22,43 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["NOTES", "StoreNotes"]
+__all__ = ["StoreNotes", "add_note"]
 
-NOTES = Table(
-    "memory_note",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("scope", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    # The text as queries are compared with it: LIKE knows upper and lower case of ASCII on
-    # SQLite, of nothing on PostgreSQL.
-    Column("folded", Text, nullable=False),
-    # A JSON array, sorted.
-    Column("taint", Text, nullable=False),
-    Column("provenance", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    # ISO 8601 in UTC with microseconds: one form, which sorts as text.
-    Column("created", Text, nullable=False),
-    Index("memory_note_by_scope", "scope", "created"),
-)
+_IS_NOTE = FACTS.c.kind == "note"
+
+
+def add_note(connection: Connection, note: Note, *, limit: int) -> Note:
+    """Keep `note`; see `Notes.add`.
+
+    Raises:
+        FullError: The scope holds `limit` notes already.
+    """
+    row = _row(note)
+    columns = FACTS.c
+    same = connection.execute(
+        select(columns.number, columns.id, columns.taint)
+        .where(columns.scope == note.scope, columns.object == row["object"], _IS_NOTE)
+        .limit(1)
+    ).first()
+    if same is not None:
+        note = replace(note, id=same.id, taint=note.taint | frozenset(json.loads(same.taint)))
+        connection.execute(
+            update(FACTS)
+            .where(columns.scope == note.scope, columns.number == same.number)
+            .values(**_row(note))
+        )
+        return note
+    kept = connection.execute(
+        select(func.count()).select_from(FACTS).where(columns.scope == note.scope, _IS_NOTE)
+    ).scalar_one()
+    if kept >= limit:
+        raise FullError(f"{limit} notes are kept already")
+    number = connection.execute(insert(FACTS).values(**row).returning(columns.number)).scalar_one()
+    words = sorted(set(terms_of(note.text)))
+    postings = [{"scope": note.scope, "word": word, "fact": number} for word in words]
+    if postings:
+        connection.execute(insert(WORDS), postings)
+    return note
 
 
 class StoreNotes:
@@ -60,39 +69,19 @@ class StoreNotes:
 
     async def add(self, note: Note, *, limit: int) -> Note:
         """Keep `note`; see `Notes.add`."""
-
-        def work(connection: Connection) -> Note:
-            row = _row(note)
-            same = connection.execute(
-                select(NOTES.c.id, NOTES.c.taint)
-                .where(NOTES.c.scope == note.scope, NOTES.c.folded == row["folded"])
-                .limit(1)
-            ).first()
-            if same is not None:
-                taint = note.taint | frozenset(json.loads(same.taint))
-                row |= {"id": same.id, "taint": json.dumps(sorted(taint))}
-                connection.execute(update(NOTES).where(NOTES.c.id == same.id).values(row))
-                return _note(row)
-            kept = connection.execute(
-                select(func.count()).select_from(NOTES).where(NOTES.c.scope == note.scope)
-            ).scalar_one()
-            if kept >= limit:
-                raise FullError(f"{limit} notes are kept already")
-            connection.execute(insert(NOTES).values(row))
-            return note
-
-        return await self._store.write(work)
+        return await self._store.write(lambda connection: add_note(connection, note, limit=limit))
 
     async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
-        """Return the notes that hold most of `words`; see `Notes.search`."""
+        """Return the notes that hold most of `words`, of equals the newest first."""
         if not words:
             return []
-        held = [NOTES.c.folded.contains(word, autoescape=True) for word in words]
+        columns = FACTS.c
+        held = [columns.folded.contains(word, autoescape=True) for word in words]
         count = sum((case((one, 1), else_=0) for one in held[1:]), case((held[0], 1), else_=0))
         query = (
-            select(NOTES)
-            .where(NOTES.c.scope == scope, or_(*held))
-            .order_by(count.desc(), NOTES.c.created.desc(), NOTES.c.id)
+            select(FACTS)
+            .where(columns.scope == scope, columns.subject == "", _IS_NOTE, or_(*held))
+            .order_by(count.desc(), columns.learned.desc(), columns.id)
             .limit(limit)
         )
 
@@ -103,21 +92,40 @@ class StoreNotes:
 
     async def remove(self, scope: str, note_id: str) -> bool:
         """Remove a note; see `Notes.remove`."""
-        query = delete(NOTES).where(NOTES.c.scope == scope, NOTES.c.id == note_id)
-        return await self._store.write(lambda connection: connection.execute(query).rowcount > 0)
+        columns = FACTS.c
+        where = (columns.scope == scope, columns.id == note_id, _IS_NOTE)
+
+        def work(connection: Connection) -> bool:
+            number = connection.execute(select(columns.number).where(*where)).scalar()
+            if number is None:
+                return False
+            connection.execute(delete(WORDS).where(WORDS.c.scope == scope, WORDS.c.fact == number))
+            connection.execute(
+                delete(SOURCES).where(SOURCES.c.scope == scope, SOURCES.c.fact == number)
+            )
+            connection.execute(delete(FACTS).where(*where))
+            return True
+
+        return await self._store.write(work)
 
 
 def _row(note: Note) -> dict[str, Any]:
+    folded = fold(note.text)
     return {
+        **dict.fromkeys(("subject", "subject_name", "relation", "value"), ""),
         "id": note.id,
         "scope": note.scope,
+        "kind": "note",
+        "object": sha256(folded.encode("utf-8", "surrogatepass")).hexdigest(),
         "text": note.text,
-        "folded": fold(note.text),
+        "folded": folded,
+        "confidence": 1.0,
+        "speaker": ASSISTANT,
         "taint": json.dumps(sorted(note.taint)),
         "provenance": note.provenance,
         "session": note.session,
         "turn": note.turn,
-        "created": note.created.astimezone(UTC).isoformat(timespec="microseconds"),
+        "learned": note.created.astimezone(UTC).isoformat(timespec="microseconds"),
     }
 
 
@@ -130,5 +138,5 @@ def _note(row: Mapping[Any, Any]) -> Note:
         provenance=row["provenance"],
         session=row["session"],
         turn=row["turn"],
-        created=datetime.fromisoformat(row["created"]),
+        created=datetime.fromisoformat(row["learned"]),
     )

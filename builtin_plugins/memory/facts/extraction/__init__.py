@@ -1,0 +1,1 @@
+"""Reading facts out of plain sentences, with no model: by patterns, which are data."""

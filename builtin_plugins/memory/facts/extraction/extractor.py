@@ -1,0 +1,314 @@
+"""From a message to what it claims."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion, Ref
+from hookgate.builtin_plugins.memory.facts.extraction.patterns import Pattern, patterns
+from hookgate.builtin_plugins.memory.facts.extraction.sentences import clauses_of, sentences_of
+from hookgate.builtin_plugins.memory.facts.extraction.statements import (
+    ME,
+    Statement,
+    introductions,
+    read_statement,
+)
+from hookgate.builtin_plugins.memory.facts.extraction.times import When, find_time
+from hookgate.builtin_plugins.memory.facts.extraction.values import clean, several
+from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+__all__ = ["MAX_CLAIMS", "extract"]
+
+MAX_CLAIMS = 24
+"""Claims of one message."""
+
+SURE, UNSURE = 0.9, 0.6
+
+_PLACES = ("lives in", "works at", "studies at")
+"""What one may leave."""
+
+_HELPING = re.compile(
+    r"^(?:(?:am|is|are|will be) (?:going to )?(?=\w)|(?:have|has) (?:a|an|my) )", re.IGNORECASE
+)
+_INSTEAD = re.compile(r",? (?:and )?not (?P<other>[^,]{1,60})$", re.IGNORECASE)
+_IT_IS = re.compile(
+    r"(?:(?:no|nope|actually|sorry|wait|correction|oops|i meant?|not quite|rather|it|that|this|he|"
+    r"she|it['’]s|that['’]s|he['’]s|she['’]s|is|was|should be|called|named|to say|meant|mean)"
+    r"[\s,:.]+){2,6}"
+    r"(?P<value>[^,.;]{1,60}?)(?:,? (?:and )?not (?P<other>[^,]{1,60}))?[.!]?",
+    re.IGNORECASE,
+)
+_CORRECTING = re.compile(
+    r"(?:no|nope|actually|sorry|wait|correction|oops|i meant|i mean|not quite|rather|it['’]s|"
+    r"it is)\b",
+    re.IGNORECASE,
+)
+
+
+def extract(text: str, at: datetime) -> list[Assertion]:
+    """Return what a message claims, in the order of its words.
+
+    Args:
+        text: The message, of any length; the work is bounded.
+        at: When it was said, in UTC.
+    """
+    claims: list[Assertion] = []
+    for sentence in sentences_of(text):
+        claims += _of_sentence(sentence, at)
+        if len(claims) >= MAX_CLAIMS:
+            break
+    return claims[:MAX_CLAIMS]
+
+
+def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
+    meant = _meant(sentence)
+    if meant is not None:
+        return [meant]
+    sentence, named = introductions(sentence)
+    claims = [
+        Assertion(
+            subject=one.owner, relation=one.role, value=one.name, confidence=SURE, pattern="beside"
+        )
+        for one in named
+    ]
+    corrects = False
+    for clause in clauses_of(sentence):
+        statement = read_statement(clause, at)
+        if statement is None:
+            # `No, sorry, ...` may stand before a comma of its own.
+            corrects = corrects or _CORRECTING.fullmatch(clause) is not None
+            continue
+        claims += _of_statement(replace(statement, correction=statement.correction or corrects), at)
+    if sentence.endswith("?"):
+        # Who is introduced in a question may not be there at all.
+        claims = [claim for claim in claims if claim.pattern != "beside"]
+    return claims
+
+
+def _meant(sentence: str) -> Assertion | None:
+    """Return the correction that names a value alone: `No, it's Rex`, `I meant Rome, not Milan`."""
+    begins = _CORRECTING.match(sentence)
+    match = _IT_IS.fullmatch(sentence) if begins and len(sentence) <= 80 else None
+    if begins is None or match is None:
+        return None
+    value, other = match["value"].strip(), (match["other"] or "").strip()
+    if not other and begins[0].casefold() in {"it's", "it’s", "it is"}:
+        return None
+    value = clean("thing", value)
+    if not value or not (value[0].isupper() or value[0].isdigit() or other):
+        return None
+    return Assertion(
+        subject=Ref("last"),
+        relation="",
+        value=value,
+        correction=True,
+        instead_of=clean("thing", other) if other else "",
+        pattern="it is",
+    )
+
+
+def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
+    rest, other = statement.rest, ""
+    if (match := _INSTEAD.search(rest)) is not None and match.start() > 0:
+        rest, other = rest[: match.start()], clean("thing", match["other"])
+    if not rest:
+        return []
+    behind = find_time(rest, at)
+    without = rest if behind is None else _without(rest, behind)
+    for pattern in patterns():
+        when = statement.when or behind
+        if pattern.dated and (when is None or statement.mode != "holds"):
+            continue
+        said = rest if pattern.keeps_time else without
+        match = pattern.match.fullmatch(said)
+        if match is None:
+            continue
+        ahead = pattern.tense == "plan"
+        if when is not None and ahead:
+            when = find_time(rest, at, ahead=True) or when
+        found = _claims(pattern, match, statement, None if pattern.keeps_time else when, at)
+        if found:
+            if other or statement.correction:
+                found = [replace(one, correction=True, instead_of=other) for one in found]
+            return found
+    return []
+
+
+def _without(text: str, when: When) -> str:
+    begin, end = when.span
+    return " ".join(f"{text[:begin].rstrip(' ,')} {text[end:].lstrip(' ,')}".split())
+
+
+def _claims(
+    pattern: Pattern, match: re.Match[str], statement: Statement, when: When | None, at: datetime
+) -> list[Assertion]:
+    relation = pattern.relation
+    mode = statement.mode
+    if mode in {"never", "ended"} and pattern.denied and (mode == "never" or not relation):
+        relation, mode = pattern.denied, "holds"
+    if not relation or not _fits(pattern.subject, statement.subject):
+        return []
+    if pattern.correction and not statement.correction:
+        return []
+    found = _values(pattern, match, statement, relation)
+    if not found and pattern.ends and not pattern.values:
+        found = [(statement.subject, relation, "")]
+    dated = [
+        _dated(
+            Assertion(
+                subject=subject,
+                relation=name,
+                value=value,
+                confidence=SURE if statement.sure else UNSURE,
+                correction=pattern.correction,
+                known=relation == "@left",
+                pattern=pattern.name,
+            ),
+            "ended" if pattern.ends and mode == "holds" else mode,
+            pattern.tense,
+            when,
+            at,
+        )
+        for subject, name, value in found
+    ]
+    if pattern.until and dated and pattern.tense == "change":
+        old = clean("place", match[pattern.until] or "") if match[pattern.until] else ""
+        dated[0] = replace(dated[0], ends_value=old)
+    return dated
+
+
+def _fits(wanted: str, subject: Ref) -> bool:
+    if wanted == "pet":
+        return subject.kind in {"role", "name", "pronoun"}
+    if wanted in {"name", "topic"}:
+        return subject.kind == "name"
+    return not wanted or subject.kind == wanted
+
+
+def _values(
+    pattern: Pattern, match: re.Match[str], statement: Statement, relation: str
+) -> list[tuple[Ref, str, str]]:
+    """Return subject, relation and value of all that a pattern has found."""
+    subject = statement.subject
+    if relation == "@is":
+        role = vocabulary().roles[match["role"].casefold()]
+        return [(ME, role, subject.text)]
+    if relation == "@favourite":
+        topic = match["topic"].casefold().replace("color", "colour")
+        if pattern.subject == "topic":
+            return [(ME, f"favourite {topic}", subject.text)]
+        value = clean("thing", match["thing"])
+        return [(subject, f"favourite {topic}", value)] if value else []
+    if relation == "@role":
+        role = vocabulary().roles[match["role"].casefold()]
+        names = several("names", match["names"]) if "names" in match.re.groupindex else [""]
+        return [(subject, role, name) for name in names]
+    if relation == "@name":
+        return _names(match["name"], statement, lower=not pattern.capital)
+    if relation == "@thing":
+        return _thing(match, subject)
+    if relation == "@left":
+        return [(subject, name, value) for name in _PLACES for value in _plain(pattern, match)]
+    found = [(subject, relation, value) for value in _plain(pattern, match)]
+    if found and pattern.also:
+        kind, group = pattern.values[1]
+        other = clean(kind, match[group], proper=pattern.proper)
+        if not other:
+            return []
+        found.append((subject, pattern.also, other))
+    if found and pattern.also_status:
+        found.append((subject, "marital status", "engaged" if "engaged" in match[0] else "married"))
+    return found
+
+
+def _plain(pattern: Pattern, match: re.Match[str]) -> list[str]:
+    for kind, group in pattern.values or (("thing", "thing"),):
+        if group == pattern.until or group not in match.re.groupindex:
+            continue
+        text = match[group] or ""
+        if kind in {"names", "things", "languages"}:
+            return several(kind, text)
+        checked = "profession" if pattern.profession else kind
+        value = clean(checked, text, proper=pattern.proper)
+        if kind == "thing" and pattern.dated:
+            value = _event(text)
+        return [f"{pattern.prefix} {value}".strip()] if value else []
+    if "thing" in match.re.groupindex and match["thing"]:
+        return [_event(match["thing"])] if pattern.dated else [match["thing"].casefold()]
+    return []
+
+
+def _event(text: str) -> str:
+    """Return what is done, without its helping verb and what comes after it."""
+    text = _HELPING.sub("", text.strip()).strip(" ,")
+    words = text.split()
+    if not words or len(words) > 10 or len(text) > 80:
+        return ""
+    return text
+
+
+def _names(text: str, statement: Statement, *, lower: bool) -> list[tuple[Ref, str, str]]:
+    subject = statement.subject
+    if statement.group:
+        names = several("names", text, lower=lower)
+    else:
+        name = clean("name", text, lower=lower)
+        names = [name] if name else []
+    if subject.kind == "role" and subject.owner is not None:
+        return [(subject.owner, subject.text, name) for name in names]
+    return [(subject, "name", name) for name in names]
+
+
+def _thing(match: re.Match[str], subject: Ref) -> list[tuple[Ref, str, str]]:
+    if subject.owner is None or vocabulary().relation(subject.text).gender != "thing":
+        return []
+    value = clean("thing", match["thing"])
+    begins = match[0][: match.start("thing") - match.start()].split()
+    if not value or (len(begins) < 2 and not value[0].isupper()):
+        return []
+    return [(subject.owner, subject.text, value)]
+
+
+def _dated(claim: Assertion, mode: str, tense: str, when: When | None, at: datetime) -> Assertion:
+    start = when.start if when else None
+    words = when.words if when else ""
+    if mode == "past" or tense == "past":
+        if when is not None and when.kind == "between":
+            return replace(claim, mode="ended", valid_from=start, valid_to=when.end)
+        if when is not None and when.kind == "since":
+            return replace(claim, mode="ended", valid_from=start, valid_to=at)
+        until = start if when is not None and when.kind == "until" else None
+        if until is None and when is not None and when.kind == "at":
+            return replace(claim, mode="ended", valid_from=start, valid_to=at, dated=f"in {words}")
+        return replace(claim, mode="ended", valid_to=until or at)
+    if mode == "ended":
+        return replace(claim, mode="ended", valid_to=start if start and start <= at else at)
+    if mode == "never":
+        return replace(claim, mode="never")
+    if tense == "change":
+        return replace(claim, valid_from=start or at, dated=f"since {words}" if words else "")
+    if when is None or start is None:
+        return claim
+    if when.kind == "until":
+        return replace(claim, valid_to=start, dated=f"until {words}")
+    preposition = (
+        "since" if when.kind in {"since", "for"} else "on" if when.precision == "day" else "in"
+    )
+    return replace(claim, valid_from=start, dated=f"{preposition} {words}")
+
+
+def root_of(ref: Ref) -> Ref:
+    """Return whose role `ref` is in the end: itself, where it is no role."""
+    while ref.owner is not None:
+        ref = ref.owner
+    return ref
+
+
+def same_value(one: str, other: str) -> bool:
+    """Whether two values are the same thing."""
+    return key_of(one) == key_of(other)

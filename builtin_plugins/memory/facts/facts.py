@@ -1,0 +1,112 @@
+"""Facts, as the rest of memory uses them.
+
+Everything here is synchronous and runs where `Store.read` and `Store.write` run functions, in the
+transaction of the caller: whoever follows what is said keeps its cursor with what was learned.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.memory.facts.exchange import Imported, export_rows, import_rows
+from hookgate.builtin_plugins.memory.facts.forgetting import forget_all, forget_facts, forget_said
+from hookgate.builtin_plugins.memory.facts.learning import Learned, learn
+from hookgate.builtin_plugins.memory.facts.searching import search
+from hookgate.builtin_plugins.memory.tables.notes import add_note
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from hookgate.builtin_plugins.memory.domain import Hit, Utterance
+    from hookgate.builtin_plugins.memory.notes import Note
+
+__all__ = ["Facts"]
+
+
+class Facts:
+    """Learns, finds and forgets facts and notes.
+
+    Args:
+        redact: Masks every known secret; what holds one is not kept.
+        max_notes: Notes of one scope at most.
+    """
+
+    def __init__(self, *, redact: Callable[[str], str], max_notes: int = 1000) -> None:
+        self._redact = redact
+        self._max_notes = max_notes
+
+    def learn(self, said: Sequence[Utterance], connection: Connection) -> Learned:
+        """Learn from messages, in their order."""
+        return learn(said, connection, redact=self._redact)
+
+    def search(
+        self,
+        scopes: Sequence[str],
+        query: str,
+        connection: Connection,
+        *,
+        at: datetime,
+        as_of: datetime | None = None,
+        limit: int = 20,
+    ) -> list[Hit]:
+        """Return what a message is about, the best first.
+
+        Args:
+            scopes: Whose rows may be read; no other is.
+            query: The message.
+            connection: Of the caller's transaction.
+            at: Now, in UTC.
+            as_of: A time: what held then, as it is known now.
+            limit: How many at most.
+        """
+        return search(connection, scopes, query, at=at, as_of=as_of, limit=limit)
+
+    def note(self, note: Note, connection: Connection) -> Note:
+        """Keep a text as it is; see `Notes.add`.
+
+        Raises:
+            FullError: The scope holds as many notes as it may.
+        """
+        return add_note(connection, note, limit=self._max_notes)
+
+    def forget(
+        self,
+        scopes: Sequence[str],
+        connection: Connection,
+        *,
+        ids: Sequence[str] = (),
+        said: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        sessions: Sequence[str] = (),
+        everything: bool = False,
+    ) -> int:
+        """Delete facts and notes of `scopes` for good; return how many.
+
+        Args:
+            scopes: Whose; nothing of another one goes.
+            connection: Of the caller's transaction.
+            ids: Of facts and notes.
+            said: Ids of messages: what rests on them alone goes, what they had ended holds again.
+            turns: The same of all messages of turns, with the notes that were written in them.
+            sessions: The same of sessions.
+            everything: All there is.
+        """
+        if everything:
+            return forget_all(connection, scopes)
+        count = forget_facts(connection, scopes, ids)
+        return count + forget_said(connection, scopes, said=said, turns=turns, sessions=sessions)
+
+    def export(self, scopes: Sequence[str], connection: Connection) -> Iterator[dict[str, Any]]:
+        """Yield all of `scopes`, a row of JSONL each."""
+        return export_rows(connection, scopes)
+
+    def import_(self, rows: Iterable[Mapping[str, Any]], connection: Connection) -> Imported:
+        """Add exported rows; what is there already is left as it is.
+
+        Raises:
+            FactFormatError: A row is not of the format; the transaction is to be undone.
+        """
+        return import_rows(connection, rows)

@@ -1,0 +1,354 @@
+"""Learning: from what was said to what is known. Nothing that was known is overwritten."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
+from hookgate.builtin_plugins.memory.facts.extraction.extractor import extract
+from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.resolving import Entity, Resolver
+from hookgate.builtin_plugins.memory.facts.rows import (
+    Cause,
+    Row,
+    add_source,
+    close,
+    current,
+    insert_row,
+    iso,
+    render,
+    rows_where,
+    source_of,
+    taint_text,
+    trust_of,
+)
+from hookgate.builtin_plugins.memory.tables.facts import FACTS
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.strict_json import well_formed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from hookgate.builtin_plugins.memory.domain import Utterance
+    from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
+
+__all__ = ["Learned", "learn"]
+
+ANSWER = 0.5
+"""What remains of the confidence of a claim that the answer made."""
+
+MAX_ROWS = 64
+"""Rows of one subject and relation that are compared with a new one."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What became of some messages.
+
+    Attributes:
+        new: The ids of facts that were not known.
+        ended: The ids of facts that are not what is known any more.
+        refused: How many claims were not kept, because a better source says otherwise.
+    """
+
+    new: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    refused: int = 0
+
+
+def learn(
+    said: Sequence[Utterance], connection: Connection, *, redact: Callable[[str], str]
+) -> Learned:
+    """Learn from messages, in their order, in the caller's transaction.
+
+    Args:
+        said: The messages.
+        connection: Of the caller's transaction.
+        redact: Masks every known secret; a message that holds one teaches nothing.
+    """
+    learned = Learned()
+    for one in said:
+        text = one.text
+        if "\0" in text or well_formed(text) != text:
+            continue
+        claims = extract(text, one.at)
+        if claims and redact(text) == text:
+            _Learning(one, connection, learned).take(claims)
+    return learned
+
+
+class _Learning:
+    """Takes the claims of one message."""
+
+    def __init__(self, said: Utterance, connection: Connection, learned: Learned) -> None:
+        self._said = said
+        self._connection = connection
+        self._learned = learned
+        self._resolver = Resolver(connection, said)
+        self._trust = trust_of(said.speaker, bool(said.taint))
+        self._at = iso(said.at)
+
+    def take(self, claims: Sequence[Assertion]) -> None:
+        """Take the claims in their order."""
+        for claim in claims:
+            if claim.subject.kind == "last":
+                self._correct_last(claim)
+                continue
+            subject = self._resolver.find(claim.subject)
+            if subject is None:
+                continue
+            if self._said.speaker == ASSISTANT and (claim.correction or claim.mode != "holds"):
+                continue
+            if claim.relation == "name":
+                claim, subject = self._naming(claim, subject)
+            self._resolver.mention(subject)
+            self._take_one(claim, subject)
+
+    def _naming(self, claim: Assertion, subject: Entity) -> tuple[Assertion, Entity]:
+        """Return how it is said that an entity goes by a name: as whose it is, if that is known."""
+        if "/" in subject.key:
+            owner, _, role = subject.key.rpartition("/")
+            return replace(claim, relation=role), Entity(owner, subject.name.rpartition("'s ")[0])
+        columns = FACTS.c
+        known = [
+            row
+            for row in self._rows(columns.object == subject.key, columns.kind == "fact")
+            if vocabulary().is_role(row.relation)
+        ]
+        if not known or subject.key in {USER, key_of(self._said.speaker)}:
+            return claim, subject
+        row = known[0]
+        changed = replace(
+            claim, relation=row.relation, correction=True, instead_of=row.value or claim.instead_of
+        )
+        return changed, Entity(row.subject, row.subject_name)
+
+    def _correct_last(self, claim: Assertion) -> None:
+        row = self._resolver.last_fact()
+        if row is None or self._said.speaker == ASSISTANT:
+            return
+        if claim.instead_of and key_of(claim.instead_of) != row.object:
+            return
+        named = vocabulary().relation(row.relation).value or row.value[:1].isupper()
+        if not claim.instead_of and not named and not claim.value[0].isdigit():
+            return
+        subject = Entity(row.subject, row.subject_name)
+        corrected = replace(claim, relation=row.relation, instead_of=row.value)
+        self._take_one(corrected, subject)
+
+    def _take_one(self, claim: Assertion, subject: Entity) -> None:
+        relation = vocabulary().relation(claim.relation)
+        value_key = key_of(claim.value)
+        if relation.gender and not value_key:
+            value_key = f"{subject.key}/{claim.relation}"
+        if value_key == subject.key or (claim.mode == "holds" and not value_key):
+            return
+        if claim.mode == "holds":
+            self._hold(claim, subject, value_key)
+        else:
+            self._end(claim, subject, value_key if claim.value else "")
+
+    # -- what holds ----------------------------------------------------------------
+
+    def _hold(self, claim: Assertion, subject: Entity, value_key: str) -> None:
+        columns = FACTS.c
+        rows = self._rows(columns.subject == subject.key, columns.relation == claim.relation)
+        ever = [row for row in rows if row.object == value_key]
+        if self._trust < 2 and any(row.trust > self._trust for row in ever):
+            # The answer says again what the user has said, or what they have said ended.
+            self._learned.refused += not any(self._is_current(row) for row in ever)
+            return
+        now = [row for row in rows if self._is_current(row)]
+        same = [row for row in now if row.object == value_key]
+        if same and not self._differs(claim, same[0]):
+            self._repeated(claim, same[0])
+            return
+        if not claim.value and now:
+            return  # `I have a dog` says nothing new of a dog with a name
+        wrong, past = self._conflicts(claim, subject, value_key, now)
+        if any(row.trust > self._trust for row in (*wrong, *past)):
+            self._learned.refused += 1
+            return
+        if claim.pattern == "is which, as a correction" and not wrong:
+            return
+        self._close([row for row in now if not row.value], "confirmed", None)
+        self._close(wrong, "corrected", None)
+        self._close(past, "changed", claim.valid_from)
+        if claim.ends_value:
+            self._ended_by_move(claim, subject, now)
+        since = None
+        single = vocabulary().relation(claim.relation).single
+        if single and any(row.object != value_key and row.ending != "corrected" for row in rows):
+            since = self._at  # it took another one's place, which nobody has said before
+        self._insert(claim, subject, value_key, None if claim.valid_from else since)
+
+    def _differs(self, claim: Assertion, row: Row) -> bool:
+        """Whether a claim of a known value tells another time than is known."""
+        if claim.valid_from is None or claim.relation not in {"plans", "event"}:
+            return False
+        return iso(claim.valid_from) != row.valid_from
+
+    def _repeated(self, claim: Assertion, row: Row) -> None:
+        self._resolver.facts.append(row)
+        self._mention_value(row)
+        later = claim.valid_from is not None and row.valid_from is None and bool(claim.dated)
+        if self._trust > row.trust or (later and self._trust == row.trust):
+            self._close([row], "confirmed", None)
+            since = row.valid_from if claim.valid_from is None else iso(claim.valid_from)
+            self._insert(claim, Entity(row.subject, row.subject_name), row.object, since)
+        elif self._trust == row.trust:
+            add_source(self._connection, row, self._said, self._confidence(claim))
+
+    def _conflicts(
+        self, claim: Assertion, subject: Entity, value_key: str, now: Sequence[Row]
+    ) -> tuple[list[Row], list[Row]]:
+        """Return the rows that are wrong by a claim, and those that hold no more by it."""
+        columns = FACTS.c
+        relation = vocabulary().relation(claim.relation)
+        past: list[Row] = []
+        others = [row for row in now if row.object != value_key and row.value]
+        wrong: list[Row] = []
+        if relation.gender and self._trust >= 2:
+            # What the answer took somebody's name for, now that they have said it.
+            wrong = [row for row in others if row.trust < 2]
+        if claim.correction and self._said.speaker != ASSISTANT:
+            corrected = self._corrected(claim, subject, value_key, others)
+            wrong += [row for row in corrected if row not in wrong]
+        elif relation.single and not (claim.valid_to and claim.valid_to <= self._said.at):
+            past += [row for row in others if row not in wrong]
+        if relation.single and claim.correction:
+            wrong += [row for row in others if row not in wrong]
+        if claim.relation == "plans":
+            wrong += [row for row in now if row.object == value_key]
+        if relation.opposes:
+            past += self._rows(
+                columns.subject == subject.key,
+                columns.relation == relation.opposes,
+                columns.object == value_key,
+                current(self._at),
+            )
+        return wrong, past
+
+    def _corrected(
+        self, claim: Assertion, subject: Entity, value_key: str, others: Sequence[Row]
+    ) -> list[Row]:
+        """Return the rows that a correction means."""
+        columns = FACTS.c
+        if claim.instead_of:
+            instead = key_of(claim.instead_of)
+            return self._rows(
+                columns.subject == subject.key, columns.object == instead, current(self._at)
+            )
+        if vocabulary().is_role(claim.relation):
+            # `No, Luna is the cat`: whoever goes by this name was taken for something else.
+            taken = [
+                row
+                for row in self._rows(
+                    columns.subject == subject.key,
+                    columns.object == value_key,
+                    current(self._at),
+                )
+                if vocabulary().is_role(row.relation) and row.relation != claim.relation
+            ]
+            if taken or claim.pattern == "is which, as a correction":
+                return taken
+        last = self._resolver.last_fact()
+        return [row for row in others if last is not None and row.number == last.number]
+
+    def _ended_by_move(self, claim: Assertion, subject: Entity, now: Sequence[Row]) -> None:
+        key = key_of(claim.ends_value)
+        if not key or any(row.object == key for row in now):
+            return
+        until = replace(claim, value=claim.ends_value, valid_from=None, dated="")
+        self._insert(replace(until, valid_to=claim.valid_from or self._said.at), subject, key)
+
+    # -- what does not -------------------------------------------------------------
+
+    def _end(self, claim: Assertion, subject: Entity, value_key: str) -> None:
+        columns = FACTS.c
+        where = [columns.subject == subject.key, columns.relation == claim.relation]
+        if value_key:
+            where.append(columns.object == value_key)
+        rows = self._rows(*where)
+        now = [row for row in rows if self._is_current(row)]
+        if any(row.trust > self._trust for row in now):
+            self._learned.refused += 1
+            return
+        if now:
+            why = "corrected" if claim.mode == "never" else "changed"
+            self._close(now, why, claim.valid_to)
+        elif claim.mode == "ended" and claim.value and not claim.known and not rows:
+            self._insert(claim, subject, value_key)
+
+    # -- rows ----------------------------------------------------------------------
+
+    def _rows(self, *where: ColumnElement[bool]) -> list[Row]:
+        return rows_where(self._connection, [self._said.scope], *where, limit=MAX_ROWS)
+
+    def _is_current(self, row: Row) -> bool:
+        return row.superseded is None and (row.valid_to is None or row.valid_to > self._at)
+
+    def _close(self, rows: Sequence[Row], why: str, until: datetime | None) -> None:
+        # What begins later than it is said ends the other one then.
+        close(
+            self._connection,
+            rows,
+            why=why,
+            at=self._at,
+            until=self._at if until is None else iso(until),
+            by=Cause(self._said.id, self._said.turn, self._said.session),
+        )
+        self._learned.ended += [row.id for row in rows]
+
+    def _confidence(self, claim: Assertion) -> float:
+        return claim.confidence * (ANSWER if self._said.speaker == ASSISTANT else 1.0)
+
+    def _insert(
+        self, claim: Assertion, subject: Entity, value_key: str, since: str | None = None
+    ) -> None:
+        said = self._said
+        values: dict[str, Any] = {
+            "id": new_id("fact"),
+            "scope": said.scope,
+            "kind": "fact",
+            "subject": subject.key,
+            "subject_name": subject.name,
+            "relation": claim.relation,
+            "object": value_key,
+            "value": claim.value,
+            "text": render(subject.name, claim.relation, claim.value, claim.dated),
+            "folded": "",
+            "confidence": self._confidence(claim),
+            "speaker": said.speaker,
+            "provenance": said.provenance,
+            "taint": taint_text(said.taint),
+            "session": said.session,
+            "turn": said.turn,
+            "valid_from": since or (iso(claim.valid_from) if claim.valid_from else None),
+            "valid_to": iso(claim.valid_to) if claim.valid_to else None,
+            "learned": self._at,
+            "superseded": None,
+            "ending": None,
+            "ended_by": None,
+            "ended_turn": None,
+            "ended_session": None,
+        }
+        source = source_of(said, self._confidence(claim))
+        number = insert_row(self._connection, values, [source])
+        row = Row(number=number, **values)
+        self._resolver.facts.append(row)
+        self._learned.new.append(row.id)
+        self._mention_value(row)
+
+    def _mention_value(self, row: Row) -> None:
+        relation = vocabulary().relation(row.relation)
+        if relation.gender:
+            name = (
+                row.value
+                or f"{'the user' if row.subject == USER else row.subject_name}'s {row.relation}"
+            )
+            self._resolver.mention(Entity(row.object, name, relation.gender))
