@@ -234,7 +234,7 @@ def _checked(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
     if row.get("format") != FORMAT:
         raise FactFormatError(f"found format {row.get('format')!r}, expected {FORMAT!r}")
     kind = row.get("kind")
-    if kind not in {"fact", "note"}:
+    if not isinstance(kind, str) or kind not in {"fact", "note"}:
         raise FactFormatError(f"found kind {kind!r}, expected 'fact' or 'note'")
     values: dict[str, Any] = {"kind": kind}
     for name, longest in _TEXTS.items():

@@ -30,7 +30,7 @@ from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection, Select
@@ -146,13 +146,14 @@ class _Search:
         """Start where the question names somebody, and go on to whom they are tied."""
         tokens = _TOKEN.findall(query)[:MAX_TOKENS]
         reached: dict[str, str] = {}
-        self._asked(tokens, reached)
+        asked = _asked_relations(tokens)
+        self._asked(asked, reached)
         self._named(tokens, reached)
         told = {USER}
         for _ in range(HOPS):
             keys = {key: name for key, name in reached.items() if key not in told}
             if not keys:
-                return
+                break
             some = list(keys)[:MAX_REACHED]
             told.update(keys)
             reached = {}
@@ -163,9 +164,13 @@ class _Search:
                 self._add(row, NEXT, f"about {name}")
                 self._reach(row, reached)
 
-    def _asked(self, tokens: Sequence[str], reached: dict[str, str]) -> None:
+        for found in self.found.values():
+            row = found.row
+            if row.subject != USER and row.relation in asked:
+                self._add(row, ASKED / 2, f"asks for: {asked[row.relation]}")
+
+    def _asked(self, asked: Mapping[str, str], reached: dict[str, str]) -> None:
         """Find what is asked of the asker: `my dog`, `where do I live`."""
-        asked = _asked_relations(tokens)
         for relation in list(asked)[:MAX_RELATIONS]:
             role = vocabulary().is_role(relation)
             score = ASKED if role or kind_of_value(relation) else WORD + OWN

@@ -116,38 +116,54 @@ def known(connection: Connection, at: datetime, scope: str = ME) -> list[Row]:
     ]
 
 
-def wrong_in(story: Story) -> list[str]:
-    """Tell a story; return what is known otherwise than it says."""
+def wrong_in(story: Story, connection: Connection | None = None) -> list[str]:
+    """Tell a story; return what is known otherwise than it says.
+
+    Args:
+        story: The story.
+        connection: To tables where nothing is known of `ME`; tables of its own where it is None.
+    """
+    if connection is None:
+        with opened() as own:
+            return wrong_in(story, own)
     said = told(story.said)
-    with opened() as connection:
-        memory = facts()
-        for one in said:
-            memory.learn([one], connection)
-        end = said[-1].at + timedelta(minutes=1)
-        holding = known(connection, end)
-        found = {shown(row) for row in holding}
-        wanted = {" | ".join(line.split(" | ")[:3]) for line in story.knows}
-        wrong = [f"not known: {one}" for one in sorted(wanted - found)]
-        wrong += [f"should not be known: {one}" for one in sorted(found - wanted)]
-        for line in story.knows:
-            parts = line.split(" | ")
-            since = {(row.valid_from or "")[:10] for row in holding if line.startswith(shown(row))}
-            if len(parts) > 3 and parts[3] not in since:
-                wrong.append(f"{line}: found {since}")
-        if story.past is not None:
-            ended = {
-                shown(row)
-                for row in rows(connection)
-                if row not in holding and row.ending not in {"corrected", "confirmed"}
-            }
-            wrong += [f"past: {one}" for one in sorted(ended ^ set(story.past))]
-        for question, words in story.asks:
-            hits = memory.search([ME], question, connection, at=end, limit=3)
-            if not any(words in hit.text for hit in hits):
-                wrong.append(f"{question}: found {[hit.text for hit in hits]}")
-        for day, question, words in story.as_of:
-            at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
-            hits = memory.search([ME], question, connection, at=end, as_of=at, limit=1)
-            if not hits or words not in hits[0].text:
-                wrong.append(f"{day} {question}: found {[hit.text for hit in hits]}")
+    memory = facts()
+    for one in said:
+        memory.learn([one], connection)
+    end = said[-1].at + timedelta(minutes=1)
+    holding = known(connection, end)
+    return [*_otherwise(story, connection, holding), *_not_found(story, connection, end)]
+
+
+def _otherwise(story: Story, connection: Connection, holding: list[Row]) -> list[str]:
+    found = {shown(row) for row in holding}
+    wanted = {" | ".join(line.split(" | ")[:3]) for line in story.knows}
+    wrong = [f"not known: {one}" for one in sorted(wanted - found)]
+    wrong += [f"should not be known: {one}" for one in sorted(found - wanted)]
+    for line in story.knows:
+        parts = line.split(" | ")
+        since = {(row.valid_from or "")[:10] for row in holding if line.startswith(shown(row))}
+        if len(parts) > 3 and parts[3] not in since:
+            wrong.append(f"{line}: found {since}")
+    if story.past is not None:
+        ended = {
+            shown(row)
+            for row in rows(connection)
+            if row not in holding and row.ending not in {"corrected", "confirmed"}
+        }
+        wrong += [f"past: {one}" for one in sorted(ended ^ set(story.past))]
+    return wrong
+
+
+def _not_found(story: Story, connection: Connection, end: datetime) -> list[str]:
+    memory, wrong = facts(), []
+    for question, words in story.asks:
+        hits = memory.search([ME], question, connection, at=end, limit=3)
+        if not any(words in hit.text for hit in hits):
+            wrong.append(f"{question}: found {[hit.text for hit in hits]}")
+    for day, question, words in story.as_of:
+        at = datetime.fromisoformat(day).replace(hour=12, tzinfo=UTC)
+        hits = memory.search([ME], question, connection, at=end, as_of=at, limit=1)
+        if not hits or words not in hits[0].text:
+            wrong.append(f"{day} {question}: found {[hit.text for hit in hits]}")
     return wrong
