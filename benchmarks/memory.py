@@ -90,9 +90,14 @@ class Installed:
         return self._vectors.of(texts)
 
     async def embed_query(self, text: str) -> Floats:
-        if text not in self._asked:
-            ((self._asked[text],),) = self._vectors.asked([(text, ())])
+        await self.ask([text])
         return self._asked[text]
+
+    async def ask(self, texts: Sequence[str]) -> None:
+        """Have the vectors of queries ready, as a turn has that of its message."""
+        new = [text for text in texts if text not in self._asked]
+        found = self._vectors.asked([(text, ()) for text in new])
+        self._asked.update({text: one[0] for text, one in zip(new, found, strict=True)})
 
 
 class Chance:
@@ -191,10 +196,12 @@ async def run(folder: Path, embedder: Any, costs: Costs) -> dict[str, list[str]]
     async with episodes_with(embedder) as episodes:
         for conversation in lines(folder / "conversations.jsonl.gz"):
             await keep(episodes, said_in(conversation), costs)
-            for question in questions[conversation["id"]]:
+            asked = questions[conversation["id"]]
+            if isinstance(embedder, Installed):
+                names = {turn["speaker"] for turn in conversation["turns"]}
+                await embedder.ask([*names, *(question["question"] for question in asked)])
+            for question in asked:
                 text = question["question"]
-                if embedder is not None:
-                    await embedder.embed_query(text)
                 scopes = [f"session:{conversation['id']}"]
                 begun = time.process_time()
                 await episodes.search(scopes, text, RECALLED)

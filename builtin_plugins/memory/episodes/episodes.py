@@ -331,26 +331,28 @@ def _hits(
     wanted: dict[str, list[int]] = {}
     for one, place in zip(found, places, strict=True):
         wanted.setdefault(scopes[one.index], []).append(place)
-    pieces = {scope: rows.pieces_at(connection, scope, some) for scope, some in wanted.items()}
+    kept = {scope: rows.shown_at(connection, scope, some) for scope, some in wanted.items()}
     hits = []
     for one, place in zip(found, places, strict=True):
-        piece = pieces[scopes[one.index]].get(place)
-        if piece is None:
+        scope = scopes[one.index]
+        row = kept[scope].get(place)
+        if row is None:
             continue  # forgotten since the index was brought up
+        _, message, part, session, turn, at, speaker, text, taint, provenance = row
         hits.append(
             Hit(
-                id=f"{piece.message}#{piece.part}" if piece.part else piece.message,
+                id=f"{message}#{part}" if part else message,
                 kind="turn",
-                text=piece.text,
-                at=piece.at,
+                text=text,
+                at=rows.time_of(at),
                 score=one.score,
                 why=one.why,
-                scope=piece.scope,
-                taint=piece.taint,
-                provenance=piece.provenance,
-                session=piece.session,
-                turn=piece.turn,
-                speaker=piece.speaker,
+                scope=scope,
+                taint=rows.taint_of(taint),
+                provenance=provenance,
+                session=session,
+                turn=turn,
+                speaker=speaker,
             )
         )
     return hits

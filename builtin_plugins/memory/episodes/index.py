@@ -92,7 +92,7 @@ class TurnIndex:
         speaker: Who spoke, as a place in `speakers`.
         sitting: Which sitting each belongs to: turns of a session without a long silence.
         sittings: How many there are.
-        before: The row before each in its sitting, or `NONE`.
+        before: The row before each in its sitting, or `NONE`, which is the place behind the last.
         after: The row after each in its sitting, or `NONE`.
     """
 
@@ -263,29 +263,44 @@ class TurnIndex:
         packed = np.array(kept, np.uint32)
         return (packed >> 8).astype(np.int64), (packed & 0xFF).astype(np.float32)
 
+    def with_pair(self, first: int, second: int, most: int) -> Ints:
+        """Return the rows in which two words follow each other, of the latest `most` with both."""
+        rows, others = self.postings(first)[0], self.postings(second)[0]
+        if not len(rows) or not len(others):
+            return rows[:0]
+        marked = np.zeros(len(self), bool)
+        marked[rows] = True
+        both = others[marked[others]][-most:]
+        # The words of those rows, one row behind the other.
+        lengths = self.lengths[both]
+        ends = np.cumsum(lengths)
+        places = np.arange(lengths.sum()) + np.repeat(self.starts[both] - ends + lengths, lengths)
+        terms, owners = self._terms.rows[places], np.repeat(both, lengths)
+        together = (terms[:-1] == first) & (terms[1:] == second) & (owners[:-1] == owners[1:])
+        return np.unique(owners[:-1][together])
+
     def held(self, word: int) -> int:
         """Return how many rows hold a word."""
         kept = self._postings.get(word)
         return 0 if kept is None else len(kept)
 
     @property
-    def has_vectors(self) -> bool:
-        """Whether any row has a vector."""
-        return self._vectors is not None
+    def dimension(self) -> int:
+        """The length of a vector; 0 where no row has one."""
+        return 0 if self._vectors is None else self._vectors.width
 
-    def cosines(self, queries: npt.NDArray[np.float32], rows: Ints | None) -> Any:
-        """Return the cosine of each query with rows, of shape (queries, rows).
+    def vectors(self, rows: Ints | None) -> npt.NDArray[np.float32]:
+        """Return the vectors of rows, of length 1; of one without a vector zeros.
 
         Args:
-            queries: Vectors of length 1, one a row.
-            rows: The rows; None for all. One without a vector is like nothing: 0.
+            rows: The rows; None for all.
         """
-        assert self._vectors is not None, "see has_vectors"
-        vectors = self._vectors.rows if rows is None else self._vectors.rows[rows]
+        assert self._vectors is not None, "see dimension"
+        kept = self._vectors.rows if rows is None else self._vectors.rows[rows]
         norms = self._norms.rows if rows is None else self._norms.rows[rows]
-        if vectors.shape[1] != queries.shape[1]:
-            return np.zeros((len(queries), len(vectors)), np.float32)
-        return (queries @ vectors.T.astype(np.float32)) / np.maximum(norms, 1)
+        wide: npt.NDArray[np.float32] = kept.astype(np.float32)
+        wide *= (1 / np.maximum(norms, 1))[:, None]
+        return wide
 
     def vector(self, row: int) -> npt.NDArray[np.float32] | None:
         """Return the vector of a row, of length 1; None where it has none."""
@@ -300,12 +315,14 @@ class TurnIndex:
         A look at a bit for each number takes a fiftieth of the time of a product, and what is
         nearest by cosine is among the first few in a hundred by signs.
         """
-        assert self._bits is not None, "see has_vectors"
+        assert self._bits is not None, "see dimension"
         bits = bits_of(query[None, :])
-        if bits.shape[1] != self._bits.width:
-            return np.zeros(0, np.int64)
-        apart = np.bitwise_count(self._bits.rows ^ bits).sum(axis=1, dtype=np.int32)
-        apart[self._norms.rows == 0] = np.iinfo(np.int32).max
+        counts = np.bitwise_count(self._bits.rows ^ bits)
+        # Column by column: a sum over a short axis takes ten times as long.
+        apart = np.zeros(len(counts), np.int16)
+        for column in counts.T:
+            apart += column
+        apart[self._norms.rows == 0] = np.iinfo(np.int16).max
         return np.argpartition(apart, count)[:count]
 
     @property

@@ -14,10 +14,10 @@ those that the others had led to; each was kept only because all of them got wor
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = npt.NDArray[np.float32]
     Rows: TypeAlias = npt.NDArray[np.int64]
+
+    _Best: TypeAlias = tuple[int, int, float]
+    """A turn's index, its place among those that are scored, and its score."""
 
 __all__ = ["Found", "rank"]
 
@@ -78,8 +81,9 @@ MEANING_TURNS = 5
 FEEDBACK_MEANING = 0.2
 
 ALL_ROWS = 4096
-"""Up to so many turns are all compared by their vectors; of more, those that seem near."""
-NEAR_ROWS = 2048
+NEAR_ROWS = 1024
+"""Of more turns than the first, so many are looked at that have most of the words, and so many that
+seem nearest, with those beside them."""
 PAIR_ROWS = 512
 """Rows in which two words are looked for side by side at most."""
 
@@ -103,23 +107,84 @@ class Found:
 
 @dataclass(slots=True)
 class _Scored:
-    """What speaks for the turns of one scope.
+    """What speaks for the turns of one scope, or, of a large one, for those that may be found.
 
     Attributes:
+        index: The scope's index.
+        rows: Which of its rows these are; None for all.
+        later: Which are left out, as they were said later than asked for; None for none.
+        signs: See `TurnIndex.signs`.
+        sitting: See `TurnIndex.sitting`.
+        before: The turn before each, as a place among these, or `NONE`.
+        after: The turn after each.
         words: By words: not divided yet.
         meaning: By meaning: not divided yet.
         known: Other reasons that a turn brings itself.
         flat: What does not flow to others.
+        from_before: How much flows to each from the turn before it.
+        near: Which of these were compared by their vectors; None for all.
+        vectors: Their vectors; None where there are none.
         own: All that a turn brings itself.
         sum: All of it, with what flowed.
     """
 
+    index: TurnIndex
+    rows: Rows | None
+    later: npt.NDArray[np.bool_] | None
+    signs: Rows
+    sitting: Rows
+    before: Rows
+    after: Rows
     words: Floats
     meaning: Floats
     known: Floats
     flat: Floats
-    own: Floats
-    sum: Floats
+    from_before: Floats
+    near: Rows | None = None
+    vectors: Floats | None = None
+    own: Floats = field(init=False)
+    sum: Floats = field(init=False)
+
+    @classmethod
+    def of(
+        cls,
+        index: TurnIndex,
+        words: Floats,
+        rows: Rows | None,
+        later: npt.NDArray[np.bool_] | None,
+    ) -> _Scored:
+        """Begin with what is known by words of all turns of a scope."""
+        before, after = index.before, index.after
+        if rows is not None:
+            # Where each row stands among these. `NONE` is the place behind the last.
+            places = np.full(len(index) + 1, NONE, np.int64)
+            places[rows] = np.arange(len(rows))
+            before, after = places[before[rows]], places[after[rows]]
+        chosen = _all(rows)
+        signs = index.signs[chosen]
+        asked = _moved(((signs & Signs.ASKS) > 0).astype(np.float32), before)
+        return cls(
+            index=index,
+            rows=rows,
+            later=None if later is None else later[chosen],
+            signs=signs,
+            sitting=index.sitting[chosen],
+            before=before,
+            after=after,
+            words=words[chosen],
+            meaning=np.zeros(len(signs), np.float32),
+            known=np.zeros(len(signs), np.float32),
+            flat=np.float32(-ONLY_ASKS) * ((signs & Signs.ONLY_ASKS) > 0),
+            from_before=FROM_BEFORE + FROM_QUESTION * asked,
+        )
+
+    def row(self, at: int) -> int:
+        """Return the row of the index that stands at a place."""
+        return at if self.rows is None else int(self.rows[at])
+
+    def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return those of a value for each row of the index that these rows have."""
+        return values[_all(self.rows)]
 
 
 def rank(
@@ -148,18 +213,20 @@ def rank(
     named = speakers_in(query.text, spoken_of)
     direction = _direction(query)
     weights = _weights(indexes, dict.fromkeys(query.words, 1.0))
-    scored = [
-        _first(index, query, weights, direction, named[0] if len(named) == 1 else None)
-        for index in indexes
-    ]
-    _flow(indexes, scored)
-    if _feed_back(indexes, scored, query, direction):
-        _flow(indexes, scored)
-    _leave_out(indexes, scored, as_of, without)
-    best = _best(indexes, scored, limit)
+    until = None if as_of is None else int(as_of.timestamp() * 1_000_000)
+    scored = [_first(index, query, weights, direction, until) for index in indexes]
+    if len(named) == 1:
+        _add_speaker(scored, named[0])
+    _flow(scored)
+    if _feed_back(scored, query, direction):
+        _flow(scored)
+    for one, places in zip(scored, without, strict=False):
+        if places:
+            one.sum[np.isin(one.taken(one.index.places), list(places))] = -np.inf
+    nearly = [0.75 * float(one.meaning.max(initial=0)) or np.inf for one in scored]
     return [
-        replace(found, why=_why(indexes[found.index], scored[found.index], found, query, named))
-        for found in best
+        Found(at, scored[at].row(place), score, _why(scored[at], place, query, named, nearly[at]))
+        for at, place, score in _best(scored, limit)
     ]
 
 
@@ -171,26 +238,36 @@ def _first(
     query: Query,
     weights: dict[int, float],
     direction: Floats | None,
-    spoken_of: str | None,
+    until: int | None,
 ) -> _Scored:
-    count = len(index)
-    known, flat = np.zeros(count, np.float32), np.zeros(count, np.float32)
     words = _by_words(index, weights)
     _add_pairs(index, list(query.words), words)
-    meaning = np.zeros(count, np.float32)
-    if direction is not None and index.has_vectors:
-        rows = _near(index, direction, words)
-        meaning[_all(rows)] = np.maximum(index.cosines(direction[None, :], rows)[0], 0)
-    if spoken_of in index.speakers:
-        theirs = index.speaker == index.speakers.index(spoken_of)
-        known += SPEAKER * theirs
-        flat += SPEAKER_ITSELF * theirs
+    later = None if until is None else index.at > until
+    if later is not None:
+        words[later] = 0
+    if direction is not None and index.dimension != len(direction):
+        direction = None
+    near = None
+    if len(index) > ALL_ROWS:
+        near = _near(index, direction, words, later)
+    one = _Scored.of(index, words, None if near is None else _around(index, near), later)
+    if direction is not None:
+        one.vectors = index.vectors(near)
+        one.near = near if one.rows is None or near is None else np.searchsorted(one.rows, near)
+        one.meaning[_all(one.near)] = _likeness(one.vectors, direction)
     if query.asks_when:
-        known += TIME_SAID * ((index.signs & Signs.TIME) > 0)
+        one.known += TIME_SAID * ((one.signs & Signs.TIME) > 0)
     if query.spans:
-        known += TIME_NAMED * _in_spans(index, query)
-    flat -= ONLY_ASKS * ((index.signs & Signs.ONLY_ASKS) > 0)
-    return _Scored(words, meaning, known, flat, known, known)
+        one.known += TIME_NAMED * _in_spans(one.taken(index.at), query)
+    return one
+
+
+def _add_speaker(scored: Sequence[_Scored], name: str) -> None:
+    for one in scored:
+        if name in one.index.speakers:
+            theirs = one.taken(one.index.speaker) == one.index.speakers.index(name)
+            one.known += SPEAKER * theirs
+            one.flat += SPEAKER_ITSELF * theirs
 
 
 def _weights(indexes: Sequence[TurnIndex], words: dict[int, float]) -> dict[int, float]:
@@ -217,23 +294,39 @@ def _by_words(index: TurnIndex, weights: dict[int, float]) -> Floats:
 def _add_pairs(index: TurnIndex, words: Sequence[int], scores: Floats) -> None:
     """Add to `scores` what words count for that follow each other as in the query."""
     for first, second in pairwise(words):
-        both = np.intersect1d(index.postings(first)[0], index.postings(second)[0])[-PAIR_ROWS:]
-        together = []
-        for row in both.tolist():
-            terms = index.terms(row)
-            if np.any((terms[:-1] == first) & (terms[1:] == second)):
-                together.append(row)
-        if together:
+        together = index.with_pair(first, second, PAIR_ROWS)
+        if len(together):
             scores[together] += PAIR * log(1 + len(index) / len(together))
 
 
-def _near(index: TurnIndex, direction: Floats, words: Floats) -> Rows | None:
-    """Return the rows whose vectors are looked at; None for all."""
-    if len(index) <= ALL_ROWS:
-        return None
-    near = index.nearest_by_sign(direction, NEAR_ROWS)
-    worded = np.argpartition(-words, NEAR_ROWS // 2)[: NEAR_ROWS // 2]
-    return np.union1d(near, worded)
+def _near(
+    index: TurnIndex,
+    direction: Floats | None,
+    words: Floats,
+    later: npt.NDArray[np.bool_] | None,
+) -> Rows:
+    """Return the rows of a large scope that have most of the words, or seem nearest."""
+    worded = np.flatnonzero(words)
+    if len(worded) > NEAR_ROWS:
+        worded = worded[np.argpartition(-words[worded], NEAR_ROWS)[:NEAR_ROWS]]
+    marked = np.zeros(len(index), bool)
+    marked[worded] = True
+    if direction is not None:
+        marked[index.nearest_by_sign(direction, NEAR_ROWS)] = True
+    if later is not None:
+        marked &= ~later
+    return np.flatnonzero(marked)
+
+
+def _around(index: TurnIndex, rows: Rows) -> Rows:
+    """Return rows with those up to two turns away, which something flows to."""
+    marked = np.zeros(len(index) + 1, bool)
+    marked[rows] = True
+    for _ in range(2):
+        marked[index.before[rows]] = True
+        marked[index.after[rows]] = True
+        rows = np.flatnonzero(marked[:-1])
+    return rows
 
 
 def _all(rows: Rows | None) -> Rows | slice:
@@ -255,19 +348,25 @@ def _direction(query: Query) -> Floats | None:
     return _unit(direction)
 
 
+def _likeness(vectors: Floats, direction: Floats) -> Floats:
+    # Not by the linear algebra library, which would share so little out among threads.
+    likeness: Floats = np.maximum(np.einsum("ij,j->i", vectors, direction), 0)
+    return likeness
+
+
 def _unit(vector: Floats) -> Floats:
     length = float(np.linalg.norm(vector))
     return vector if length == 0 else vector / np.float32(length)
 
 
-def _in_spans(index: TurnIndex, query: Query) -> Floats:
-    within = np.zeros(len(index), np.float32)
+def _in_spans(at: Rows, query: Query) -> Floats:
+    within = np.zeros(len(at), np.float32)
     for span in query.spans:
         first, last, until = (
             int(each.timestamp() * 1_000_000) for each in (span.first, span.last, span.until)
         )
-        inside = (index.at >= first) & (index.at < last)
-        shortly_after = (index.at >= last) & (index.at < until)
+        inside = (at >= first) & (at < last)
+        shortly_after = (at >= last) & (at < until)
         within = np.maximum(within, inside + 0.5 * shortly_after)
     return within
 
@@ -275,42 +374,41 @@ def _in_spans(index: TurnIndex, query: Query) -> Floats:
 # -- what it gets from others ------------------------------------------------------------
 
 
-def _flow(indexes: Sequence[TurnIndex], scored: Sequence[_Scored]) -> None:
+def _flow(scored: Sequence[_Scored]) -> None:
     """Put together what speaks for each turn, and let it flow."""
     words = max((float(one.words.max(initial=0)) for one in scored), default=0) or 1.0
     meaning = max((float(one.meaning.max(initial=0)) for one in scored), default=0) or 1.0
-    for index, one in zip(indexes, scored, strict=True):
-        by_words = WORDS * np.power(one.words / words, WORDS_POWER)
-        own = (one.known + by_words + MEANING / meaning * one.meaning).astype(np.float32)
-        before, after = _moved(own, index.before), _moved(own, index.after)
-        asked = _moved(own * ((index.signs & Signs.ASKS) > 0), index.before)
-        sums = own + FROM_BEFORE * before + FROM_AFTER * after + FROM_QUESTION * asked
-        sums += FROM_FARTHER * (_moved(before, index.before) + _moved(after, index.after))
-        best = np.zeros(max(index.sittings, 1), np.float32)
-        np.maximum.at(best, index.sitting, own)
-        sums += SITTING * best[index.sitting] + one.flat
-        one.own, one.sum = own, np.asarray(sums, np.float32)
+    for one in scored:
+        own = one.known + np.float32(MEANING / meaning) * one.meaning
+        held = np.flatnonzero(one.words)
+        own[held] += WORDS * np.power(one.words[held] / words, WORDS_POWER)
+        before, after = _moved(own, one.before), _moved(own, one.after)
+        sums = own + one.from_before * before + FROM_AFTER * after + one.flat
+        sums += FROM_FARTHER * (_moved(before, one.before) + _moved(after, one.after))
+        best = np.zeros(max(one.index.sittings, 1), np.float32)
+        np.maximum.at(best, one.sitting, own)
+        sums += SITTING * best[one.sitting]
+        if one.later is not None:
+            sums[one.later] = -np.inf
+        one.own, one.sum = own, sums
 
 
 def _moved(scores: Floats, source: Rows) -> Floats:
     """Return for each turn the score of its `source`, and 0 where there is none."""
-    if not len(scores):
-        return scores
-    return np.where(source == NONE, np.float32(0), scores[source])
+    # `NONE` is the place behind the last one.
+    padded = np.empty(len(scores) + 1, np.float32)
+    padded[:-1], padded[-1] = scores, 0
+    return padded[source]
 
 
-def _feed_back(
-    indexes: Sequence[TurnIndex],
-    scored: Sequence[_Scored],
-    query: Query,
-    direction: Floats | None,
-) -> bool:
+def _feed_back(scored: Sequence[_Scored], query: Query, direction: Floats | None) -> bool:
     """Add what the best turns say; return whether that is anything."""
-    best = _best(indexes, scored, FEEDBACK_TURNS)
+    indexes = [one.index for one in scored]
+    best = _best(scored, FEEDBACK_TURNS)
     held: Counter[int] = Counter()
-    for found in best:
-        share = found.score / best[0].score if best[0].score > 0 else 0.0
-        for word in np.unique(indexes[found.index].terms(found.row)).tolist():
+    for at, place, score in best:
+        share = score / best[0][2] if best[0][2] > 0 else 0.0
+        for word in set(indexes[at].terms(scored[at].row(place)).tolist()):
             held[word] += share  # type: ignore[assignment]
     names = {number_of(term) for one in indexes for name in one.speakers for term in terms_of(name)}
     more = {
@@ -328,53 +426,33 @@ def _feed_back(
         most = telling[0][0]
         scale = {word: FEEDBACK_WORD * weight / most for weight, word in telling}
         weights = _weights(indexes, scale)
-        for index, one in zip(indexes, scored, strict=True):
-            one.words = one.words + _by_words(index, weights)
+        for one in scored:
+            one.words = one.words + one.taken(_by_words(one.index, weights))
     if direction is not None:
-        _add_meaning(indexes, scored, best[:MEANING_TURNS], direction)
+        _add_meaning(scored, best[:MEANING_TURNS])
     return bool(telling) or direction is not None
 
 
-def _add_meaning(
-    indexes: Sequence[TurnIndex],
-    scored: Sequence[_Scored],
-    best: Sequence[Found],
-    direction: Floats,
-) -> None:
-    vectors = [indexes[one.index].vector(one.row) for one in best]
+def _add_meaning(scored: Sequence[_Scored], best: Sequence[_Best]) -> None:
+    """Add how near turns are to the middle of the best ones."""
+    vectors = [scored[at].index.vector(scored[at].row(place)) for at, place, _ in best]
     middle = [vector for vector in vectors if vector is not None]
     if not middle:
         return
     towards = _unit(np.mean(middle, axis=0))
-    for index, one in zip(indexes, scored, strict=True):
-        if index.has_vectors:
-            rows = None if len(index) <= ALL_ROWS else np.flatnonzero(one.meaning)
-            likeness = index.cosines(towards[None, :], rows)[0]
-            one.meaning[_all(rows)] += FEEDBACK_MEANING * np.maximum(likeness, 0)
+    for one in scored:
+        if one.vectors is not None:
+            one.meaning[_all(one.near)] += FEEDBACK_MEANING * _likeness(one.vectors, towards)
 
 
 # -- the best ------------------------------------------------------------------------------
 
 
-def _leave_out(
-    indexes: Sequence[TurnIndex],
-    scored: Sequence[_Scored],
-    as_of: datetime | None,
-    without: Sequence[Collection[int]],
-) -> None:
-    for index, one in zip(indexes, scored, strict=True):
-        if as_of is not None:
-            one.sum[index.at > int(as_of.timestamp() * 1_000_000)] = -np.inf
-    for index, one, places in zip(indexes, scored, without, strict=False):
-        if places:
-            one.sum[np.isin(index.places, list(places))] = -np.inf
-
-
-def _best(indexes: Sequence[TurnIndex], scored: Sequence[_Scored], limit: int) -> list[Found]:
+def _best(scored: Sequence[_Scored], limit: int) -> list[_Best]:
     """Return the turns for which most speaks; of equals the newest first."""
     found: list[tuple[float, int, int, int]] = []
-    for at, (index, one) in enumerate(zip(indexes, scored, strict=True)):
-        sums = one.sum
+    for at, one in enumerate(scored):
+        sums, times = one.sum, one.taken(one.index.at)
         if limit < len(sums):
             # All that equal the last one are taken, so that the newest of them is among them.
             least = np.partition(sums, len(sums) - limit)[len(sums) - limit]
@@ -384,31 +462,31 @@ def _best(indexes: Sequence[TurnIndex], scored: Sequence[_Scored], limit: int) -
         found += [
             (-score, -when, at, row)
             for score, when, row in zip(
-                sums[rows].tolist(), index.at[rows].tolist(), rows.tolist(), strict=True
+                sums[rows].tolist(), times[rows].tolist(), rows.tolist(), strict=True
             )
             if score > -np.inf
         ]
     found.sort()
-    return [Found(at, row, -score, ()) for score, _, at, row in found[:limit]]
+    return [(at, row, -score) for score, _, at, row in found[:limit]]
 
 
 def _why(
-    index: TurnIndex, one: _Scored, found: Found, query: Query, named: Sequence[str]
+    one: _Scored, place: int, query: Query, named: Sequence[str], nearly: float
 ) -> tuple[str, ...]:
     """Say in words what spoke for a turn."""
-    row = found.row
+    index, row = one.index, one.row(place)
     terms = set(index.terms(row).tolist())
     reasons = [f"word: {word}" for number, word in query.words.items() if number in terms]
-    best = float(one.meaning.max(initial=0))
-    if best > 0 and one.meaning[row] >= 0.75 * best:
+    if one.meaning[place] >= nearly:
         reasons.append("means nearly the same")
     speaker = index.speakers[index.speaker[row]]
     if speaker in named and speaker not in (USER, ASSISTANT):
         reasons.append(f"said by {speaker}")
-    if query.spans and one.known[row] >= TIME_NAMED / 2:
+    if query.spans and one.known[place] >= TIME_NAMED / 2:
         reasons += [f"of the time: {span.said}" for span in query.spans]
-    if not reasons or one.sum[row] > 2 * one.own[row]:
-        beside = index.before[row], index.after[row]
-        if any(other != NONE and one.own[other] > one.own[row] for other in beside):
+    own = one.own[place]
+    if not reasons or one.sum[place] > 2 * own:
+        beside = one.before[place], one.after[place]
+        if any(other != NONE and one.own[other] > own for other in beside):
             reasons.append("beside a found one")
     return tuple(reasons) or ("of a sitting with a found one",)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
+    bindparam,
     delete,
     insert,
     or_,
@@ -30,9 +31,10 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+from hookgate.core.domain.messages import CLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -48,9 +50,11 @@ __all__ = [
     "forget_pieces",
     "keep_vectors",
     "move_cursor",
-    "pieces_at",
     "places_of",
     "scope_row",
+    "shown_at",
+    "taint_of",
+    "time_of",
     "touch_cursor",
     "without_vector",
 ]
@@ -110,6 +114,8 @@ CURSORS = Table(
     Column("version", BigInteger, nullable=False),
 )
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 IN_ONE = 500
 """Values in one list of a statement."""
 
@@ -131,24 +137,6 @@ class Piece:
     terms: bytes
     signs: int
 
-    @classmethod
-    def of(cls, row: Mapping[Any, Any]) -> Piece:
-        """Read a row."""
-        return cls(
-            scope=row["scope"],
-            message=row["message"],
-            part=row["part"],
-            session=row["session"],
-            turn=row["turn"],
-            at=datetime.fromtimestamp(row["at"] / 1_000_000, UTC),
-            speaker=row["speaker"],
-            text=row["text"],
-            taint=frozenset(json.loads(row["taint"])),
-            provenance=row["provenance"],
-            terms=row["terms"],
-            signs=row["signs"],
-        )
-
     def row(self) -> dict[str, Any]:
         """Return the row, but for where it is to stand."""
         return {
@@ -157,7 +145,7 @@ class Piece:
             "part": self.part,
             "session": self.session,
             "turn": self.turn,
-            "at": int(self.at.timestamp() * 1_000_000),
+            "at": (self.at - _EPOCH) // timedelta(microseconds=1),
             "speaker": self.speaker,
             "text": self.text,
             "taint": json.dumps(sorted(self.taint)),
@@ -334,12 +322,20 @@ def touch_cursor(connection: Connection, *, by: int = 1, name: str = "turns") ->
 # -- reading ------------------------------------------------------------------------
 
 
+# Made once: to put a statement together takes as long as to run it.
+_SCOPE_ROW = select(SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next).where(
+    SCOPES.c.scope == bindparam("scope")
+)
+_SHOWN = select(
+    *(TURNS.c.place, TURNS.c.message, TURNS.c.part, TURNS.c.session, TURNS.c.turn, TURNS.c.at),
+    *(TURNS.c.speaker, TURNS.c.text, TURNS.c.taint, TURNS.c.provenance),
+).where(TURNS.c.scope == bindparam("scope"), TURNS.c.place.in_(bindparam("places", expanding=True)))
+
+
 def scope_row(connection: Connection, scope: str) -> ScopeRow:
     """Return how far a scope is."""
-    row = connection.execute(
-        select(SCOPES.c.version, SCOPES.c.removed, SCOPES.c.next).where(SCOPES.c.scope == scope)
-    ).first()
-    return ScopeRow() if row is None else ScopeRow(row.version, row.removed, row.next)
+    row = connection.execute(_SCOPE_ROW, {"scope": scope}).first()
+    return ScopeRow() if row is None else ScopeRow(*row)
 
 
 def changed_since(
@@ -365,15 +361,23 @@ def changed_since(
     return connection.execute(newest).all()[::-1]
 
 
-def pieces_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Piece]:
-    """Return the rows at `places` of `scope`, by their places."""
-    found: dict[int, Piece] = {}
+def shown_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Any]:
+    """Return what is shown of the rows at `places` of `scope`, by their places."""
+    found: dict[int, Any] = {}
     for some in _in_parts(list(places)):
-        rows = connection.execute(
-            select(TURNS).where(TURNS.c.scope == scope, TURNS.c.place.in_(some))
-        )
-        found.update((row["place"], Piece.of(row)) for row in rows.mappings())
+        rows = connection.execute(_SHOWN, {"scope": scope, "places": some}).all()
+        found.update((row[0], row) for row in rows)
     return found
+
+
+def time_of(kept: int) -> datetime:
+    """Return the time that a number of microseconds since 1970 stands for."""
+    return _EPOCH + timedelta(microseconds=kept)
+
+
+def taint_of(kept: str) -> frozenset[str]:
+    """Return the taint that a JSON array stands for."""
+    return CLEAN if kept == "[]" else frozenset(json.loads(kept))
 
 
 def places_of(connection: Connection, scope: str, turns: Collection[str]) -> list[int]:
