@@ -32,15 +32,24 @@ SURE, UNSURE = 0.9, 0.6
 _PLACES = ("lives in", "works at", "studies at")
 """What one may leave."""
 
+_CLAUSE = re.compile(
+    r"(?:i|my|we|our|he|she|it|they|the|his|her|you|your|there)\b|"
+    r".*\b(?:is|are|was|am|lives?|works?|has|have|likes?|loves?)\b",
+    re.IGNORECASE,
+)
 _HELPING = re.compile(
-    r"^(?:(?:am|is|are|will be) (?:going to )?(?=\w)|(?:have|has) (?:a|an|my) )", re.IGNORECASE
+    r"^(?i:(?:am|is|are|will be) (?:going to (?-i:(?=[a-z])))?(?=\w)|(?:have|has) (?:a|an|my) )"
 )
 _INSTEAD = re.compile(r",? (?:and )?not (?P<other>[^,]{1,60})$", re.IGNORECASE)
 _IT_IS = re.compile(
     r"(?:(?:no|nope|actually|sorry|wait|correction|oops|i meant?|not quite|rather|it|that|this|he|"
     r"she|it['’]s|that['’]s|he['’]s|she['’]s|is|was|should be|called|named|to say|meant|mean)"
-    r"[\s,:.]+){2,6}"
+    r"[\s,:.]+){1,6}"
     r"(?P<value>[^,.;]{1,60}?)(?:,? (?:and )?not (?P<other>[^,]{1,60}))?[.!]?",
+    re.IGNORECASE,
+)
+_ONLY_CORRECTING = re.compile(
+    r"(?:(?:no|nope|actually|sorry|wait|correction|oops|i meant?|not quite|rather)[\s,.!]*)+",
     re.IGNORECASE,
 )
 _CORRECTING = re.compile(
@@ -81,7 +90,7 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
         statement = read_statement(clause, at)
         if statement is None:
             # `No, sorry, ...` may stand before a comma of its own.
-            corrects = corrects or _CORRECTING.fullmatch(clause) is not None
+            corrects = corrects or _ONLY_CORRECTING.fullmatch(clause) is not None
             continue
         claims += _of_statement(replace(statement, correction=statement.correction or corrects), at)
     if sentence.endswith("?"):
@@ -100,6 +109,8 @@ def _meant(sentence: str) -> Assertion | None:
     if not other and begins[0].casefold() in {"it's", "it’s", "it is"}:
         return None
     value = clean("thing", value)
+    if _CLAUSE.match(value) or len(value.split()) > 4:
+        return None
     if not value or not (value[0].isupper() or value[0].isdigit() or other):
         return None
     return Assertion(
@@ -206,8 +217,15 @@ def _values(
         return [(subject, f"favourite {topic}", value)] if value else []
     if relation == "@role":
         role = vocabulary().roles[match["role"].casefold()]
-        names = several("names", match["names"]) if "names" in match.re.groupindex else [""]
+        names = [""]
+        if "names" in match.re.groupindex:
+            names = several("names", match["names"])
+        elif "name" in match.re.groupindex:
+            names = several("names", match["name"])
         return [(subject, role, name) for name in names]
+    if relation == "@it":
+        name = clean("name", match["name"], lower=False)
+        return [(Ref("pronoun", "they"), "name", name)] if name else []
     if relation == "@name":
         return _names(match["name"], statement, lower=not pattern.capital)
     if relation == "@thing":

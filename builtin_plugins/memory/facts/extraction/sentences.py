@@ -78,7 +78,8 @@ _REPORTED = re.compile(
 _STARTS = (
     r"(?:(?:now|then|also|currently|today|sometimes|luckily|actually|since \w+|in \w+|last \w+) )?"
     r"(?:i|i['’](?:m|ve|d|ll)|my|we|we['’](?:re|ve|ll)|our|she|he|she['’]s|he['’]s|it['’]s|they|"
-    r"they['’]re|her|his|its|their|you|you['’]re|your|do you|can you|could you|what|where|who|how|"
+    r"they['’]re|her|his|its|their|you|you['’]re|your|everyone|"
+    r"everybody|people|do you|can you|could you|what|where|who|how|"
     r"is|are|will|would|should|please)\b"
 )
 _VERBS = (

@@ -22,7 +22,7 @@ YOU = Ref("listener")
 
 _ADJECTIVES = (
     r"(?:(?:older|younger|elder|little|big|new|eldest|youngest|oldest|twin|first|second|third|other|"
-    r"dear|lovely|beloved|sweet|adorable|crazy|cute|good|close|old|beautiful|wonderful|amazing|black|"
+    r"dear|lovely|beloved|sweet|adorable|crazy|cute|good|close|old|two|three|four|five|2|3|4|beautiful|wonderful|amazing|black|"
     r"white|brown|ginger|red|blue|grey|gray|\w+-year-old) ){0,2}"
 )
 _FORMER = re.compile(
@@ -41,7 +41,7 @@ _SHORT_FORMS = (
     (r"\b(\w+)n['’]t\b", r"\1 not"),
     (r"\bdont\b", "do not"),
     (r"\bdoesnt\b", "does not"),
-    (r"\bca not\b", "can not"),
+    (r"\bca not\b|\bcannot\b", "can not"),
     (r"\b(I|we|you|they|she|he|it)['’](?:ll|d)\b", r"\1 would"),
 )
 _EXPAND = tuple((re.compile(form, re.IGNORECASE), whole) for form, whole in _SHORT_FORMS)
@@ -58,9 +58,14 @@ _VERB = re.compile(
     r"would|died|used|prefer|enjoy|said|told|always|only|both)\b",
     re.IGNORECASE,
 )
-_NO_MORE = re.compile(r"\s+(?:any ?more|any longer)$", re.IGNORECASE)
+_NO_MORE = re.compile(r"\s+(?:any ?more|any longer)\b.*$", re.IGNORECASE)
+_CALLS_ME = re.compile(
+    r"(?:everyone|everybody|people|most people|they|(?:all )?(?:my )?(?:friends|colleagues|family))"
+    r" (?:just |usually )?calls? me (?=\w)",
+    re.IGNORECASE,
+)
 _NOT = re.compile(
-    r"^(?:(?P<aux>am|is|are|was|were|have|has|do|does|did|have been|has been) )?"
+    r"^(?:(?P<aux>am|is|are|was|were|have|has|do|does|did|can|could|have been|has been) )?"
     r"(?:(?P<longer>no longer|not any longer|never again)|(?P<not>not|never)) (?P<rest>.+)$",
     re.IGNORECASE,
 )
@@ -170,13 +175,14 @@ def introductions(clause: str) -> tuple[str, list[Introduced]]:
     found: list[Introduced] = []
 
     def take(match: re.Match[str]) -> str:
-        name = match["name"]
+        name = _SAID_BEFORE.sub("", match["name"])
         if name.casefold() in _NO_NAMES or _called().match(name):
             return match[0]
         found.append(
             Introduced(_whose(match["whose"]), vocabulary().roles[match["role"].casefold()], name)
         )
-        return name + (" " if match.re is _grammar()["small"] else "")
+        before = match["name"][: len(match["name"]) - len(name)]
+        return before + name + (" " if match.re is _grammar()["small"] else "")
 
     grammar = _grammar()
     clause = grammar["apposed"].sub(take, clause)
@@ -186,6 +192,11 @@ def introductions(clause: str) -> tuple[str, list[Introduced]]:
     return clause, found
 
 
+_SAID_BEFORE = re.compile(
+    r"^(?:Took|Take|Met|Meet|Saw|See|Visited|Called|Call|Walked|Had|Got|Love|Miss|Told|Gave|Fed|Hi|"
+    r"Hello|Hey|Dear|Yesterday|Today|And|But|So|With|When|While|Because|Thanks|Brought|Picked|Me|"
+    r"Just|Now|Also|Poor|Ask|Tell) (?=[A-Z])"
+)
 _NO_NAMES = frozenset(
     ["i", "and", "but", "is", "named", "called", "who", "still", "also", "really"]
 )
@@ -243,6 +254,8 @@ def _opened(clause: str) -> tuple[str, bool, bool]:
 
 def _subject(clause: str) -> tuple[Ref | None, str, bool]:
     grammar = _grammar()
+    if match := _CALLS_ME.match(clause):
+        return ME, "call me " + clause[match.end() :], False
     match = grammar["mine"].match(clause)
     # `my dentist appointment` speaks of no dentist.
     if match and (match["of"] or _VERB.match(clause[match.end() :].lstrip(" ,"))):
@@ -310,7 +323,11 @@ def _with_mode(statement: Statement) -> Statement:
         aux = (match["aux"] or "").casefold()
         # What is denied with `any more` has ended.
         mode = "ended" if match["longer"] or mode == "ended" else "never"
-        rest = match["rest"] if aux in {"", "do", "does", "did"} else f"{aux} {match['rest']}"
+        rest = (
+            match["rest"]
+            if aux in {"", "do", "does", "did", "can", "could"}
+            else f"{aux} {match['rest']}"
+        )
     elif mode == "ended":
         mode = "holds"  # `I like it here any more` says nothing clear; the words stand as they are
     elif (match := _STOPPED.match(rest)) is not None:

@@ -85,7 +85,7 @@ def vocabulary() -> Vocabulary:
     words = tomllib.loads((FOLDER / "words.toml").read_text(encoding="utf-8"))
     rows = tomllib.loads((FOLDER / "relations.toml").read_text(encoding="utf-8"))["relation"]
     groups = words.pop("roles")
-    aliases, plurals = words.pop("aliases"), words.pop("plurals")
+    aliases, forms = words.pop("aliases"), words.pop("forms")
     relations = {row["name"]: _relation(row) for row in rows}
     roles: dict[str, str] = {}
     for group in groups:
@@ -93,7 +93,7 @@ def vocabulary() -> Vocabulary:
             name = aliases.get(word, word)
             roles[word] = roles[f"{word}s"] = name
             relations.setdefault(name, _role(name, group))
-    roles |= {plural: aliases.get(one, one) for plural, one in plurals.items()}
+    roles |= {form: aliases.get(one, one) for form, one in forms.items()}
     return Vocabulary(relations, roles, aliases, words, _asked(relations, roles))
 
 

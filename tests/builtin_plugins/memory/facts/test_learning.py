@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.builtin_plugins.memory.facts.telling import (
     CHATTER,
     ME,
@@ -21,6 +22,8 @@ from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sqlalchemy import Connection
 
 OTHER = "peer:telegram:bot:other"
 LATER = NOON + timedelta(days=1)
@@ -215,3 +218,24 @@ def test_a_thousand_turns_with_recall_leave_as_many_facts_as_were_said() -> None
             answer = f"Your dog is called Luna. {answer}"
             memory.learn([utterance(answer, 10_000 + number, at=at, speaker=ASSISTANT)], connection)
         assert len(rows(connection)) == len(said)
+
+
+async def test_a_transaction_that_fails_leaves_nothing_half_done(tmp_path: Path) -> None:
+    memory = facts()
+
+    def fail(connection: Connection) -> None:
+        memory.learn([utterance("I moved to Oslo. My sister is called Ann.", 2)], connection)
+        memory.forget([ME], connection, said=["msg_1"])
+        raise RuntimeError("killed")
+
+    async with opened_store(tmp_path) as store:
+        await store.migrate("memory", METADATA, SCRIPTS)
+        await store.write(
+            lambda connection: memory.learn([utterance("I live in Rome.", 1)], connection)
+        )
+        before = await store.read(lambda connection: list(memory.export([ME], connection)))
+        with pytest.raises(RuntimeError):
+            await store.write(fail)
+        after = await store.read(lambda connection: list(memory.export([ME], connection)))
+    assert after == before
+    assert len(after) == 1

@@ -23,6 +23,8 @@ from hookgate.builtin_plugins.memory.facts.extraction.patterns import Pattern, p
 from hookgate.builtin_plugins.memory.facts.extraction.times import find_time
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 
+BEFORE = {"lives in": "I live in", "works at": "I work at", "partner": "I'm dating"}
+
 
 @pytest.mark.parametrize("pattern", patterns(), ids=lambda pattern: pattern.name)
 def test_a_pattern_finds_its_example(pattern: Pattern) -> None:
@@ -31,7 +33,7 @@ def test_a_pattern_finds_its_example(pattern: Pattern) -> None:
         if wanted.startswith("ended: "):
             wanted = wanted.removeprefix("ended: ").strip(" |")
             relation, _, value = wanted.removeprefix("user | ").partition(" | ")
-            before = f"I {'live in' if relation == 'lives in' else 'work at'} {value or 'Acme'}."
+            before = f"{BEFORE[relation]} {value or 'Acme'}."
             facts().learn([utterance(before, 1)], connection)
             assert [shown(row) for row in known(connection, NOON)] != []
             facts().learn([utterance(text, 2)], connection)
