@@ -35,6 +35,9 @@ __all__ = ["Episodes"]
 PAGE = 200
 """Messages that are learned in one transaction."""
 
+READ_ROWS = 4096
+"""Rows that are read into memory at once."""
+
 FRESH = 256
 """Messages of users, the latest, whose vectors the embedder most likely has already."""
 
@@ -281,11 +284,17 @@ class Episodes:
             same = index.fingerprint == fingerprint
             if now.version == index.version and same:
                 continue
-            anew = not same or not index.version <= now.version or now.removed > index.version
-            changed = rows.changed_since(
-                connection, scope, 0 if anew else index.version, at_most=self._most_turns
-            )
-            index.take(changed, version=now.version, fingerprint=fingerprint, anew=anew)
+            if not same or not index.version <= now.version or now.removed > index.version:
+                index.clear(fingerprint)
+            after, more = -1, True
+            while more:
+                changed = rows.changed_since(
+                    connection, scope, index.version, after=after, limit=READ_ROWS
+                )
+                index.take(changed)
+                more = len(changed) == READ_ROWS
+                after = changed[-1].place if changed else after
+            index.version = now.version
 
     # -- forgetting -----------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class TurnIndex:
         self._postings: dict[int, array[int]] = {}
         self._open: dict[str, _Sitting] = {}
         self._vectors: _Column | None = None
-        self._bits: _Column | None = None
+        self._bits: list[_Column] = []
         self._norms = _Column(np.float32)
         self._show()
 
@@ -134,31 +134,24 @@ class TurnIndex:
 
     # -- growing --------------------------------------------------------------------
 
-    def take(
-        self,
-        rows: Sequence[Any],
-        *,
-        version: int,
-        fingerprint: str,
-        anew: bool,
-    ) -> None:
-        """Take in rows of the store.
+    def clear(self, fingerprint: str) -> None:
+        """Begin anew.
 
         Args:
-            rows: Rows as `changed_since` returns them.
-            version: The version of the scope at which they were read.
-            fingerprint: The embedder's whose vectors count; "" where there is none.
-            anew: Whether these are all rows there are.
+            fingerprint: The embedder whose vectors count; "" where there is none.
         """
-        if anew:
-            self._clear(fingerprint)
+        self._clear(fingerprint)
+
+    def take(self, rows: Sequence[Any]) -> None:
+        """Take in rows as `changed_since` returns them.
+
+        What is behind the last row that is known is new; of others the vector may be.
+        """
         last = int(self.places[-1]) if len(self) else NONE
         new = [row for row in rows if row.place > last]
-        old = [row for row in rows if row.place <= last]
         if new:
             self._append(new)
-        self._take_vectors([*old, *new], fingerprint)
-        self.version = version
+        self._take_vectors(rows)
 
     def _show(self) -> None:
         self.places, self.at = self._places.rows, self._at.rows
@@ -222,28 +215,30 @@ class TurnIndex:
         fronts = self.before[first:]
         self.after[fronts[fronts != NONE]] = behind[fronts != NONE]
 
-    def _take_vectors(self, rows: Sequence[Any], fingerprint: str) -> None:
-        if not fingerprint:
+    def _take_vectors(self, rows: Sequence[Any]) -> None:
+        if not self.fingerprint:
             return
-        with_one = [row for row in rows if row.fingerprint == fingerprint and row.vector]
+        with_one = [row for row in rows if row.vector and row.fingerprint == self.fingerprint]
         if self._vectors is None:
             if not with_one:
                 return
             width = len(with_one[0].vector)
             self._vectors = _Column(np.int8, width)
-            self._bits = _Column(np.uint64, -(-width // 64))
-        assert self._bits is not None, "made together"
+            # Word by word: a look at one of all rows is a look at one array.
+            self._bits = [_Column(np.uint64) for _ in range(-(-width // 64))]
         missing = len(self) - self._vectors.used
         if missing:
             self._vectors.extend(np.zeros((missing, self._vectors.width), np.int8))
-            self._bits.extend(np.zeros((missing, self._bits.width), np.uint64))
+            for word in self._bits:
+                word.extend(np.zeros(missing, np.uint64))
             self._norms.extend(np.zeros(missing, np.float32))
         if with_one:
             at = np.searchsorted(self.places, [row.place for row in with_one])
             made = np.frombuffer(b"".join(row.vector for row in with_one), np.int8)
             made = made.reshape(len(with_one), -1)
             self._vectors.rows[at] = made
-            self._bits.rows[at] = bits_of(made)
+            for word, bits in zip(self._bits, bits_of(made).T, strict=True):
+                word.rows[at] = bits
             wide = made.astype(np.float32)
             self._norms.rows[at] = np.sqrt(np.einsum("ij,ij->i", wide, wide))
 
@@ -315,20 +310,16 @@ class TurnIndex:
         A look at a bit for each number takes a fiftieth of the time of a product, and what is
         nearest by cosine is among the first few in a hundred by signs.
         """
-        assert self._bits is not None, "see dimension"
-        bits = bits_of(query[None, :])
-        counts = np.bitwise_count(self._bits.rows ^ bits)
-        # Column by column: a sum over a short axis takes ten times as long.
-        apart = np.zeros(len(counts), np.int16)
-        for column in counts.T:
-            apart += column
+        apart = np.zeros(len(self), np.int16)
+        for word, bits in zip(self._bits, bits_of(query[None, :])[0], strict=True):
+            apart += np.bitwise_count(word.rows ^ bits)
         apart[self._norms.rows == 0] = np.iinfo(np.int16).max
         return np.argpartition(apart, count)[:count]
 
     @property
     def bytes(self) -> int:
         """About how much memory this takes."""
-        columns = [getattr(self, name) for name in _COLUMNS]
+        columns = [*self._bits, *(getattr(self, name) for name in _COLUMNS)]
         fixed: int = sum(one.bytes for one in columns if one is not None)
         # An array and its entry in a dictionary take about 200 bytes beside what they hold.
         return fixed + 200 * len(self._postings) + 6 * self._terms.used
@@ -336,7 +327,7 @@ class TurnIndex:
 
 _COLUMNS = (
     *("_places", "_at", "_lengths", "_signs", "_speaker", "_sitting", "_before", "_after"),
-    *("_starts", "_terms", "_vectors", "_bits", "_norms"),
+    *("_starts", "_terms", "_vectors", "_norms"),
 )
 
 

@@ -339,11 +339,19 @@ def scope_row(connection: Connection, scope: str) -> ScopeRow:
 
 
 def changed_since(
-    connection: Connection, scope: str, version: int, *, at_most: int
+    connection: Connection, scope: str, version: int, *, after: int, limit: int
 ) -> Sequence[Any]:
-    """Return what a search needs of the rows of `scope` that are newer than `version`."""
+    """Return what a search needs of rows of `scope` that are newer than `version`.
+
+    Args:
+        connection: A connection.
+        scope: The scope.
+        version: A version of the scope; 0 for all rows.
+        after: The place behind which rows are wanted.
+        limit: How many at most, the first ones.
+    """
     columns = TURNS.c
-    newest = (
+    query = (
         select(
             columns.place,
             columns.session,
@@ -354,11 +362,13 @@ def changed_since(
             columns.fingerprint,
             columns.vector,
         )
-        .where(columns.scope == scope, columns.stamp > version)
-        .order_by(columns.place.desc())
-        .limit(at_most)
+        .where(columns.scope == scope, columns.place > after)
+        .order_by(columns.place)
+        .limit(limit)
     )
-    return connection.execute(newest).all()[::-1]
+    if version:
+        query = query.where(columns.stamp > version)
+    return connection.execute(query).all()
 
 
 def shown_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Any]:
