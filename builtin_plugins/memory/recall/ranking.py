@@ -8,23 +8,34 @@ this first pass bring words and a direction of meaning that the message did not 
 feedback), by which a second pass finds what belongs to them.
 
 The constants were searched for on conversations of which one was always left out and scored with
-those that the others had led to; each was kept only because all of them got worse without.
+those that the others had led to; what made no difference is not here.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
-from itertools import pairwise
-from math import log
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.episodes.index import NONE
 from hookgate.builtin_plugins.memory.recall.query import speakers_in
-from hookgate.builtin_plugins.memory.recall.words import Signs, number_of, terms_of
+from hookgate.builtin_plugins.memory.recall.scoring import (
+    TIME_NAMED,
+    Scored,
+    add_speaker,
+    by_words,
+    chosen_of,
+    direction_of,
+    likeness,
+    moved,
+    scored_alone,
+    unit,
+    weights_of,
+)
+from hookgate.builtin_plugins.memory.recall.words import number_of, terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,33 +54,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "rank"]
 
-K1 = 1.1
-B = 0.3
-"""The parameters of BM25 (Robertson and Zaragoza, 2009, section 3.4)."""
-
 WORDS = 0.5
 WORDS_POWER = 1.3
 """Above 1: one turn with all words counts for more than two with half of them."""
 MEANING = 0.5
-PAIR = 0.5
-"""What two words that follow each other count for, beside each of them."""
-SPEAKER = 0.05
-SPEAKER_ITSELF = 0.2
-"""For turns of the one that the message speaks of; the second part does not flow to others."""
-TIME_SAID = 0.1
-"""For turns that say when something was, where the message asks for it."""
-TIME_NAMED = 0.2
-"""For turns of the time that the message names."""
-FROM_BEFORE = 0.15
-FROM_AFTER = 0.45
-FROM_FARTHER = 0.05
-FROM_QUESTION = 0.2
-"""How much flows to a turn from the one before it, after it, two turns away, and, beside the first,
-from one before it that asks."""
 SITTING = 0.5
 """How much of its sitting's best turn each turn gets."""
-ONLY_ASKS = 0.1
-"""What a turn loses that only asks."""
+FROM_FARTHER = 0.05
+"""How much flows to a turn from two turns away; more from beside it, see `scoring`."""
+NEAR = 0.25
+"""The least cosine that speaks for anything by itself, where no turn has a word of the message."""
 
 FEEDBACK_TURNS = 8
 FEEDBACK_WORDS = 5
@@ -79,13 +73,6 @@ FEEDBACK_HELD = 1.2
 them counts, and how much of the turns must hold it."""
 MEANING_TURNS = 5
 FEEDBACK_MEANING = 0.2
-
-ALL_ROWS = 4096
-NEAR_ROWS = 1024
-"""Of more turns than the first, so many are looked at that have most of the words, and so many that
-seem nearest, with those beside them."""
-PAIR_ROWS = 512
-"""Rows in which two words are looked for side by side at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,88 +90,6 @@ class Found:
     row: int
     score: float
     why: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class _Scored:
-    """What speaks for the turns of one scope, or, of a large one, for those that may be found.
-
-    Attributes:
-        index: The scope's index.
-        rows: Which of its rows these are; None for all.
-        later: Which are left out, as they were said later than asked for; None for none.
-        signs: See `TurnIndex.signs`.
-        sitting: See `TurnIndex.sitting`.
-        before: The turn before each, as a place among these, or `NONE`.
-        after: The turn after each.
-        words: By words: not divided yet.
-        meaning: By meaning: not divided yet.
-        known: Other reasons that a turn brings itself.
-        flat: What does not flow to others.
-        from_before: How much flows to each from the turn before it.
-        near: Which of these were compared by their vectors; None for all.
-        vectors: Their vectors; None where there are none.
-        own: All that a turn brings itself.
-        sum: All of it, with what flowed.
-    """
-
-    index: TurnIndex
-    rows: Rows | None
-    later: npt.NDArray[np.bool_] | None
-    signs: Rows
-    sitting: Rows
-    before: Rows
-    after: Rows
-    words: Floats
-    meaning: Floats
-    known: Floats
-    flat: Floats
-    from_before: Floats
-    near: Rows | None = None
-    vectors: Floats | None = None
-    own: Floats = field(init=False)
-    sum: Floats = field(init=False)
-
-    @classmethod
-    def of(
-        cls,
-        index: TurnIndex,
-        words: Floats,
-        rows: Rows | None,
-        later: npt.NDArray[np.bool_] | None,
-    ) -> _Scored:
-        """Begin with what is known by words of all turns of a scope."""
-        before, after = index.before, index.after
-        if rows is not None:
-            # Where each row stands among these. `NONE` is the place behind the last.
-            places = np.full(len(index) + 1, NONE, np.int64)
-            places[rows] = np.arange(len(rows))
-            before, after = places[before[rows]], places[after[rows]]
-        chosen = _all(rows)
-        signs = index.signs[chosen]
-        asked = _moved(((signs & Signs.ASKS) > 0).astype(np.float32), before)
-        return cls(
-            index=index,
-            rows=rows,
-            later=None if later is None else later[chosen],
-            signs=signs,
-            sitting=index.sitting[chosen],
-            before=before,
-            after=after,
-            words=words[chosen],
-            meaning=np.zeros(len(signs), np.float32),
-            known=np.zeros(len(signs), np.float32),
-            flat=np.float32(-ONLY_ASKS) * ((signs & Signs.ONLY_ASKS) > 0),
-            from_before=FROM_BEFORE + FROM_QUESTION * asked,
-        )
-
-    def row(self, at: int) -> int:
-        """Return the row of the index that stands at a place."""
-        return at if self.rows is None else int(self.rows[at])
-
-    def taken(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return those of a value for each row of the index that these rows have."""
-        return values[_all(self.rows)]
 
 
 def rank(
@@ -205,18 +110,21 @@ def rank(
             flows all the same.
 
     Returns:
-        None of them where the message says nothing that could be looked for.
+        None of them where the message says nothing that could be looked for, or no turn has any
+        word of it or is near to it.
     """
     if not query.words or not any(len(index) for index in indexes):
         return []
     spoken_of = {one for index in indexes for one in index.speakers}
     named = speakers_in(query.text, spoken_of)
-    direction = _direction(query)
-    weights = _weights(indexes, dict.fromkeys(query.words, 1.0))
+    direction = direction_of(query)
+    weights = weights_of(indexes, dict.fromkeys(query.words, 1.0))
     until = None if as_of is None else int(as_of.timestamp() * 1_000_000)
-    scored = [_first(index, query, weights, direction, until) for index in indexes]
+    scored = [scored_alone(index, query, weights, direction, until) for index in indexes]
+    if not any(one.words.any() or one.meaning.max(initial=0) >= NEAR for one in scored):
+        return []
     if len(named) == 1:
-        _add_speaker(scored, named[0])
+        add_speaker(scored, named[0])
     _flow(scored)
     if _feed_back(scored, query, direction):
         _flow(scored)
@@ -230,151 +138,10 @@ def rank(
     ]
 
 
-# -- what a turn brings itself -----------------------------------------------------------
-
-
-def _first(
-    index: TurnIndex,
-    query: Query,
-    weights: dict[int, float],
-    direction: Floats | None,
-    until: int | None,
-) -> _Scored:
-    words = _by_words(index, weights)
-    _add_pairs(index, list(query.words), words)
-    later = None if until is None else index.at > until
-    if later is not None:
-        words[later] = 0
-    if direction is not None and index.dimension != len(direction):
-        direction = None
-    near = None
-    if len(index) > ALL_ROWS:
-        near = _near(index, direction, words, later)
-    one = _Scored.of(index, words, None if near is None else _around(index, near), later)
-    if direction is not None:
-        one.vectors = index.vectors(near)
-        one.near = near if one.rows is None or near is None else np.searchsorted(one.rows, near)
-        one.meaning[_all(one.near)] = _likeness(one.vectors, direction)
-    if query.asks_when:
-        one.known += TIME_SAID * ((one.signs & Signs.TIME) > 0)
-    if query.spans:
-        one.known += TIME_NAMED * _in_spans(one.taken(index.at), query)
-    return one
-
-
-def _add_speaker(scored: Sequence[_Scored], name: str) -> None:
-    for one in scored:
-        if name in one.index.speakers:
-            theirs = one.taken(one.index.speaker) == one.index.speakers.index(name)
-            one.known += SPEAKER * theirs
-            one.flat += SPEAKER_ITSELF * theirs
-
-
-def _weights(indexes: Sequence[TurnIndex], words: dict[int, float]) -> dict[int, float]:
-    """Return what each word counts for: more, the fewer turns hold it."""
-    turns = sum(len(index) for index in indexes)
-    held = {word: sum(index.held(word) for index in indexes) for word in words}
-    return {
-        word: share * log(1 + (turns - held[word] + 0.5) / (held[word] + 0.5))
-        for word, share in words.items()
-        if held[word]
-    }
-
-
-def _by_words(index: TurnIndex, weights: dict[int, float]) -> Floats:
-    scores = np.zeros(len(index), np.float32)
-    mean = max(index.total / max(len(index), 1), 1.0)
-    for word, weight in weights.items():
-        rows, counts = index.postings(word)
-        norms = K1 * (1 - B + B * index.lengths[rows] / mean)
-        scores[rows] += (weight * (K1 + 1)) * counts / (counts + norms)
-    return scores
-
-
-def _add_pairs(index: TurnIndex, words: Sequence[int], scores: Floats) -> None:
-    """Add to `scores` what words count for that follow each other as in the query."""
-    for first, second in pairwise(words):
-        together = index.with_pair(first, second, PAIR_ROWS)
-        if len(together):
-            scores[together] += PAIR * log(1 + len(index) / len(together))
-
-
-def _near(
-    index: TurnIndex,
-    direction: Floats | None,
-    words: Floats,
-    later: npt.NDArray[np.bool_] | None,
-) -> Rows:
-    """Return the rows of a large scope that have most of the words, or seem nearest."""
-    worded = np.flatnonzero(words)
-    if len(worded) > NEAR_ROWS:
-        worded = worded[np.argpartition(-words[worded], NEAR_ROWS)[:NEAR_ROWS]]
-    marked = np.zeros(len(index), bool)
-    marked[worded] = True
-    if direction is not None:
-        marked[index.nearest_by_sign(direction, NEAR_ROWS)] = True
-    if later is not None:
-        marked &= ~later
-    return np.flatnonzero(marked)
-
-
-def _around(index: TurnIndex, rows: Rows) -> Rows:
-    """Return rows with those up to two turns away, which something flows to."""
-    marked = np.zeros(len(index) + 1, bool)
-    marked[rows] = True
-    for _ in range(2):
-        marked[index.before[rows]] = True
-        marked[index.after[rows]] = True
-        rows = np.flatnonzero(marked[:-1])
-    return rows
-
-
-def _all(rows: Rows | None) -> Rows | slice:
-    return slice(None) if rows is None else rows
-
-
-def _direction(query: Query) -> Floats | None:
-    """Return the query's vector without what the names in it say.
-
-    What a message is about shows little in its vector beside a name: of all turns those would
-    be near that say the name.
-    """
-    if query.vector is None:
-        return None
-    direction = query.vector
-    if query.names:
-        basis = np.linalg.qr(np.stack(query.names).T)[0]
-        direction = np.asarray(direction - basis @ (basis.T @ direction), np.float32)
-    return _unit(direction)
-
-
-def _likeness(vectors: Floats, direction: Floats) -> Floats:
-    # Not by the linear algebra library, which would share so little out among threads.
-    likeness: Floats = np.maximum(np.einsum("ij,j->i", vectors, direction), 0)
-    return likeness
-
-
-def _unit(vector: Floats) -> Floats:
-    length = float(np.linalg.norm(vector))
-    return vector if length == 0 else vector / np.float32(length)
-
-
-def _in_spans(at: Rows, query: Query) -> Floats:
-    within = np.zeros(len(at), np.float32)
-    for span in query.spans:
-        first, last, until = (
-            int(each.timestamp() * 1_000_000) for each in (span.first, span.last, span.until)
-        )
-        inside = (at >= first) & (at < last)
-        shortly_after = (at >= last) & (at < until)
-        within = np.maximum(within, inside + 0.5 * shortly_after)
-    return within
-
-
 # -- what it gets from others ------------------------------------------------------------
 
 
-def _flow(scored: Sequence[_Scored]) -> None:
+def _flow(scored: Sequence[Scored]) -> None:
     """Put together what speaks for each turn, and let it flow."""
     words = max((float(one.words.max(initial=0)) for one in scored), default=0) or 1.0
     meaning = max((float(one.meaning.max(initial=0)) for one in scored), default=0) or 1.0
@@ -382,9 +149,9 @@ def _flow(scored: Sequence[_Scored]) -> None:
         own = one.known + np.float32(MEANING / meaning) * one.meaning
         held = np.flatnonzero(one.words)
         own[held] += WORDS * np.power(one.words[held] / words, WORDS_POWER)
-        before, after = _moved(own, one.before), _moved(own, one.after)
-        sums = own + one.from_before * before + FROM_AFTER * after + one.flat
-        sums += FROM_FARTHER * (_moved(before, one.before) + _moved(after, one.after))
+        before, after = moved(own, one.before), moved(own, one.after)
+        sums = own + one.from_before * before + one.from_after * after + one.flat
+        sums += FROM_FARTHER * (moved(before, one.before) + moved(after, one.after))
         best = np.zeros(max(one.index.sittings, 1), np.float32)
         np.maximum.at(best, one.sitting, own)
         sums += SITTING * best[one.sitting]
@@ -393,15 +160,7 @@ def _flow(scored: Sequence[_Scored]) -> None:
         one.own, one.sum = own, sums
 
 
-def _moved(scores: Floats, source: Rows) -> Floats:
-    """Return for each turn the score of its `source`, and 0 where there is none."""
-    # `NONE` is the place behind the last one.
-    padded = np.empty(len(scores) + 1, np.float32)
-    padded[:-1], padded[-1] = scores, 0
-    return padded[source]
-
-
-def _feed_back(scored: Sequence[_Scored], query: Query, direction: Floats | None) -> bool:
+def _feed_back(scored: Sequence[Scored], query: Query, direction: Floats | None) -> bool:
     """Add what the best turns say; return whether that is anything."""
     indexes = [one.index for one in scored]
     best = _best(scored, FEEDBACK_TURNS)
@@ -420,35 +179,35 @@ def _feed_back(scored: Sequence[_Scored], query: Query, direction: Floats | None
     if not any(index.held(word) for index in indexes for word in query.words):
         more = {}
     telling = sorted(
-        ((weight, word) for word, weight in _weights(indexes, more).items()), reverse=True
+        ((weight, word) for word, weight in weights_of(indexes, more).items()), reverse=True
     )[:FEEDBACK_WORDS]
     if telling:
         most = telling[0][0]
         scale = {word: FEEDBACK_WORD * weight / most for weight, word in telling}
-        weights = _weights(indexes, scale)
+        weights = weights_of(indexes, scale)
         for one in scored:
-            one.words = one.words + one.taken(_by_words(one.index, weights))
+            one.words = one.words + one.taken(by_words(one.index, weights))
     if direction is not None:
         _add_meaning(scored, best[:MEANING_TURNS])
     return bool(telling) or direction is not None
 
 
-def _add_meaning(scored: Sequence[_Scored], best: Sequence[_Best]) -> None:
+def _add_meaning(scored: Sequence[Scored], best: Sequence[_Best]) -> None:
     """Add how near turns are to the middle of the best ones."""
     vectors = [scored[at].index.vector(scored[at].row(place)) for at, place, _ in best]
     middle = [vector for vector in vectors if vector is not None]
     if not middle:
         return
-    towards = _unit(np.mean(middle, axis=0))
+    towards = unit(np.mean(middle, axis=0))
     for one in scored:
         if one.vectors is not None:
-            one.meaning[_all(one.near)] += FEEDBACK_MEANING * _likeness(one.vectors, towards)
+            one.meaning[chosen_of(one.near)] += FEEDBACK_MEANING * likeness(one.vectors, towards)
 
 
 # -- the best ------------------------------------------------------------------------------
 
 
-def _best(scored: Sequence[_Scored], limit: int) -> list[_Best]:
+def _best(scored: Sequence[Scored], limit: int) -> list[_Best]:
     """Return the turns for which most speaks; of equals the newest first."""
     found: list[tuple[float, int, int, int]] = []
     for at, one in enumerate(scored):
@@ -471,7 +230,7 @@ def _best(scored: Sequence[_Scored], limit: int) -> list[_Best]:
 
 
 def _why(
-    one: _Scored, place: int, query: Query, named: Sequence[str], nearly: float
+    one: Scored, place: int, query: Query, named: Sequence[str], nearly: float
 ) -> tuple[str, ...]:
     """Say in words what spoke for a turn."""
     index, row = one.index, one.row(place)

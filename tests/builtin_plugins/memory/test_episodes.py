@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Utterance
 from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
 from hookgate.builtin_plugins.memory.episodes.index import SITTING_SECONDS
-from hookgate.builtin_plugins.memory.recall import ranking
+from hookgate.builtin_plugins.memory.recall import scoring
 from hookgate.builtin_plugins.memory.recall.packing import line_of, packed
 from hookgate.builtin_plugins.memory.tables import episodes as rows
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
@@ -151,6 +151,30 @@ async def test_small_talk_finds_nothing(episodes: Episodes) -> None:
     assert await episodes.search([], "dog") == []
 
 
+async def test_a_message_that_no_turn_has_to_do_with_finds_nothing(store: SqlStore) -> None:
+    episodes = made(store, Topics())
+    await episodes.learn([DOG, *TALK[:3]])
+    assert await texts(episodes, "the opera") == []
+    await episodes.embed_waiting()
+    assert await texts(episodes, "the car and its engine") == []
+    assert (await texts(episodes, "and my pet"))[0] == DOG.text
+
+
+async def test_what_the_assistant_said_goes_with_what_it_answers(episodes: Episodes) -> None:
+    await episodes.learn(
+        [
+            utterance(1, "What is 17 times 23?"),
+            utterance(2, "That makes 391.", speaker=ASSISTANT),
+            utterance(3, "Recommend a film."),
+            utterance(4, "You could watch Spirited Away.", speaker=ASSISTANT),
+        ]
+    )
+    assert await texts(episodes, "which film was it", limit=2) == [
+        "Recommend a film.",
+        "You could watch Spirited Away.",
+    ]
+
+
 async def test_what_is_said_in_other_words_is_found_by_meaning(store: SqlStore) -> None:
     embedder = Topics()
     episodes = made(store, embedder)
@@ -261,8 +285,8 @@ async def test_a_long_answer_is_kept_in_pieces_and_the_piece_is_found(episodes: 
 async def test_many_turns_are_ranked_by_those_that_seem_near(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ranking, "ALL_ROWS", 10)
-    monkeypatch.setattr(ranking, "NEAR_ROWS", 8)
+    monkeypatch.setattr(scoring, "ALL_ROWS", 10)
+    monkeypatch.setattr(scoring, "NEAR_ROWS", 8)
     episodes = made(store, Topics())
     await episodes.learn([*TALK, utterance(40, "Our puppy ate a shoe.", session="other")])
     await episodes.embed_waiting(64)
