@@ -32,7 +32,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = ["FORMAT", "FactFormatError", "Imported", "export_rows", "import_rows"]
+__all__ = [
+    "FORMAT",
+    "FactFormatError",
+    "Imported",
+    "export_rows",
+    "import_rows",
+    "latest_rows",
+    "rows_of",
+]
 
 FORMAT = "hookgate-fact-1"
 
@@ -95,6 +103,29 @@ def export_rows(connection: Connection, scopes: Sequence[str]) -> Iterator[dict[
             for row in rows:
                 yield _exported(row, sources.get(row.number, []))
             last = rows[-1].number
+
+
+def rows_of(
+    connection: Connection, scopes: Sequence[str], ids: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return facts and notes of `scopes` by their ids, as they are exported."""
+    found: list[dict[str, Any]] = []
+    for scope in scopes:
+        rows = rows_where(connection, [scope], FACTS.c.id.in_(ids), limit=len(ids))
+        sources = _sources_of(connection, scope, [row.number for row in rows])
+        found += [_exported(row, sources.get(row.number, [])) for row in rows]
+    return found
+
+
+def latest_rows(
+    connection: Connection, scopes: Sequence[str], *, limit: int, holding: bool
+) -> list[dict[str, Any]]:
+    """Return the facts and notes of `scopes` that were learned last, without their sources."""
+    where = (FACTS.c.superseded.is_(None),) if holding else ()
+    rows = [row for scope in scopes for row in rows_where(connection, [scope], *where, limit=limit)]
+    rows.sort(key=lambda row: (row.learned, row.number), reverse=True)
+    shown = [_exported(row, ()) for row in rows[:limit]]
+    return [{name: value for name, value in row.items() if name != "sources"} for row in shown]
 
 
 def _sources_of(

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.memory.facts.exchange import Imported, export_rows, import_rows
+from hookgate.builtin_plugins.memory.facts.exchange import (
+    Imported,
+    export_rows,
+    import_rows,
+    latest_rows,
+    rows_of,
+)
 from hookgate.builtin_plugins.memory.facts.forgetting import forget_all, forget_facts, forget_said
 from hookgate.builtin_plugins.memory.facts.learning import Learned, learn
 from hookgate.builtin_plugins.memory.facts.searching import search
@@ -98,6 +104,30 @@ class Facts:
             return forget_all(connection, scopes)
         count = forget_facts(connection, scopes, ids)
         return count + forget_said(connection, scopes, said=said, turns=turns, sessions=sessions)
+
+    def show(
+        self, scopes: Sequence[str], ids: Sequence[str], connection: Connection
+    ) -> list[dict[str, Any]]:
+        """Return facts and notes by their ids with what they rest on, in the form of the export."""
+        return rows_of(connection, scopes, ids)
+
+    def latest(
+        self,
+        scopes: Sequence[str],
+        connection: Connection,
+        *,
+        limit: int = 50,
+        holding: bool = True,
+    ) -> list[dict[str, Any]]:
+        """Return what was learned last, in the form of the export, without sources.
+
+        Args:
+            scopes: Whose.
+            connection: Of the caller's transaction.
+            limit: How many at most.
+            holding: Whether only what is known still is wanted.
+        """
+        return latest_rows(connection, scopes, limit=limit, holding=holding)
 
     def export(self, scopes: Sequence[str], connection: Connection) -> Iterator[dict[str, Any]]:
         """Yield all of `scopes`, a row of JSONL each."""

@@ -29,6 +29,11 @@ MAX_CLAIMS = 24
 
 SURE, UNSURE = 0.9, 0.6
 
+_NO_TOPICS = frozenset(
+    ["part", "thing", "one", "way", "word", "line", "kind", "bit", "option", "answer"]
+)
+"""What a favourite of says nothing about anybody, but of what is talked about."""
+
 _PLACES = ("lives in", "works at", "studies at")
 """What one may leave."""
 
@@ -38,7 +43,8 @@ _CLAUSE = re.compile(
     re.IGNORECASE,
 )
 _HELPING = re.compile(
-    r"^(?i:(?:am|is|are|will be) (?:going to (?-i:(?=[a-z])))?(?=\w)|(?:have|has) (?:a|an|my) )"
+    r"^(?i:(?:am|is|are|will be) (?:going to (?!(?:the|an?|my|our|his|her)\b)(?-i:(?=[a-z])))?"
+    r"(?=\w)|(?:have|has) (?:a|an|my) )"
 )
 _INSTEAD = re.compile(r",? (?:and )?not (?P<other>[^,]{1,60})$", re.IGNORECASE)
 _IT_IS = re.compile(
@@ -211,6 +217,8 @@ def _values(
         return [(ME, role, subject.text)]
     if relation == "@favourite":
         topic = match["topic"].casefold().replace("color", "colour")
+        if topic in _NO_TOPICS:
+            return []
         if pattern.subject == "topic":
             return [(ME, f"favourite {topic}", subject.text)]
         value = clean("thing", match["thing"])

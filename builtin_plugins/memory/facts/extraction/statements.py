@@ -161,7 +161,10 @@ def _grammar() -> dict[str, re.Pattern[str]]:
             rf"(?:{any_of('adverbs', 'words')} )+(?=\S)",
             fold,
         ),
-        "beside": re.compile(rf"\b{whose},? (?P<name>{_NAME})(?P<comma>,?)(?=\s|$|['’]s)"),
+        "beside": re.compile(
+            rf"\b{whose},? (?P<name>{_NAME})(?P<more>(?:(?:,| and|, and) {_NAME})*),?"
+            r"(?=\s|$|['’]s)"
+        ),
         "apposed": re.compile(rf"(?P<name>{_NAME}), {whose}(?:,|$)"),
         "small": re.compile(
             rf"\b{whose} (?P<name>[a-z][a-z'-]{{1,20}}) "
@@ -174,10 +177,23 @@ def introductions(clause: str) -> tuple[str, list[Introduced]]:
     """Return `clause` with names alone in place of `my sister Ann`, and who was named so."""
     found: list[Introduced] = []
 
+    def several_named(match: re.Match[str], name: str, more: str) -> str:
+        word = match["role"].casefold()
+        role, owner = vocabulary().roles[word], _whose(match["whose"])
+        if word == role:  # `my sister Ann and Bob`: Bob is somebody else
+            found.append(Introduced(owner, role, name))
+            return name + more
+        names = [name, *_AND.split(more.lstrip(", "))]
+        found.extend(Introduced(owner, role, one.removeprefix("and ").strip()) for one in names)
+        return _ALL_OF_THEM
+
     def take(match: re.Match[str]) -> str:
         name = _SAID_BEFORE.sub("", match["name"])
-        if name.casefold() in _NO_NAMES or _called().match(name):
+        if name.split()[0].casefold() in _NO_NAMES or _called().match(name):
             return match[0]
+        more = match.groupdict().get("more")
+        if more:
+            return several_named(match, name, more)
         found.append(
             Introduced(_whose(match["whose"]), vocabulary().roles[match["role"].casefold()], name)
         )
@@ -192,13 +208,32 @@ def introductions(clause: str) -> tuple[str, list[Introduced]]:
     return clause, found
 
 
+_AND = re.compile(r",? and |, ")
+_ALL_OF_THEM = "\ufffc"
+"""Stands for several who were named together; of each alone nothing is said."""
 _SAID_BEFORE = re.compile(
     r"^(?:Took|Take|Met|Meet|Saw|See|Visited|Called|Call|Walked|Had|Got|Love|Miss|Told|Gave|Fed|Hi|"
     r"Hello|Hey|Dear|Yesterday|Today|And|But|So|With|When|While|Because|Thanks|Brought|Picked|Me|"
     r"Just|Now|Also|Poor|Ask|Tell) (?=[A-Z])"
 )
 _NO_NAMES = frozenset(
-    ["i", "and", "but", "is", "named", "called", "who", "still", "also", "really"]
+    [
+        "i",
+        "i'm",
+        "i’m",
+        "i've",
+        "i'll",
+        "i'd",
+        "and",
+        "but",
+        "is",
+        "named",
+        "called",
+        "who",
+        "still",
+        "also",
+        "really",
+    ]
 )
 
 

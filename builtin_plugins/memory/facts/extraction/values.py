@@ -64,7 +64,8 @@ _NAME = re.compile(r"[^\W\d_][\w'’.-]*(?: [^\W\d_][\w'’.-]*){0,3}")
 _ADDRESS = re.compile(
     r"\d{1,5}[a-z]? \w.{2,60}|\w[\w' .-]{2,40} \d{1,5}[a-z]?\b.{0,40}", re.IGNORECASE
 )
-_ANY_TOKEN = re.compile(r"\S{25,}")
+_ANY_TOKEN = re.compile(r"\S{25,}|[<>{}=|\\*#\[\]^~]")
+_NEXT_ONE = re.compile(r",? (?:and )?(?:an?|one|two|three|my|our|the) .*$", re.IGNORECASE)
 _DIVIDER = re.compile(r"\s*,\s*(?:and |or )?|\s+(?:and|or|&)\s+")
 _COMMON_PLACE = re.compile(
     r"(?:[Tt]he|[Aa]n?|[Mm]y|[Yy]our|[Oo]ur|[Hh]is|[Hh]er|[Tt]his|[Tt]hat) [^A-Z]*$"
@@ -110,6 +111,9 @@ def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> 
 
 def several(kind: str, text: str, *, lower: bool = True) -> list[str]:
     """Return the values of a list such as `tea, coffee and cake`."""
+    if kind == "names":
+        # `a cat, Tom, and a dog, Rex` names one cat.
+        text = _NEXT_ONE.sub("", text)
     parts = _DIVIDER.split(text)[:MAX_VALUES]
     one = {"names": "name", "things": "thing", "languages": "language"}[kind]
     found = [clean(one, part, lower=lower) for part in parts if part]
