@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
         for at, (time, who, text) in enumerate(TURNS)
     ]
     write(tmp_path / "conversations.jsonl.gz", [{"id": "c", "turns": turns}])
-    asked = {"q0": ("What is Ann's dog called?", ["D0"]), "q1": ("Where does Ann live?", ["D2"])}
+    asked = {"q0": ("What is Ann's dog called?", ["D0"]), "q1": ("Where did Ann move?", ["D2"])}
     questions = [
         {"id": key, "conversation": "c", "question": text, "evidence": gold, "category": "single"}
         for key, (text, gold) in asked.items()

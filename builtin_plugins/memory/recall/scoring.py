@@ -60,10 +60,10 @@ ONLY_ASKS = 0.1
 """What a turn loses that only asks."""
 
 ALL_ROWS = 4096
-NEAR_ROWS = 1024
+NEAR_ROWS = 512
 """Of more turns than the first, so many are looked at that have most of the words, and so many that
 seem nearest, with those beside them."""
-PAIR_ROWS = 512
+PAIR_ROWS = 256
 """Rows in which two words are looked for side by side at most."""
 
 

