@@ -7,7 +7,7 @@ from functools import cache
 
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 
-__all__ = ["any_of", "clauses_of", "sentences_of"]
+__all__ = ["CAPITAL", "any_of", "clauses_of", "sentences_of"]
 
 MAX_TEXT = 3000
 """Characters that somebody types. A longer message carries something pasted: only its first
@@ -17,11 +17,19 @@ MAX_PARAGRAPH = 500
 MAX_SENTENCE = 300
 MAX_SENTENCES = 40
 
+CAPITAL = "[A-ZÀ-ÖØ-ÞĀ-ŽΑ-ΩЀ-Я]"
+"""A letter that a name may begin with, in the scripts that write names large."""
+
 _HIDDEN = "\ufffc"
 """Stands where something was left out; no pattern fits across it."""
 
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]{1,200}`", re.DOTALL)
-_QUOTED_LINE = re.compile(r"^[ \t]*(?:>|\||\$ |#|\* |[A-Z][a-z-]{1,20}: ).*$", re.MULTILINE)
+_QUOTED_LINE = re.compile(
+    r"^[ \t]*(?:>|\||\$ |#|\* |"
+    r"(?!Update|Correction|Note|Fact|Remember|Reminder|Actually|Sorry|News|Hi|Hello)"
+    r"[A-Z][a-z-]{1,20}: ).*$",
+    re.MULTILINE,
+)
 _ADDRESS = re.compile(r"https?://\S{1,500}|www\.\S{1,500}")
 _QUOTE = re.compile(r"[\"“”„«»]([^\"“”„«»\n]{1,2000})[\"“”„«»]|(?<!\w)'([^'\n]{1,200})'(?!\w)")
 _OWN_WORDS = re.compile(
@@ -96,11 +104,11 @@ _JOINT = re.compile(
     re.IGNORECASE,
 )
 _NAMED_JOINT = re.compile(
-    r"(?:\s*,)?\s+(?:and|but|while)\s+(?=[A-Z][\w'’-]+(?: [A-Z][\w'’-]+)? (?:is|lives|works|likes|"
-    r"loves|hates|has|was|moved|plays|studies|speaks|got)\b)"
+    rf"(?:\s*,)?\s+(?:and|but|while)\s+(?={CAPITAL}[\w'’-]+(?: {CAPITAL}[\w'’-]+)? "
+    r"(?:is|lives|works|likes|loves|hates|has|was|moved|plays|studies|speaks|got)\b)"
 )
 _SUBJECT = re.compile(
-    r"^(?:.{0,30}, )?(?P<subject>i|we|she|he|they|my (?:\w+ )?\w+|[A-Z][\w'’-]+)"
+    rf"^(?:.{{0,30}}, )?(?P<subject>i|we|she|he|they|my (?:\w+ )?\w+|{CAPITAL}[\w'’-]+)"
     r"(?:['’](?:m|ve|s|re))?\b",
     re.IGNORECASE,
 )

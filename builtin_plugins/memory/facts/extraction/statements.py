@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.memory.facts.extraction.assertions import Ref
-from hookgate.builtin_plugins.memory.facts.extraction.sentences import any_of
+from hookgate.builtin_plugins.memory.facts.extraction.sentences import CAPITAL, any_of
 from hookgate.builtin_plugins.memory.facts.extraction.times import When, find_time
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 
@@ -28,7 +28,7 @@ _ADJECTIVES = (
 _FORMER = re.compile(
     r"\b(?:my|our|his|her|their) (?:ex|former|late|previous|first ex)\b[- ]", re.IGNORECASE
 )
-_NAME = r"[A-Z][\w'’-]*(?<!['’]s)(?: [A-Z][\w'’-]*(?<!['’]s)){0,2}"
+_NAME = rf"{CAPITAL}[\w'’-]*(?<!['’]s)(?: {CAPITAL}[\w'’-]*(?<!['’]s)){{0,2}}"
 _SHORT_FORMS = (
     (r"\bI['’]m\b|\bi['’]?m\b|\bIm\b", "I am"),
     (r"\b(I|we|you|they)['’]ve\b|\b(I)ve\b", r"\1\2 have"),
