@@ -83,8 +83,10 @@ class Notes(Protocol):
         """Remove a note of `scope`; return whether there was one."""
 
 
-def scope_of(session: SessionKey, width: Literal["session", "peer"]) -> str:
-    """Return the scope that a session's notes belong to."""
+def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) -> str:
+    """Return the scope that what is remembered in a session belongs to."""
+    if width == "agent":
+        return f"agent:{session.agent}"
     if width == "peer":
         return f"peer:{SessionKey(session.agent, '', session.account, session.peer)}"
     return f"session:{session}"

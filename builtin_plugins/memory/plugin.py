@@ -1,168 +1,171 @@
-"""The plugin ``memory``: the tools remember, recall and forget."""
+"""The plugin ``memory``: what was said is kept, found again, and shown where it answers."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from hookgate.builtin_plugins.memory.notes import (
-    FullError,
-    Note,
-    Notes,
-    ProcessNotes,
-    scope_of,
-    words_of,
+from hookgate.builtin_plugins.memory.operations import MemoryOperations
+from hookgate.builtin_plugins.memory.recalling import (
+    MOST_LINES,
+    RECALLED,
+    Recalled,
+    blocks_of,
+    clean,
+    packed_lines,
+    shown_as,
 )
+from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
-from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import join_taints, new_id
-from hookgate.core.domain.ports import STORE
-from hookgate.core.domain.tools import ToolResult
+from hookgate.builtin_plugins.memory.tools import MemoryTools
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
-from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Collection, Sequence
 
+    from hookgate.builtin_plugins.memory.domain import Hit
+    from hookgate.builtin_plugins.memory.keeper import Keeper
+    from hookgate.core.domain.models import ModelRequest
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.ports import Conversations, Store
     from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Turn
+    from hookgate.core.domain.turn import Outcome, Turn
     from hookgate.core.host import Host
+    from hookgate.core.turn.context import ContextBuilder
 
 PART = "memory"
+RECALL = "memory recall"
 
-WRITES = Flags(
-    reads_external_data=False,
-    writes_persistent_state=True,
-    sends_externally=False,
-    executes_privileged=False,
-    creates_autonomous_actions=False,
-)
-
-# A note that was made from somebody else's text brings its own taint back. All others are
-# what this gateway's own turns have said, so that recalling them taints nothing.
-READS = Flags.none()
+AT_START = ("max_notes", "max_turns")
+"""What is read when memory is opened."""
 
 
 class Plugin:
-    """Keeps notes in the store; without one, in the process."""
+    """Keeps turns, facts and notes in the store; without one, notes in the process."""
 
     Settings = MemorySettings
 
     def __init__(self, settings: MemorySettings) -> None:
-        self._settings = settings
-        self._notes: Notes = ProcessNotes()
+        self._started = self._settings = settings
         self._host: Host | None = None
+        self._keeper: Keeper | None = None
+
+    def take_settings(self, settings: MemorySettings) -> Collection[str]:
+        """Take over changed settings; return the keys that wait for a restart."""
+        self._settings = settings
+        return [key for key in AT_START if getattr(settings, key) != getattr(self._started, key)]
 
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        """Choose where notes are kept."""
-        self._host = host
-        store = host.get(STORE)
+        """Open what is kept, and follow what is said."""
+        self._host, store = host, host.get(STORE)
         if store is None:
             host.degrade(
                 PART,
                 "no plugin provides a store: notes are kept in memory and lost when the gateway "
-                "stops (enable the plugin `storage`)",
+                "stops, and nothing that is said is recalled (enable the plugin `storage`)",
             )
-        else:
-            tables = await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
-            self._notes = tables.StoreNotes(store)
-        yield
-        self._notes = ProcessNotes()
+            yield
+            return
+        await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
+        # It imports NumPy: not on the event loop.
+        module = "hookgate.builtin_plugins.memory.keeper"
+        made = await asyncio.to_thread(import_module, module)
+        conversations = self._followed(host, store)
+        keeper: Keeper = made.Keeper(host, store, conversations, lambda: self._settings)
+        self._keeper = keeper
+        undo = None
+        if conversations is not None:
+            undo = conversations.forgets_with(keeper.forget_with)
+        task = host.spawn(keeper.run(), name="memory.follow")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if undo is not None:
+                undo()
+            self._keeper = None
+
+    @staticmethod
+    def _followed(host: Host, store: Store) -> Conversations | None:
+        """Return the conversations, if they are kept as long as what is learned from them."""
+        conversations = host.get(CONVERSATIONS)
+        if conversations is None or conversations.durable != store.durable:
+            host.degrade(
+                PART,
+                "conversations are not kept in the store: what is said is not learned (use one "
+                "plugin for both)",
+            )
+            return None
+        return conversations
 
     @hookimpl
     def list_tools(self, host: Host) -> Sequence[Tool]:
         """Bring the tools."""
-        self._host = host
-        # A note that says the same as another takes its place, and none is forgotten twice.
-        more: dict[str, Any] = {
-            "idempotent": True,
-            "category": "memory",
-            "tags": ("notes", "facts", "remember"),
-        }
-        return [
-            tool(self.remember, flags=WRITES, **more),
-            tool(self.recall, flags=READS, **more),
-            tool(self.forget, flags=WRITES, **more),
-        ]
+        return MemoryTools(host, lambda: self._settings, lambda: self._keeper).all()
 
-    # -- the tools ---------------------------------------------------------
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Show and erase what is remembered."""
+        return MemoryOperations(host, lambda: self._settings, lambda: self._keeper).all()
 
-    async def remember(
-        self, turn: Turn, text: Annotated[str, Field(min_length=1, max_length=2000)]
-    ) -> ToolResult:
-        """Keep a note about the person you talk with, for later conversations.
+    # -- a turn ----------------------------------------------------------------
 
-        Args:
-            turn: The turn; not part of the arguments.
-            text: One fact, in a sentence that can be understood by itself.
-        """
-        assert self._host is not None, "list_tools has run before a tool is called"
-        note = Note(
-            id=new_id("note"),
-            scope=self._scope(turn),
-            text=text.strip(),
-            # The model may have put into the note whatever it has read in this turn.
-            taint=turn.taint,
-            provenance=turn.origin.provenance.value,
-            session=str(turn.session),
-            turn=turn.id,
-            created=self._host.clock.now(),
-        )
+    @hookimpl
+    async def before_context_build(self, turn: Turn, context: ContextBuilder) -> None:
+        """Show what answers the message, of what is not in the window of the history."""
+        keeper, host, settings = self._keeper, self._host, self._settings
+        if keeper is None or host is None or not settings.recall or context.stage != "start":
+            return
+        # Whoever keeps the conversation knows it; and a nested turn speaks with a model.
+        if turn.plan.history == "client" or turn.parent is not None:
+            return
+        window = {message.turn for message in turn.history} | {turn.id}
+        scopes = scopes_of(turn.session, settings).read
+        hits: list[Hit] = []
         try:
-            kept = await self._notes.add(note, limit=self._settings.max_notes)
-        except FullError as error:
-            return ToolResult.error(f"{error}: forget one that no longer matters first")
-        return _result(f"noted: {kept.text}", {"id": kept.id, "remembered": kept.text}, [kept])
+            async with asyncio.timeout(settings.recall_seconds):
+                found = await keeper.search(scopes, turn.message.text, without=window)
+                here = str(turn.session)
+                hits = await clean(host, [shown_as(hit, here) for hit in found[:MOST_LINES]])
+        except TimeoutError:
+            why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
+            host.degrade(RECALL, why)
+            return
+        except StoreError as error:
+            host.degrade(RECALL, f"turns go on without what they would recall: {error}")
+            return
+        host.recover(RECALL)
+        recalled = Recalled()
+        first, more = packed_lines(hits, settings.recall_tokens, context.counter.count)
+        for block, lines in blocks_of(first, more):
+            recalled.sources[context.add(block)] = lines
+        if recalled.sources:
+            turn[RECALLED] = recalled
 
-    async def recall(
-        self, turn: Turn, query: Annotated[str, Field(min_length=1, max_length=500)]
-    ) -> ToolResult:
-        """Find notes that were kept about the person you talk with.
+    @hookimpl
+    def before_model_call(self, turn: Turn, request: ModelRequest) -> None:
+        """Say which lines the model gets to read, and why each."""
+        recalled, host = turn.get(RECALLED), self._host
+        if recalled is None or recalled.told or host is None or request.cause != "turn":
+            return
+        sent = [source for source in recalled.sources if source in request.sources]
+        if sent:
+            recalled.told = True
+            data = recalled.to_json(sent, host.tokens.count)
+            turn.emit(Event("recall", data, scope="chat"))
 
-        Args:
-            turn: The turn; not part of the arguments.
-            query: The words that the note may hold.
-        """
-        notes = await self._notes.search(
-            self._scope(turn), words_of(query), limit=self._settings.recall_notes
-        )
-        shown = [
-            {
-                "id": note.id,
-                "text": note.text,
-                "when": note.created.isoformat(timespec="seconds"),
-                **({"taint": sorted(note.taint)} if note.taint else {}),
-            }
-            for note in notes
-        ]
-        lines = [f"- {note.text} ({note.created:%Y-%m-%d}, {note.id})" for note in notes]
-        return _result("\n".join(lines) or "no note matches", {"notes": shown}, notes)
-
-    async def forget(
-        self, turn: Turn, id: Annotated[str, Field(min_length=1, max_length=100)]
-    ) -> ToolResult:
-        """Delete a note for good.
-
-        Args:
-            turn: The turn; not part of the arguments.
-            id: The note's id, as recall shows it.
-        """
-        if await self._notes.remove(self._scope(turn), id):
-            return _result(f"forgotten: {id}", {"forgotten": id}, [])
-        return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
-
-    def _scope(self, turn: Turn) -> str:
-        return scope_of(turn.session, self._settings.scope)
-
-
-def _result(content: str, data: dict[str, Any], notes: Sequence[Note]) -> ToolResult:
-    return ToolResult(
-        content=content,
-        data=data,
-        taint=join_taints(note.taint for note in notes),
-    )
+    @hookimpl
+    async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
+        """Have what was said in the turn learned."""
+        del turn, outcome
+        if self._keeper is not None:
+            self._keeper.wake()

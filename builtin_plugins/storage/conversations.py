@@ -19,7 +19,7 @@ from hookgate.core.domain.ports import Loaded, Page, Said
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from datetime import datetime
 
     from sqlalchemy import Connection
@@ -188,6 +188,9 @@ class SqlConversations:
         self._store = store
         self._clock = clock
         self._tails = Tails()
+        self._forgetting: list[
+            Callable[[Connection, SessionKey, Collection[str] | None], None]
+        ] = []
 
     @property
     def durable(self) -> bool:
@@ -389,10 +392,25 @@ class SqlConversations:
         """
         key = str(session)
         self._tails.drop(key)
-        if turns is None:
-            return await self._store.write(lambda connection: _forget(connection, key))
-        gone = sorted(set(turns))
-        return await self._store.write(lambda connection: _forget_turns(connection, key, gone))
+        gone = None if turns is None else sorted(set(turns))
+
+        def work(connection: Connection) -> int:
+            if gone is None:
+                count = _forget(connection, key)
+            else:
+                count = _forget_turns(connection, key, gone)
+            for also in tuple(self._forgetting):
+                also(connection, session, gone)
+            return count
+
+        return await self._store.write(work)
+
+    def forgets_with(
+        self, work: Callable[[Connection, SessionKey, Collection[str] | None], None]
+    ) -> Callable[[], None]:
+        """Have `work` run with each `forget`; see `Conversations.forgets_with`."""
+        self._forgetting.append(work)
+        return lambda: self._forgetting.remove(work)
 
 
 def _append_all(

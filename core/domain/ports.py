@@ -388,6 +388,18 @@ class Conversations(Protocol):
                 alone. What `add_taint` added stays, too. None forgets the whole session.
         """
 
+    def forgets_with(
+        self, work: Callable[[Connection, SessionKey, Collection[str] | None], None]
+    ) -> Callable[[], None]:
+        """Have `work` run with each `forget`; return what undoes that.
+
+        For what was made of what was said and is kept in the same store: `work` gets the
+        connection of the very transaction, the session, and the turns (None for all of it), so
+        that both are gone, or neither is. It runs where `Store.write` runs functions; if it
+        raises, nothing is forgotten, and `forget` raises that. Conversations that are in no
+        store never call it.
+        """
+
 
 class Store(Protocol):
     """One SQL database for all plugins. Each owns its tables and their migrations.

@@ -14,7 +14,7 @@ from hookgate.core.domain.ports import Loaded, Page, Said
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -158,6 +158,13 @@ class InProcessConversations:
             kept.messages = deque(left, maxlen=self._keep)
             self._size += kept.size - size
         return before - len(left)
+
+    def forgets_with(
+        self, work: Callable[[Connection, SessionKey, Collection[str] | None], None]
+    ) -> Callable[[], None]:
+        """Pass over `work`: these are in no store. See `Conversations.forgets_with`."""
+        del work
+        return lambda: None
 
     def _write(
         self, session: SessionKey, messages: Sequence[Message], taint: Taint, fence: Fence

@@ -99,7 +99,10 @@ class Episodes:
         return added
 
     async def follow(
-        self, conversations: Conversations, said_of: Callable[[Said], Iterable[Utterance]]
+        self,
+        conversations: Conversations,
+        said_of: Callable[[Said], Iterable[Utterance]],
+        also: Callable[[Connection, Sequence[Utterance]], object] = lambda _, __: None,
     ) -> int:
         """Learn what was said since this was called last, by whichever gateway on the store.
 
@@ -110,6 +113,7 @@ class Episodes:
         Args:
             conversations: What was said.
             said_of: Returns what is to be kept of a message: once for each scope.
+            also: Learns more from it, in the same transaction.
 
         Returns:
             How many pieces are new.
@@ -130,6 +134,7 @@ class Episodes:
                 def work(connection: Connection) -> int | None:
                     if not rows.move_cursor(connection, before, page.cursor):  # noqa: B023
                         return None
+                    also(connection, said)  # noqa: B023
                     return rows.add_pieces(connection, pieces, most=self._most_turns)  # noqa: B023
 
                 new = await self._store.write(work)

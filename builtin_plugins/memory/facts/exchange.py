@@ -36,6 +36,8 @@ __all__ = [
     "FORMAT",
     "FactFormatError",
     "Imported",
+    "check_rows",
+    "export_page",
     "export_rows",
     "import_rows",
     "latest_rows",
@@ -126,6 +128,33 @@ def latest_rows(
     rows.sort(key=lambda row: (row.learned, row.number), reverse=True)
     shown = [_exported(row, ()) for row in rows[:limit]]
     return [{name: value for name, value in row.items() if name != "sources"} for row in shown]
+
+
+def export_page(connection: Connection, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
+    """Return rows of all scopes behind a number, and the number to go on from; 0 for none."""
+    found = connection.execute(
+        select(FACTS).where(FACTS.c.number > after).order_by(FACTS.c.number).limit(limit)
+    )
+    rows = [Row(*row) for row in found]
+    sources = {
+        scope: _sources_of(connection, scope, [row.number for row in rows if row.scope == scope])
+        for scope in {row.scope for row in rows}
+    }
+    exported = [_exported(row, sources[row.scope].get(row.number, [])) for row in rows]
+    return exported, rows[-1].number if len(rows) == limit else 0
+
+
+def check_rows(rows: Iterable[Mapping[str, Any]], first: int = 1) -> None:
+    """Look whether rows could be imported; `first` is the number of the first one.
+
+    Raises:
+        FactFormatError: A row is not of the format; see `import_rows`.
+    """
+    for number, row in enumerate(rows, first):
+        try:
+            _checked(row)
+        except FactFormatError as error:
+            raise FactFormatError(f"row {number}: {error}") from None
 
 
 def _sources_of(

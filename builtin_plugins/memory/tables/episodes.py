@@ -231,8 +231,9 @@ def forget_pieces(
     connection: Connection,
     *,
     scopes: Collection[str] | None,
-    session: str | None,
-    turns: Collection[str] | None,
+    session: str | None = None,
+    turns: Collection[str] | None = None,
+    messages: Collection[str] | None = None,
 ) -> int:
     """Delete the rows that fit everything that is not None; return how many."""
     fits: list[ColumnElement[bool]] = []
@@ -242,6 +243,8 @@ def forget_pieces(
         fits.append(TURNS.c.session == session)
     if turns is not None:
         fits.append(TURNS.c.turn.in_(turns))
+    if messages is not None:
+        fits.append(TURNS.c.message.in_(messages))
     touched = connection.execute(select(TURNS.c.scope).where(*fits).distinct()).scalars().all()
     gone = 0
     for scope in sorted(touched):

@@ -9,7 +9,8 @@ from tests.builtin_plugins.turns import make_host, make_turn
 
 from hookgate.builtin_plugins.memory.plugin import Plugin
 from hookgate.builtin_plugins.memory.settings import MemorySettings
-from hookgate.core.domain.ports import STORE
+from hookgate.builtin_plugins.storage.conversations import SqlConversations
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.turn import Address
 
@@ -45,6 +46,7 @@ async def opened(store: Any = None, **settings: Any) -> AsyncIterator[Memory]:
     host, plugin = make_host(), Plugin(MemorySettings(**settings))
     if store is not None:
         host.provide(STORE, store)
+        host.provide(CONVERSATIONS, SqlConversations(store, host.clock))
     async with plugin.lifespan(host):
         yield Memory(host, {item.name: item for item in plugin.list_tools(host)})
 

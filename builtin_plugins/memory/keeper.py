@@ -1,0 +1,295 @@
+"""`Keeper`: what memory keeps in the store. It follows what is said, finds it, and forgets it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
+from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
+from hookgate.builtin_plugins.memory.facts.facts import Facts
+from hookgate.builtin_plugins.memory.recall.fusing import fused
+from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
+from hookgate.builtin_plugins.memory.tables.episodes import forget_pieces, touch_cursor
+from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.ports import EMBEDDER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from datetime import datetime
+
+    from sqlalchemy import Connection
+
+    from hookgate.builtin_plugins.memory.domain import Hit, Scope
+    from hookgate.builtin_plugins.memory.notes import Note
+    from hookgate.builtin_plugins.memory.settings import MemorySettings
+    from hookgate.core.domain.ports import Conversations, Embedder, Said, Store
+    from hookgate.core.domain.turn import SessionKey
+    from hookgate.core.host import Host
+
+__all__ = ["LEARNING", "NESTED", "Forgotten", "Keeper"]
+
+LEARNING = "memory learning"
+"""The part that is degraded while nothing can be learned."""
+
+PEOPLE = frozenset({Provenance.EXTERNAL_USER, Provenance.CHANNEL})
+"""How that comes in which somebody says. What a model, a schedule or a plugin makes up as the
+message of a turn is nobody's word."""
+
+NESTED = "nested"
+"""The channel of turns within turns: a model speaks there with another one."""
+
+RETRY_SECONDS = 5.0
+IDLE_SECONDS = 0.25
+EMBED_AT_ONCE = 8
+TURNS, FACTS_FOUND = 50, 10
+"""How many of each are looked at for one recall."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What is gone.
+
+    Attributes:
+        facts: Facts and notes.
+        pieces: Pieces of what was said.
+    """
+
+    facts: int
+    pieces: int
+
+
+class Keeper:
+    """Keeps turns, facts and notes in the store.
+
+    Args:
+        host: The gateway.
+        store: The store; memory's tables are up to date.
+        conversations: What is followed; None where nothing can be, and nothing is learned.
+        settings: Returns the settings as they are now.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        store: Store,
+        conversations: Conversations | None,
+        settings: Callable[[], MemorySettings],
+    ) -> None:
+        self._host = host
+        self._store = store
+        self._conversations = conversations
+        self._settings = settings
+        self._episodes = Episodes(
+            store,
+            now=host.clock.now,
+            embedder=self._embedder,
+            most_turns=settings().max_turns,
+        )
+        self.facts = Facts(redact=host.secrets.redact, max_notes=settings().max_notes)
+        self._said = asyncio.Event()
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return self._store
+
+    def _embedder(self) -> Embedder | None:
+        embedder = self._host.get(EMBEDDER)
+        return embedder if embedder is not None and embedder.dimension else None
+
+    # -- learning ------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Say that something was said."""
+        self._said.set()
+
+    async def run(self) -> None:
+        """Learn what is said as it is said, until this is cancelled; the past comes first."""
+        while True:
+            self._said.clear()
+            try:
+                await self.follow()
+                self._host.recover(LEARNING)
+                await self._embed_idle()
+            except StoreError as error:
+                self._host.degrade(LEARNING, f"what is said is not learned: {error}")
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            await self._said.wait()
+
+    async def follow(self) -> int:
+        """Learn what was said since this was done last; return how many pieces are new.
+
+        Turns, facts and how far that is are committed together.
+
+        Raises:
+            StoreError: The store cannot be read or written.
+        """
+        if self._conversations is None:
+            return 0
+
+        def facts_too(connection: Connection, said: Sequence[Utterance]) -> None:
+            self.facts.learn(said, connection)
+
+        return await self._episodes.follow(self._conversations, self.kept_of, facts_too)
+
+    def kept_of(self, said: Said) -> Iterator[Utterance]:
+        """Yield what is to be kept of a message: the words of people, and the answers to them."""
+        message, settings = said.message, self._settings()
+        if not settings.learn or said.session.channel == NESTED:
+            return
+        if message.role == "user" and message.provenance in PEOPLE:
+            speaker = USER
+        elif message.role == "assistant":
+            speaker = ASSISTANT
+        else:
+            return
+        text = message.text.strip()
+        if text and self._host.secrets.redact(text) == text:
+            yield Utterance(
+                id=message.id,
+                scope=scopes_of(said.session, settings).kept,
+                session=str(said.session),
+                turn=message.turn,
+                at=message.created,
+                speaker=speaker,
+                text=text,
+                taint=message.taint,
+                provenance=message.provenance.value,
+            )
+
+    async def _embed_idle(self) -> None:
+        """Give vectors to what has none, while nobody waits for anything."""
+        while True:
+            await asyncio.sleep(IDLE_SECONDS)
+            if self._said.is_set():
+                return
+            busy = bool(self._host.running())
+            if not busy and not await self._episodes.embed_waiting(EMBED_AT_ONCE):
+                return
+
+    async def note(self, note: Note) -> Note:
+        """Keep a note; see `Facts.note`.
+
+        Raises:
+            FullError: Its scope holds as many as it may.
+            StoreError: The store did not take it.
+        """
+        return await self._store.write(lambda connection: self.facts.note(note, connection))
+
+    # -- finding -------------------------------------------------------------------
+
+    async def search(
+        self,
+        scopes: Collection[Scope],
+        query: str,
+        *,
+        as_of: datetime | None = None,
+        without: Collection[str] = (),
+    ) -> list[Hit]:
+        """Return what of `scopes` answers a message, facts and turns in one order.
+
+        Args:
+            scopes: Whose memory may be read; no other is.
+            query: The message.
+            as_of: A time: what held then, and what was said by then.
+            without: The ids of turns that are left out, with what was learned from them.
+
+        Raises:
+            StoreError: The store cannot be read.
+        """
+        read, now = sorted(scopes), self._host.clock.now()
+
+        def known(connection: Connection) -> list[Hit]:
+            return self.facts.search(
+                read, query, connection, at=now, as_of=as_of, limit=FACTS_FOUND
+            )
+
+        facts = await self._store.read(known)
+        turns = await self._episodes.search(
+            read, query, TURNS, as_of if as_of is None or as_of < now else None, without=without
+        )
+        facts = [hit for hit in facts if hit.kind == "note" or hit.turn not in without]
+        return fused(facts, turns)
+
+    # -- forgetting ----------------------------------------------------------------
+
+    async def forget(
+        self,
+        scopes: Sequence[Scope],
+        *,
+        ids: Sequence[str] = (),
+        turns: Sequence[str] = (),
+        sessions: Sequence[str] = (),
+        everything: bool = False,
+    ) -> Forgotten:
+        """Delete what fits any of these, in `scopes` alone, and all that was made of it.
+
+        A fact takes with it what it was learned from; what was said takes the facts that rest
+        on it alone, and what it had ended holds again. What was said stays in its conversation.
+
+        Args:
+            scopes: Whose memory.
+            ids: Of facts, notes and messages.
+            turns: Of turns.
+            sessions: Sessions as text.
+            everything: All of the scopes.
+
+        Raises:
+            StoreError: The store did not take it; nothing is forgotten.
+        """
+        # What was said and is not learned yet would be learned afterwards.
+        await self.follow()
+
+        def work(connection: Connection) -> Forgotten:
+            touch_cursor(connection)  # first, as whoever learns does
+            if everything:
+                facts = self.facts.forget(scopes, connection, everything=True)
+                return Forgotten(facts, forget_pieces(connection, scopes=scopes))
+            messages = [one.partition("#")[0] for one in ids]
+            sources = _sources(connection, scopes, ids)
+            pieces = forget_pieces(connection, scopes=scopes, messages={*messages, *sources})
+            if turns:
+                pieces += forget_pieces(connection, scopes=scopes, turns=turns)
+            for session in sessions:
+                pieces += forget_pieces(connection, scopes=scopes, session=session)
+            facts = self.facts.forget(
+                scopes, connection, ids=ids, said=messages, turns=turns, sessions=sessions
+            )
+            return Forgotten(facts, pieces)
+
+        return await self._store.write(work)
+
+    def forget_with(
+        self, connection: Connection, session: SessionKey, turns: Collection[str] | None
+    ) -> None:
+        """Forget what was made of a session, or of turns of it, with the conversation itself."""
+        key, some = str(session), None if turns is None else sorted(turns)
+        touch_cursor(connection)
+        forget_pieces(connection, scopes=None, session=key, turns=some)
+        scopes = [*own_scopes(session), *_shared(connection)]
+        if some is None:
+            self.facts.forget(scopes, connection, sessions=[key])
+        else:
+            self.facts.forget(scopes, connection, turns=some)
+
+
+def _sources(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> set[str]:
+    """Return the messages that facts were learned from."""
+    columns = FACTS.c
+    numbers = select(columns.number).where(columns.scope.in_(scopes), columns.id.in_(ids))
+    said = select(SOURCES.c.said).where(SOURCES.c.fact.in_(numbers))
+    return set(connection.execute(said).scalars())
+
+
+def _shared(connection: Connection) -> Sequence[str]:
+    """Return the shared scopes that hold facts, whatever is set now."""
+    scope = FACTS.c.scope
+    found = select(scope).where(scope >= "shared:", scope < "shared;").distinct()
+    return connection.execute(found).scalars().all()

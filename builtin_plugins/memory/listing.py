@@ -1,0 +1,162 @@
+"""What is kept, as people look at it: rows of facts, notes and turns, each with whose it is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+
+from hookgate.builtin_plugins.memory.facts.rows import Row, of_scope
+from hookgate.builtin_plugins.memory.tables.episodes import SCOPES as TURN_SCOPES
+from hookgate.builtin_plugins.memory.tables.episodes import TURNS, taint_of, time_of
+from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+__all__ = [
+    "chain_of",
+    "fact_rows",
+    "facts_about",
+    "facts_called",
+    "scopes_there",
+    "sessions_of",
+    "shown_fact",
+    "shown_piece",
+    "sources_of",
+    "turn_rows",
+]
+
+
+def shown_fact(row: Row) -> dict[str, Any]:
+    """Return a fact or a note as it is shown."""
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "scope": row.scope,
+        "text": row.text,
+        "at": row.learned,
+        "session": row.session,
+        "turn": row.turn,
+        "speaker": row.speaker,
+        "taint": json.loads(row.taint),
+        "confidence": row.confidence,
+        "valid_from": row.valid_from or "",
+        "valid_to": row.valid_to or "",
+        "superseded": row.superseded or "",
+        "ending": row.ending or "",
+        "ended_by": row.ended_by or "",
+    }
+
+
+def shown_piece(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a piece of what was said as it is shown."""
+    return {
+        "id": f"{row['message']}#{row['part']}" if row["part"] else row["message"],
+        "kind": "turn",
+        "at": time_of(row["at"]).isoformat(timespec="microseconds"),
+        "taint": sorted(taint_of(row["taint"])),
+        **{name: row[name] for name in ("scope", "text", "session", "turn", "speaker")},
+    }
+
+
+def fact_rows(
+    connection: Connection, wanted: Mapping[str, str], *, past: bool, before: int
+) -> Iterator[Row]:
+    """Yield facts and notes, the newest first.
+
+    Args:
+        connection: Of the caller's transaction.
+        wanted: Values of columns that rows have.
+        past: Whether those that are not what is known any more are among them.
+        before: The number that all are below; 0 for none.
+    """
+    columns = FACTS.c
+    where = [columns[name] == value for name, value in wanted.items()]
+    if not past:
+        where.append(columns.superseded.is_(None))
+    if before:
+        where.append(columns.number < before)
+    query = select(FACTS).where(*where).order_by(columns.number.desc())
+    for row in connection.execution_options(yield_per=200).execute(query):
+        yield Row(*row)
+
+
+def turn_rows(
+    connection: Connection, wanted: Mapping[str, str], *, before: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield what was said, the newest first, each with the number to go on before."""
+    columns = TURNS.c
+    where: list[ColumnElement[bool]] = [columns[name] == one for name, one in wanted.items()]
+    if before:
+        where.append(columns.at < before)
+    order = (columns.at.desc(), columns.scope, columns.place.desc())
+    query = select(TURNS).where(*where).order_by(*order)
+    for row in connection.execution_options(yield_per=200).execute(query).mappings():
+        yield row["at"], dict(row)
+
+
+def facts_called(connection: Connection, ids: Sequence[str]) -> list[Row]:
+    """Return the facts and notes of some ids, in whatever scope; a few are expected."""
+    found = connection.execute(select(FACTS).where(FACTS.c.id.in_(ids)))
+    return [Row(*row) for row in found]
+
+
+def sources_of(connection: Connection, row: Row) -> list[dict[str, Any]]:
+    """Return what a fact rests on, the oldest first."""
+    columns = SOURCES.c
+    found = connection.execute(
+        select(SOURCES)
+        .where(columns.fact == row.number, of_scope(columns.scope, row.scope))
+        .order_by(columns.at, columns.said)
+    )
+    names = ("said", "session", "turn", "at", "speaker")
+    return [
+        {**{name: one[name] for name in names}, "taint": json.loads(one["taint"])}
+        for one in found.mappings()
+    ]
+
+
+def sessions_of(connection: Connection, row: Row) -> set[str]:
+    """Return the sessions that a fact comes from."""
+    return {row.session, *(one["session"] for one in sources_of(connection, row))}
+
+
+def chain_of(connection: Connection, row: Row) -> list[Row]:
+    """Return all that was ever known of the same of the same one, the oldest first."""
+    if row.kind == "note":
+        return [row]
+    columns = FACTS.c
+    found = connection.execute(
+        select(FACTS)
+        .where(
+            columns.scope == row.scope,
+            columns.subject == row.subject,
+            columns.relation == row.relation,
+        )
+        .order_by(columns.number)
+        .limit(1000)
+    )
+    return [Row(*one) for one in found]
+
+
+def facts_about(connection: Connection, name: str, limit: int) -> list[Row]:
+    """Return the latest facts about somebody, by the name as it is compared."""
+    columns = FACTS.c
+    found = connection.execute(
+        select(FACTS)
+        .where(columns.subject == name, columns.kind == "fact")
+        .order_by(columns.number.desc())
+        .limit(limit)
+    )
+    return [Row(*one) for one in found]
+
+
+def scopes_there(connection: Connection) -> list[str]:
+    """Return every scope that holds anything."""
+    turns = connection.execute(select(TURN_SCOPES.c.scope)).scalars()
+    facts = connection.execute(select(FACTS.c.scope).distinct()).scalars()
+    return sorted({*turns, *facts})

@@ -1,0 +1,247 @@
+"""What the operations of memory take and give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from hookgate.core.domain.operations import OperationModel
+
+__all__ = [
+    "AuditParams",
+    "Changes",
+    "ExplainParams",
+    "Explained",
+    "ExportParams",
+    "Exported",
+    "ForgetParams",
+    "Forgotten",
+    "ImportParams",
+    "Imported",
+    "Line",
+    "Lines",
+    "ListParams",
+    "Row",
+    "Rows",
+    "SearchParams",
+    "ShowParams",
+    "Shown",
+]
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+
+
+class ListParams(OperationModel):
+    """Which rows are wanted; what is left out does not matter."""
+
+    kind: Literal["", "fact", "note", "turn"] = ""
+    """Facts alone, notes alone, or what was said; without it, facts and notes."""
+    session: str = Field(default="", max_length=1000)
+    """A session's key."""
+    scope: str = Field(default="", max_length=1000)
+    """A scope, such as `session:main:cli:local:me`."""
+    past: bool = False
+    """Also what is not known any more, since something else took its place."""
+    limit: int = Field(default=50, ge=1, le=1000)
+    """So many rows at most, the newest first."""
+    before: str = Field(default="", pattern=r"^\d{0,18}$")
+    """Only rows before this place: the ``next`` of a former answer."""
+
+
+class Row(OperationModel):
+    """Something that is remembered."""
+
+    id: str
+    kind: str
+    """fact, note or turn."""
+    scope: str
+    """Whose it is."""
+    text: str
+    at: str
+    """When it was learned or said, ISO 8601 in UTC."""
+    session: str
+    turn: str
+    speaker: str
+    taint: tuple[str, ...]
+    confidence: float = 1.0
+    valid_from: str = ""
+    """Since when it holds, where that is known."""
+    valid_to: str = ""
+    """Until when it held."""
+    superseded: str = ""
+    """Since when it is not what is known any more."""
+    ending: str = ""
+    """Why: changed, corrected, confirmed or over."""
+    ended_by: str = ""
+    """The message that said so."""
+
+
+class Rows(OperationModel):
+    """Rows of memory."""
+
+    rows: list[Row]
+    next: str = ""
+    """What to give as ``before`` for older rows; empty where there are none."""
+    durable: bool = True
+    """Whether what is remembered outlives the process."""
+
+
+class ShowParams(OperationModel):
+    """Which one."""
+
+    id: Id
+    """Of a fact, a note or a message."""
+
+
+class Shown(OperationModel):
+    """One row, with what it rests on."""
+
+    rows: list[Row]
+    sources: list[dict[str, Any]]
+    """The messages that a fact was learned from."""
+
+
+class SearchParams(OperationModel):
+    """What is looked for, and where."""
+
+    query: str = Field(min_length=1, max_length=2000)
+    """A question, or words."""
+    session: str = Field(default="", max_length=1000)
+    """What this session would find; without it and `scope`, all that the caller may see."""
+    scope: str = Field(default="", max_length=1000)
+    """One scope."""
+    as_of: str = Field(default="", max_length=40)
+    """What held at this time, ISO 8601, such as 2024-05-15."""
+    limit: int = Field(default=10, ge=1, le=100)
+    """So many lines at most."""
+
+
+class Line(OperationModel):
+    """A line that was found."""
+
+    id: str
+    kind: str
+    text: str
+    at: str
+    scope: str
+    session: str
+    taint: tuple[str, ...]
+    why: tuple[str, ...]
+    """Why it was found."""
+    tokens: int = 0
+    shown: bool = True
+    """Whether it would stand in the context."""
+    reason: str = ""
+    """Why it would not."""
+
+
+class Lines(OperationModel):
+    """Lines that were found, the best first."""
+
+    lines: list[Line]
+
+
+class ExplainParams(OperationModel):
+    """A message, and where it would be said."""
+
+    message: str = Field(min_length=1, max_length=20_000)
+    """The message."""
+    session: str = Field(default="", max_length=1000)
+    """The session that it would be said in; without it, the latest one."""
+
+
+class Explained(OperationModel):
+    """What a message would recall."""
+
+    session: str
+    scopes: tuple[str, ...]
+    """What was looked through."""
+    budget: int
+    """Tokens that recalled lines may take."""
+    tokens: int
+    """Tokens that they would take."""
+    lines: list[Line]
+
+
+class ForgetParams(OperationModel):
+    """What to forget: any of these."""
+
+    ids: tuple[Id, ...] = Field(default=(), max_length=100)
+    """Ids of facts, notes or messages."""
+    turn: str = Field(default="", max_length=200)
+    """What was said in a turn, and what was learned from it."""
+    session: str = Field(default="", max_length=1000)
+    """What was said in a session, and what was learned from it."""
+    scope: str = Field(default="", max_length=1000)
+    """All of a scope."""
+
+    @model_validator(mode="after")
+    def _says_which(self) -> ForgetParams:
+        given = [bool(one) for one in (self.ids, self.turn, self.session, self.scope)]
+        if sum(given) != 1:
+            raise ValueError(
+                f"found {sum(given)} of ids, turn, session and scope, expected exactly one: say "
+                "what is to be forgotten"
+            )
+        return self
+
+
+class Forgotten(OperationModel):
+    """What is gone."""
+
+    facts: int
+    """Facts and notes."""
+    pieces: int
+    """Pieces of what was said."""
+
+
+class ExportParams(OperationModel):
+    """Where to go on."""
+
+    after: int = Field(default=0, ge=0)
+    """The ``next`` of a former answer."""
+    limit: int = Field(default=500, ge=1, le=1000)
+    """So many rows at most."""
+
+
+class Exported(OperationModel):
+    """Facts and notes, as another store can read them."""
+
+    rows: list[dict[str, Any]]
+    next: int
+    """What to give as ``after``; 0 where there are no more."""
+
+
+class ImportParams(OperationModel):
+    """Rows of an export."""
+
+    rows: tuple[dict[str, Any], ...] = Field(max_length=1000)
+    check: bool = False
+    """Only look whether they could be imported."""
+    first: int = Field(default=1, ge=1)
+    """The number of the first row, for what is said of a wrong one."""
+
+
+class Imported(OperationModel):
+    """What became of rows."""
+
+    new: int
+    """How many were added."""
+    known: int
+    """How many were there already."""
+
+
+class AuditParams(OperationModel):
+    """Of what."""
+
+    about: Id
+    """The id of a fact, or whom it is about: `user`, `luna`."""
+    limit: int = Field(default=50, ge=1, le=500)
+    """So many facts at most."""
+
+
+class Changes(OperationModel):
+    """What was known when, in the order in which it was learned."""
+
+    rows: list[Row]

@@ -1,0 +1,181 @@
+"""The tools remember, recall and forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.memory.domain import Hit
+from hookgate.builtin_plugins.memory.notes import FullError, Note, ProcessNotes, words_of
+from hookgate.builtin_plugins.memory.recalling import shown_as
+from hookgate.builtin_plugins.memory.scopes import scopes_of
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.messages import join_taints, new_id
+from hookgate.core.domain.tools import ToolResult
+from hookgate.kit.tooling import tool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.memory.keeper import Keeper
+    from hookgate.builtin_plugins.memory.settings import MemorySettings
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.host import Host
+
+__all__ = ["MemoryTools"]
+
+WRITES = Flags(
+    reads_external_data=False,
+    writes_persistent_state=True,
+    sends_externally=False,
+    executes_privileged=False,
+    creates_autonomous_actions=False,
+)
+
+# What was made from somebody else's text brings its own taint back. All else is what this
+# gateway's own turns have said, so that recalling it taints nothing.
+READS = Flags.none()
+
+
+class MemoryTools:
+    """What a model remembers, recalls and forgets by.
+
+    Args:
+        host: The gateway.
+        settings: Returns the settings as they are now.
+        keeper: Returns what keeps it; None without a store, and then notes live in the process.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: Callable[[], MemorySettings],
+        keeper: Callable[[], Keeper | None],
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._keeper = keeper
+        self._process = ProcessNotes()
+
+    def all(self) -> Sequence[Tool]:
+        """Return the tools."""
+        # A note that says the same as another takes its place, and none is forgotten twice.
+        more: dict[str, Any] = {
+            "idempotent": True,
+            "category": "memory",
+            "tags": ("notes", "facts", "remember"),
+        }
+        return [
+            tool(self.remember, flags=WRITES, **more),
+            tool(self.recall, flags=READS, **more),
+            tool(self.forget, flags=WRITES, **more),
+        ]
+
+    async def remember(
+        self, turn: Turn, text: Annotated[str, Field(min_length=1, max_length=2000)]
+    ) -> ToolResult:
+        """Keep a note about the person you talk with, for later conversations.
+
+        Args:
+            turn: The turn; not part of the arguments.
+            text: One fact, in a sentence that can be understood by itself.
+        """
+        settings, keeper = self._settings(), self._keeper()
+        note = Note(
+            id=new_id("note"),
+            scope=scopes_of(turn.session, settings).kept,
+            text=text.strip(),
+            # The model may have put into the note whatever it has read in this turn.
+            taint=turn.taint,
+            provenance=turn.origin.provenance.value,
+            session=str(turn.session),
+            turn=turn.id,
+            created=self._host.clock.now(),
+        )
+        try:
+            if keeper is None:
+                kept = await self._process.add(note, limit=settings.max_notes)
+            else:
+                kept = await keeper.note(note)
+        except FullError as error:
+            return ToolResult.error(f"{error}: forget one that no longer matters first")
+        data = {"id": kept.id, "remembered": kept.text}
+        return ToolResult(content=f"noted: {kept.text}", data=data, taint=kept.taint)
+
+    async def recall(
+        self, turn: Turn, query: Annotated[str, Field(min_length=1, max_length=500)]
+    ) -> ToolResult:
+        """Find what was noted about the person you talk with, or said in earlier conversations.
+
+        Args:
+            turn: The turn; not part of the arguments.
+            query: What you want to know, or the words that it may hold.
+        """
+        limit, keeper = self._settings().recall_notes, self._keeper()
+        scopes = scopes_of(turn.session, self._settings()).read
+        if keeper is None:
+            hits = await self._in_process(scopes, query, limit)
+        else:
+            hits = await keeper.search(scopes, query, without={turn.id})
+        session = str(turn.session)
+        hits = [shown_as(hit, session) for hit in hits[:limit]]
+        shown = [
+            {
+                "id": hit.id,
+                "kind": hit.kind,
+                "text": hit.text,
+                "when": hit.at.isoformat(timespec="seconds"),
+                **({"taint": sorted(hit.taint)} if hit.taint else {}),
+            }
+            for hit in hits
+        ]
+        lines = [f"- {_said(hit)} ({hit.at:%Y-%m-%d}, {hit.id})" for hit in hits]
+        return ToolResult(
+            content="\n".join(lines) or "nothing that is remembered matches",
+            data={"notes": shown},
+            taint=join_taints(hit.taint for hit in hits),
+        )
+
+    async def forget(
+        self, turn: Turn, id: Annotated[str, Field(min_length=1, max_length=100)]
+    ) -> ToolResult:
+        """Delete something remembered for good.
+
+        Args:
+            turn: The turn; not part of the arguments.
+            id: The id of a note, a fact or a message, as recall shows it.
+        """
+        scopes, keeper = scopes_of(turn.session, self._settings()).read, self._keeper()
+        if keeper is None:
+            gone = any([await self._process.remove(scope, id) for scope in scopes])
+        else:
+            forgotten = await keeper.forget(scopes, ids=[id])
+            gone = bool(forgotten.facts or forgotten.pieces)
+        if gone:
+            return ToolResult(content=f"forgotten: {id}", data={"forgotten": id})
+        return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
+
+    async def _in_process(self, scopes: Sequence[str], query: str, limit: int) -> list[Hit]:
+        words = words_of(query)
+        return [
+            Hit(
+                id=note.id,
+                kind="note",
+                text=note.text,
+                at=note.created,
+                score=1.0,
+                why=("words",),
+                scope=note.scope,
+                taint=note.taint,
+                provenance=note.provenance,
+                turn=note.turn,
+            )
+            for scope in scopes
+            for note in await self._process.search(scope, words, limit=limit)
+        ][:limit]
+
+
+def _said(hit: Hit) -> str:
+    return f"{hit.speaker}: {hit.text}" if hit.kind == "turn" else hit.text
