@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __all__ = ["LEAST", "MOST", "STEPS", "Budget", "TooCostlyError"]
 
-STEPS = 50
+STEPS = 42
 """So many steps are allowed for each byte of a text: half a microsecond to a whole one."""
 
 LEAST = 50_000

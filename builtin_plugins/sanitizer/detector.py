@@ -46,7 +46,7 @@ MAX_DEPTH = 2
 SHOWN = 4
 """So many places of one rule are told, and so many that are only shown as an example."""
 
-PASS, PER_CHARACTER, PER_FOREIGN, PER_SIGN = 20_000, 16, 6, 300
+PASS, PER_CHARACTER, PER_FOREIGN, PER_SIGN = 20_000, 10, 4, 300
 """Steps of a look at a text: of each, for each character, where it is not ASCII, and for each
 character that stands in it."""
 

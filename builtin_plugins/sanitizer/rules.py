@@ -26,7 +26,7 @@ RULES = Path(__file__).with_name("rules.toml")
 REACH = 300
 """A pattern is looked for so many characters before and behind its hints, in their lines."""
 
-PER_WINDOW, PER_CHARACTER = 100, 10
+PER_WINDOW, PER_CHARACTER = 100, 12
 """Steps that looking there takes, and for each character."""
 
 

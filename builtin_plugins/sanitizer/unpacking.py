@@ -23,7 +23,7 @@ __all__ = ["Packed", "decoded"]
 
 FIND = 80
 """Steps that a place takes in which something may be packed."""
-UNPACK = 8
+UNPACK = 12
 """Steps that a character of it takes."""
 
 

@@ -62,7 +62,7 @@ def test_a_short_text_may_take_what_one_of_fifty_kilobytes_may() -> None:
 def test_what_is_too_costly_says_what_was_found_and_what_can_be_done() -> None:
     (costly,) = [one for one in inspect(COSTLY) if one.rule == TOO_COSTLY]
     assert (costly.severity, costly.start, costly.end) == ("medium", 0, len(COSTLY))
-    assert re.search(r"found [\d,]{9} steps, expected at most 2,500,000 .* SHA-256", costly.note)
+    assert re.search(r"found [\d,]{9} steps, expected at most 2,100,000 .* SHA-256", costly.note)
 
 
 def test_what_is_too_costly_is_rejected_of_a_stranger_until_it_is_allowed() -> None:
