@@ -23,6 +23,7 @@ from hashlib import blake2b
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from hookgate.builtin_plugins.metering.charging import billed
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import Usage
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import Ending, ModelRequest
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["COUNTS", "Call", "Priced", "cause_of", "plugin_of", "tool_of"]
+__all__ = ["COUNTS", "Call", "Priced", "cause_of", "plugin_of", "sound", "tool_of"]
 
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""
@@ -150,7 +151,7 @@ class Call(NamedTuple):
         """
         root = turn.root
         moment = at.astimezone(UTC).isoformat(timespec="microseconds")
-        if not ending.sent:
+        if not billed(ending, usage):
             cost: int | None = 0
             saved = 0
         else:
@@ -162,21 +163,21 @@ class Call(NamedTuple):
             moment,
             moment[:10],
             turn.id,
-            _sound(str(root.session)),
-            _sound(turn.agent.name),
-            _sound(root.address.channel),
-            _sound(root.address.account),
-            _sound(root.principal.id),
-            _sound(root.principal.key),
-            _sound(cause_of(turn, request)),
-            _sound(plugin_of(request)),
-            _sound(tool_of(turn)),
-            _sound(request.model.provider),
-            _sound(request.model.model),
+            sound(str(root.session)),
+            sound(turn.agent.name),
+            sound(root.address.channel),
+            sound(root.address.account),
+            sound(root.principal.id),
+            sound(root.principal.key),
+            sound(cause_of(turn, request)),
+            sound(plugin_of(request)),
+            sound(tool_of(turn)),
+            sound(request.model.provider),
+            sound(request.model.model),
             request.attempt,
             request.iteration,
             ending.status,
-            _sound(ending.kind),
+            sound(ending.kind),
             ending.sent,
             usage.reported,
             *_counts(usage),
@@ -225,7 +226,7 @@ def tool_of(turn: Turn) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _sound(text: str) -> str:
+def sound(text: str) -> str:
     """Return `text` as every database takes it: a row that none takes would never be written."""
     if "\x00" in text or not text.isascii():
         text = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import Ending, ModelRequest
 
-__all__ = ["UNBILLED", "charged"]
+__all__ = ["UNBILLED", "billed", "charged"]
 
 UNBILLED = frozenset(
     ("unreachable", "rate_limited", "overloaded", "auth", "rejected", "context_overflow", "server")
@@ -56,3 +56,13 @@ def charged(
         reported=False,
     )
     return told + rest
+
+
+def billed(ending: Ending, used: Usage) -> bool:
+    """Whether a call costs anything, so also what its provider takes for each call.
+
+    Args:
+        ending: How it ended.
+        used: What it is charged, as `charged` has said.
+    """
+    return ending.sent and (used.total > 0 or ending.started or ending.kind not in UNBILLED)

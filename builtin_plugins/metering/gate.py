@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets import Hold, Want
+from hookgate.builtin_plugins.metering.budgets import MOST, Hold, Want
 from hookgate.builtin_plugins.metering.calls import Call
-from hookgate.builtin_plugins.metering.charging import charged
+from hookgate.builtin_plugins.metering.charging import billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
 from hookgate.builtin_plugins.metering.words import amount_text
@@ -74,7 +74,7 @@ class Gate:
         self._prices = prices
         self._ledger = ledger
         self._open: dict[str, _Open] = {}
-        self._of_turns: dict[str, set[str]] = {}
+        self._of_turns: dict[str, tuple[Turn, set[str]]] = {}
         self._warned: dict[str, datetime] = {}
 
     # -- before ------------------------------------------------------------
@@ -122,6 +122,7 @@ class Gate:
         if (refusal := self._ruling.unkept(call.rules)) is not None:
             call.refusal = refusal
             return
+        self._note(turn, call)
         try:
             outcome = await self._held(call.wants)
         except StoreError as error:
@@ -133,7 +134,6 @@ class Gate:
             return
         if isinstance(outcome, Hold):
             call.hold = outcome
-            self._note(turn, call)
         else:
             call.refusal = self._short(turn, call, outcome, now)
 
@@ -141,19 +141,19 @@ class Gate:
         return self._budgets.try_reserve(wants) or await self._budgets.reserve(wants)
 
     def _note(self, turn: Turn, call: _Open) -> None:
-        """Remember the counters of a turn, which end with it."""
+        """Remember the counters of a turn, which end with it; a refused call makes them, too."""
         keys = [
             want.key
             for rule, want in zip(call.rules, call.wants, strict=True)
             if rule.window == "turn"
         ]
         if keys:
-            self._of_turns.setdefault(turn.root.id, set()).update(keys)
+            self._of_turns.setdefault(turn.root.id, (turn.root, set()))[1].update(keys)
 
     def forget(self, turn: Turn) -> None:
         """Let go of the counters of a turn that is over."""
-        if keys := self._of_turns.pop(turn.id, None):
-            self._budgets.drop(keys)
+        if found := self._of_turns.pop(turn.id, None):
+            self._budgets.drop(found[1])
 
     def _wanted(
         self, turn: Turn, request: ModelRequest, tariff: Tariff, now: datetime
@@ -173,8 +173,9 @@ class Gate:
                 amounts["tokens"] = bound + most
                 amounts["usd"] = tariff.worst(bound, most)
             key = counter_key(rule, subject, now, turn.root.id)
-            limit = rule.limit + self._ruling.raised(key)
-            yield rule, Want(key, limit, amounts[rule.unit], rule.window != "now")
+            # Counters go no further; who raises one past that is not to have no call at all.
+            limit = min(rule.limit + self._ruling.raised(key), MOST)
+            yield rule, Want(key, limit, min(amounts[rule.unit], MOST), rule.window != "now")
 
     def _short(self, turn: Turn, call: _Open, short: Short, now: datetime) -> Refusal:
         rule = call.rules[[want.key for want in call.wants].index(short.want.key)]
@@ -277,7 +278,7 @@ class Gate:
         if call.hold is not None:
             self._budgets.settle(
                 call.hold,
-                [self._amount(rule.unit, used, call.tariff, ending.sent) for rule in call.rules],
+                [self._amount(rule.unit, used, call.tariff, ending) for rule in call.rules],
             )
             self._warn(call, now)
         self._ledger.hand_over(row)
@@ -302,14 +303,14 @@ class Gate:
             return
         self._guard.recall(session, [(at, used) for one, at, used in turns if one != turn])
 
-    def _amount(self, unit: Unit, used: Usage, tariff: Tariff, sent: bool) -> int:
+    def _amount(self, unit: Unit, used: Usage, tariff: Tariff, ending: Ending) -> int:
         match unit:
             case "tokens":
                 return used.total_input + used.total_output
             case "usd":
-                return tariff.cost(used)
+                return tariff.cost(used) if billed(ending, used) else 0
             case "requests":
-                return int(sent)
+                return int(ending.sent)
             case "parallel":
                 return 0
 
@@ -333,8 +334,14 @@ class Gate:
             self._host.metric("metering.warned", budget=rule.name)
 
     def tidy(self) -> None:
-        """Withdraw what was said of windows that are over."""
+        """Withdraw what was said of windows that are over, and of budgets that hold no more."""
         now = self._host.clock.now()
-        for key in [key for key, end in self._warned.items() if end <= now]:
-            del self._warned[key]
-            self._host.withdraw(f"budget {key}")
+        holding = {f"{rule.name}.{rule.unit}" for rule in self._ruling.rules}
+        for key, end in list(self._warned.items()):
+            if end <= now or key.partition("/")[0] not in holding:
+                del self._warned[key]
+                self._host.withdraw(f"budget {key}")
+        # What a plugin asks behind the end of a turn makes the turn's counters once more.
+        for turn, _ in list(self._of_turns.values()):
+            if turn.ending is not None:
+                self.forget(turn)

@@ -17,6 +17,7 @@ from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.metering.calls import sound
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError, counted
 from hookgate.core.domain.messages import new_id
 
@@ -202,7 +203,7 @@ class Ledger:
         if self._store is None:
             return ()
         start = since.astimezone(UTC).isoformat(timespec="microseconds")
-        read = self._turns_of(session, start, CALLS_OF_SESSION)
+        read = self._turns_of(sound(session), start, CALLS_OF_SESSION)
         rows = await self._store.read(read)
         return [(turn, datetime.fromisoformat(at), int(tokens)) for turn, at, tokens in rows]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.metering.calls import COUNTS
+from hookgate.builtin_plugins.metering.calls import COUNTS, sound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -175,7 +175,8 @@ class Reports:
         Raises:
             StoreError: The ledger cannot be read.
         """
-        equal = dict(equal or {})
+        # A session's key is kept as databases take it, and asked for as it is.
+        equal = {name: sound(value) for name, value in (equal or {}).items()}
         restricted = principal is not None and not principal.sees_all
         # Which sessions somebody may see is told session by session.
         extra = ("session",) if restricted and "session" not in by else ()

@@ -201,7 +201,8 @@ class Turns:
 
     async def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask a model on behalf of `turn`; see `Host.call_model`."""
-        call = ModelCall(self._host, turn, request)
+        # A plugin may send one request twice: these are two calls, and each is charged.
+        call = ModelCall(self._host, turn, replace(request, call_id=new_id("call")))
         events = call.events()
         try:
             async for event in events:

@@ -126,7 +126,7 @@ class SetParams(OperationModel):
     """Its name. One of the settings that has it counts no more."""
     scope: Scope = "global"
     """Whose calls it is for."""
-    of: str = "*"
+    of: str = Field(default="*", min_length=1, max_length=300)
     """A glob of those that it is for; each of them has all of it."""
     window: Window = "day"
     """How long it is for."""
@@ -281,7 +281,7 @@ class BudgetOperations:
         windows = {window_id(rule.window, now, "") for rule in rules} - {"turn:"}
         standings = await self._open.standings(windows) if windows else {}
         return BudgetRows(
-            budgets=[self._row(rule, standings) for rule in rules],
+            budgets=[self._row(rule, standings, now) for rule in rules],
             paused=dict(self._ruling.set.paused),
         )
 
@@ -292,9 +292,14 @@ class BudgetOperations:
                 action="use a token without bindings, or ask an operator",
             )
 
-    def _row(self, rule: Rule, standings: Mapping[str, Standing]) -> BudgetRow:
-        start = f"{rule.name}.{rule.unit}/"
-        own = {key: one for key, one in standings.items() if key.startswith(start)}
+    def _row(self, rule: Rule, standings: Mapping[str, Standing], now: datetime) -> BudgetRow:
+        # A budget that was set anew may have had another scope or window.
+        start, end = f"{rule.name}.{rule.unit}/{rule.scope}:", f"/{window_id(rule.window, now, '')}"
+        own = {
+            key: one
+            for key, one in standings.items()
+            if key.startswith(start) and key.endswith(end)
+        }
         counters = [self._counter(rule, key, one) for key, one in own.items()]
         return BudgetRow(
             name=rule.name,
@@ -398,20 +403,43 @@ class BudgetOperations:
                 del budgets[params.name]
             return known.model_copy(update={"budgets": budgets})
 
-        return await self._changed(invocation, change, f"budget {params.name} holds no more", {})
+        done = f"budget {params.name} holds no more"
+        made = await self._changed(invocation, change, done, {})
+        for part in list(invocation.host.notices):
+            if part.startswith((f"budget {params.name}.tokens/", f"budget {params.name}.usd/")):
+                invocation.host.withdraw(part)
+        return made
 
     async def raise_by(self, invocation: Invocation, params: RaiseParams) -> Changed:
         """Raise a counter."""
         name, _, unit = params.key.partition("/")[0].rpartition(".")
-        rules = [one for one in self._ruling.rules if (one.name, one.unit) == (name, unit)]
-        if not rules or params.key.count("/") < 2:
+        whose, _, window = params.key.partition("/")[2].rpartition("/")
+        now = invocation.host.clock.now()
+        rules = [
+            one
+            for one in self._ruling.rules
+            if (one.name, one.unit) == (name, unit)
+            and whose.startswith(f"{one.scope}:")
+            and (
+                window.startswith("turn:")
+                if one.window == "turn"
+                else window == window_id(one.window, now, "")
+            )
+        ]
+        if not rules:
             raise TurnError(
-                f"found the counter {params.key!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW of a "
-                "budget that holds",
+                f"found the counter {params.key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
+                "of a budget that holds, in its window of now",
                 code="invalid_params",
                 action="take it from `hookgate budgets show` or from the refusal",
             )
         by = int(params.more * PICO) if unit == "usd" else int(params.more)
+        if by < 1:
+            raise TurnError(
+                f"found {params.more} more {unit}, expected one at least",
+                code="invalid_params",
+                action="raise it by a whole number of tokens, or by US dollars",
+            )
 
         def change(known: Set) -> Set:
             raises = {**known.raises, params.key: known.raises.get(params.key, 0) + by}
@@ -437,7 +465,9 @@ class BudgetOperations:
             return known.model_copy(update={"paused": paused})
 
         done = f"session {params.session} goes on"
-        return await self._changed(invocation, change, done, {"session": params.session})
+        made = await self._changed(invocation, change, done, {"session": params.session})
+        invocation.host.withdraw(f"session {params.session}")
+        return made
 
     async def _changed(
         self, invocation: Invocation, change: Any, done: str, what: Mapping[str, Any]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["MOST_GROUPS", "UsageOperations", "UsageParams"]
 
 MOST_GROUPS = 10_000
-_MONTH = re.compile(r"\d{4}-\d{2}")
+_MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 class UsageParams(OperationModel):
@@ -72,8 +73,12 @@ class UsageParams(OperationModel):
     def _day(cls, text: str) -> str:
         if not text:
             return text
+        day = f"{text}-01" if _MONTH.fullmatch(text) else text
         try:
-            date.fromisoformat(f"{text}-01" if _MONTH.fullmatch(text) else text)
+            # Python reads days in other forms as well, such as 20261101; texts are compared here.
+            if _DAY.fullmatch(day) is None:
+                raise ValueError
+            date.fromisoformat(day)
         except ValueError:
             raise ValueError(
                 f"found {text[:40]!r}, expected a day such as 2026-11-01 or a month such as 2026-11"

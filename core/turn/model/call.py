@@ -95,6 +95,9 @@ class ModelCall:
         hooks = self._host.hooks
         began = self._host.clock.monotonic()
         request = await hooks.fold(hookspecs.prepare_model_call, self.turn, self.request)
+        if request.call_id != self.request.call_id:
+            # Whoever charges calls knows them by it.
+            request = replace(request, call_id=self.request.call_id)
         self._check_model(request)
         self.request = self._readable(request)
         ending = Ending(status="failed", error="the call did not come to an end")

@@ -80,6 +80,15 @@ def test_two_subjects_never_share_a_counter(one: str, other: str) -> None:
     assert all(key.count("/") == 2 for key in keys)
 
 
+def test_key_of_a_long_subject_fits_every_index_and_is_nobody_elses() -> None:
+    rule = Rule(name="small", scope="session", of="*", unit="tokens", window="day", limit=1)
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    long = "é/" * 5_000
+    keys = {counter_key(rule, subject, now, "t") for subject in (long, long + "x", long[:400])}
+    assert len(keys) == 3
+    assert all(len(key) < 600 and key.count("/") == 2 for key in keys)
+
+
 def test_budget_of_tokens_and_money_is_two_rules() -> None:
     rules = list(budget_rules("both", BudgetSettings(tokens=5, usd=Decimal("0.25"))))
     assert [(rule.unit, rule.limit) for rule in rules] == [("tokens", 5), ("usd", PICO // 4)]

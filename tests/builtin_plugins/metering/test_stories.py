@@ -274,7 +274,9 @@ async def test_session_that_burns_far_more_than_ever_is_paused_until_it_is_resum
         after = await running.chat("hello")
         session = str(burnt.session)
         assert session in (await operate(running, "budgets.show"))["paused"]
+        assert any(session in part for part in running.host.status()["notices"])
         await operate(running, "budgets.resume", session=session)
+        assert not any(session in part for part in running.host.status()["notices"])
         resumed = await running.chat("hello")
     assert burnt.error is not None
     assert burnt.error.code == after.error.code == "session_paused"  # type: ignore[union-attr]

@@ -106,6 +106,8 @@ async def test_who_is_bound_to_some_addresses_gets_their_sums() -> None:
         {"since": "2026-13"},
         {"until": "2026-02-30"},
         {"since": "yesterday"},
+        {"since": "20261101"},
+        {"until": "2026-W45-1"},
         {"limit": 0},
     ],
 )
