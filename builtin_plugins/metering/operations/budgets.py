@@ -151,7 +151,7 @@ class RaiseParams(OperationModel):
     """Which counter is to be raised, for as long as its window lasts."""
 
     key: str
-    """The counter, as `budgets show` and a refusal name it."""
+    """The counter, as `budgets show --json` and what operators are told name it."""
     more: Decimal = Field(gt=0, le=10**15)
     """How much: tokens, or US dollars for a budget of money."""
 
@@ -431,7 +431,7 @@ class BudgetOperations:
                 f"found the counter {params.key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
                 "of a budget that holds, in its window of now",
                 code="invalid_params",
-                action="take it from `hookgate budgets show` or from the refusal",
+                action="take it from `hookgate budgets show --json` or `hookgate status`",
             )
         by = int(params.more * PICO) if unit == "usd" else int(params.more)
         if by < 1:

@@ -151,8 +151,10 @@ async def test_error_before_a_first_token_costs_no_fee_of_a_call(
     prices = {"script/*": {"input": 0, "output": 0, "fee": 1}}
     section = {"budgets": {"small": {"usd": 100}}, "prices": prices}
     async with gateway(plugin={"metering": section}) as running:
-        await running.chat("hello")
+        failed = await running.chat("hello")
+        answered = await running.chat("hello")  # Rows are committed in order, before its end.
         (row,) = (await operate(running, "budgets.show"))["budgets"]
         rows = await rows_of(running.host[STORE])  # type: ignore[arg-type]
-    assert [one["used"] for one in row["counters"]] == ["$0"]
-    assert [one["cost"] for one in rows] == [0]
+    assert (failed.ending, answered.ending) == ("failed", "done")
+    assert [one["used"] for one in row["counters"]] == ["$1"]
+    assert sorted(one["cost"] for one in rows) == [0, 10**12]
