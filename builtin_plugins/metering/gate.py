@@ -272,7 +272,7 @@ class Gate:
         call = self._open.pop(request.call_id, None)
         if call is None:
             return None
-        used = charged(request, ending, usage, lambda: input_bound(self._host, request))
+        used = charged(request, ending, usage, lambda: self._bound(request))
         now = self._host.clock.now()
         row = Call.of(turn, request, ending, used, call.tariff, now)
         if call.hold is not None:
@@ -285,6 +285,14 @@ class Gate:
         self._host.metric(CALL, **call_fields(row))
         self._remember(turn, used, now)
         return row
+
+    def _bound(self, request: ModelRequest) -> int:
+        try:
+            return input_bound(self._host, request)
+        except (TypeError, ValueError) as error:
+            # Options that no JSON can hold: the call is over all the same, and leaves its row.
+            self._host.log.warning("no bound", model=str(request.model), error=str(error))
+            return request.input_tokens
 
     def _remember(self, turn: Turn, used: Usage, now: datetime) -> None:
         """Count what a session uses; what it has used before is read once, beside the turn."""

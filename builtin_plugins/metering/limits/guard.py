@@ -96,10 +96,6 @@ class Guard:
             f"19 of 20 of its session's last {len(recent)} turns ({usual:,} tokens)"
         )
 
-    def forgive(self, session: str) -> None:
-        """Let a session go on: what its turn has used so far is not held against it."""
-        self._of(session).used = 0
-
     def _of(self, session: str) -> _Burn:
         burn = self._burns.setdefault(session, _Burn())
         self._burns.move_to_end(session)
