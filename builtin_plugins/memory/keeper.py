@@ -11,8 +11,10 @@ from sqlalchemy import select
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
 from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
 from hookgate.builtin_plugins.memory.facts.facts import Facts
+from hookgate.builtin_plugins.memory.facts.learning import take
 from hookgate.builtin_plugins.memory.recall.fusing import fused
 from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
+from hookgate.builtin_plugins.memory.tables.episodes import TURNS as TURNS_TABLE
 from hookgate.builtin_plugins.memory.tables.episodes import forget_pieces, touch_cursor
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
 from hookgate.core.domain.errors import StoreError
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.memory.domain import Hit, Scope
+    from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
     from hookgate.builtin_plugins.memory.notes import Note
     from hookgate.builtin_plugins.memory.settings import MemorySettings
     from hookgate.core.domain.ports import Conversations, Embedder, Said, Store
@@ -163,6 +166,24 @@ class Keeper:
                 taint=message.taint,
                 provenance=message.provenance.value,
             )
+
+    async def take(self, said: Utterance, claims: Sequence[Assertion]) -> None:
+        """Learn what somebody else has read in a message, unless that was forgotten meanwhile.
+
+        Raises:
+            StoreError: The store did not take it.
+        """
+        await self.follow()
+        there = select(TURNS_TABLE.c.message).where(
+            TURNS_TABLE.c.scope == said.scope, TURNS_TABLE.c.message == said.id
+        )
+
+        def work(connection: Connection) -> None:
+            touch_cursor(connection, by=0)  # held, as by whoever forgets
+            if connection.execute(there.limit(1)).first() is not None:
+                take(said, claims, connection)
+
+        await self._store.write(work)
 
     async def _embed_idle(self) -> None:
         """Give vectors to what has none, while nobody waits for anything."""

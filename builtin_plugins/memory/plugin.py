@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.memory.asking import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recalling import (
     MOST_LINES,
@@ -20,9 +21,9 @@ from hookgate.builtin_plugins.memory.recalling import (
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tools import MemoryTools
-from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.errors import HookgateError, StoreError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.ports import CONVERSATIONS, STORE, Said
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 PART = "memory"
 RECALL = "memory recall"
+EXTRACTING = "memory extractor"
 
 AT_START = ("max_notes", "max_turns")
 """What is read when memory is opened."""
@@ -165,7 +167,18 @@ class Plugin:
 
     @hookimpl
     async def after_turn(self, turn: Turn, outcome: Outcome | None) -> None:
-        """Have what was said in the turn learned."""
-        del turn, outcome
-        if self._keeper is not None:
-            self._keeper.wake()
+        """Have what was said in the turn learned, and ask a model for more where that is set."""
+        del outcome
+        keeper, host, settings = self._keeper, self._host, self._settings
+        if keeper is None or host is None:
+            return
+        keeper.wake()
+        if settings.extractor != "model":
+            return
+        for said in keeper.kept_of(Said(turn.session, turn.message)):
+            try:
+                claims = await claims_in(host, turn, settings.extractor_model)
+                await keeper.take(said, claims)
+                host.recover(EXTRACTING)
+            except HookgateError as error:
+                host.degrade(EXTRACTING, f"facts are found by patterns alone: {error}")

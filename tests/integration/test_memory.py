@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.script import settled
+from tests.support.script import Allow, settled
 
-from hookgate.core.domain.errors import TurnError
+from hookgate.builtin_plugins.memory import tables
+from hookgate.builtin_plugins.memory.asking import CAUSE
+from hookgate.builtin_plugins.memory.keeper import Keeper
+from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.turn import Address, Principal
+from hookgate.core.domain.ports import CONVERSATIONS, STORE
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.domain.turn import Address, Claim, Principal
+from hookgate.kit.testing.model import call, say
+from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.models import ModelRequest
@@ -101,9 +111,9 @@ class Talk:
 @pytest.fixture
 def talking(gateway: Started, model: ScriptedModel, clock: TurnedClock) -> Any:
     @asynccontextmanager
-    async def talk(*plugins: object, **settings: Any) -> AsyncIterator[Talk]:
-        sections = {"plugin": {"memory": settings}}
-        async with gateway(*plugins, **sections) as gate:
+    async def talk(memory: Any = None, **more: Any) -> AsyncIterator[Talk]:
+        allow = {"default_verdict": "allow"}
+        async with gateway(Allow(), plugin={"memory": memory or {}}, turn=allow, **more) as gate:
             yield Talk(gate, model, clock)
 
     return talk
@@ -156,3 +166,255 @@ async def test_a_fresh_session_recalls_nothing(talking: Any) -> None:
         await talk.say("What's my dog's name?")
         assert talk.recalled == ""
         assert "recall" not in talk.events
+
+
+async def test_what_a_tainted_turn_said_is_tainted_after_a_restart(
+    talking: Any, model: ScriptedModel
+) -> None:
+    page = "web:example.com"
+
+    async def fetch() -> ToolResult:
+        """Read the page."""
+        return ToolResult(content="The harbour office closes at noon.", taint=frozenset({page}))
+
+    brought = [tool(fetch, flags=Flags.none(), always_on=True)]
+    model.steps = [
+        call("fetch"),
+        say("The harbour office closes at noon, says the page."),
+        say("Ok."),
+    ]
+    async with talking(tools=brought) as talk:
+        turn = await talk.say("When does the harbour office close? Look at the page.")
+        assert page in turn.taint
+    async with talking() as talk:
+        await talk.chatter(6)
+        turn = await talk.say("When does the harbour office close?")
+        assert "noon" in talk.recalled
+        assert page in turn.taint
+        rows = (await talk.do("memory.list", kind="turn", limit=100))["rows"]
+        assert [row["taint"] for row in rows if "at noon" in row["text"]] == [[page]]
+
+
+async def left_of(gate: Gateway, turn: str) -> list[str]:
+    """Return the tables of memory that know anything of a turn."""
+
+    def work(connection: Any) -> list[str]:
+        return [
+            table.name
+            for table in (tables.TURNS, tables.FACTS, tables.SOURCES)
+            if connection.execute(table.select().where(table.c.turn == turn)).first()
+        ]
+
+    return await gate.host[STORE].read(work)
+
+
+async def test_deleting_turns_or_a_session_takes_all_that_was_made_of_them(talking: Any) -> None:
+    async with talking() as talk:
+        kept = await talk.say("My cat is called Momo.")
+        gone = await talk.say("My dog is called Luna.")
+        session = str(gone.session)
+        assert await left_of(talk.gate, gone.id) != []
+        await talk.do("session.delete", session=session, turns=[gone.id])
+        assert await left_of(talk.gate, gone.id) == []
+        assert [text for text in await talk.facts(past=True) if "Luna" in text] == []
+        assert any("Momo" in text for text in await talk.facts())
+        await talk.chatter(6)
+        await talk.say("What is my dog called?")
+        assert "Luna" not in talk.recalled
+        await talk.do("session.delete", session=session)
+        assert await left_of(talk.gate, kept.id) == []
+        assert await talk.facts(past=True) == []
+
+
+async def test_a_failing_follower_undoes_the_forgetting(talking: Any) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("not now")
+
+    async with talking() as talk:
+        turn = await talk.say("My dog is called Luna.")
+        undo = talk.gate.host[CONVERSATIONS].forgets_with(refuse)
+        with pytest.raises(RuntimeError, match="not now"):
+            await talk.gate.host[CONVERSATIONS].forget(turn.session)
+        assert await talk.gate.host[CONVERSATIONS].history(turn.session, turns=5)
+        assert await left_of(talk.gate, turn.id) != []
+        undo()
+        assert await talk.gate.host[CONVERSATIONS].forget(turn.session)
+
+
+async def test_a_forgotten_fact_takes_what_it_was_learned_from(talking: Any) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        row = (await talk.do("memory.list"))["rows"][0]
+        gone = await talk.do("memory.forget", ids=[row["id"]])
+        assert (gone["facts"], gone["pieces"]) == (1, 1)
+        await talk.chatter(6)
+        await talk.say("What is my dog called?")
+        assert "Luna" not in talk.recalled
+        assert not any("Luna" in text for text in await talk.facts(past=True))
+
+
+async def test_a_principal_sees_and_forgets_what_belongs_to_its_sessions(talking: Any) -> None:
+    eve = Principal(
+        id="token:eve",
+        scopes=frozenset({"chat", "read"}),
+        bindings=(Claim(channel="cli", account="local", peer="eve"),),
+    )
+    async with talking() as talk:
+        mine = await talk.say("My dog is called Luna.")
+        await talk.say("My cat is called Momo.", OTHER)
+        rows = (await talk.do("memory.list"))["rows"]
+        luna = next(row for row in rows if "Luna" in row["text"])
+        seen = (await talk.do("memory.list", by=eve))["rows"]
+        assert [("Momo" in row["text"], "Luna" in row["text"]) for row in seen] == [(True, False)]
+        found = (await talk.do("memory.search", by=eve, query="Luna dog Momo cat"))["lines"]
+        assert found
+        assert not any("Luna" in line["text"] for line in found)
+        exported = (await talk.do("memory.export", by=eve))["rows"]
+        assert not any("Luna" in row["text"] for row in exported)
+        for name, params in (
+            ("memory.show", {"id": luna["id"]}),
+            ("memory.audit", {"about": luna["id"]}),
+            ("memory.explain", {"message": "dog", "session": str(mine.session)}),
+            ("memory.search", {"query": "dog", "session": str(mine.session)}),
+            ("memory.forget", {"ids": [luna["id"]]}),
+            ("memory.forget", {"turn": mine.id}),
+            ("memory.forget", {"session": str(mine.session)}),
+            ("memory.forget", {"scope": luna["scope"]}),
+        ):
+            await talk.do(name, by=eve, expect="nothing is remembered", **params)
+        assert any("Luna" in text for text in await talk.facts())
+        await talk.do("memory.forget", by=eve, session=seen[0]["session"])
+        assert not any("Momo" in text for text in await talk.facts())
+
+
+async def test_sharing_is_set_by_the_operator_and_reaches_nobody_else(talking: Any) -> None:
+    members = [{"peer": "me"}, {"peer": "ann"}]
+    ann = Address(channel="cli", account="local", peer="ann")
+    async with talking(memory={"share": {"family": members}}) as talk:
+        await talk.say("My dog is called Luna.")
+        await talk.say("What is the dog called?", ann)
+        assert "Luna" in talk.recalled
+        await talk.say("What is the dog called?", OTHER)
+        assert talk.recalled == ""
+
+
+async def test_an_export_is_read_by_another_store_once(talking: Any, tmp_path: Path) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna. I live in LA.")
+        rows = (await talk.do("memory.export"))["rows"]
+        assert len(rows) >= 2
+        assert await talk.do("memory.import", rows=rows) == {"new": 0, "known": len(rows)}
+        await talk.do("memory.import", rows=[*rows, {"format": "x"}], expect=f"row {len(rows) + 1}")
+    async with talking(home=tmp_path / "other") as talk:
+        assert await talk.do("memory.import", rows=rows, check=True) == {"new": 0, "known": 0}
+        for new in (len(rows), 0):
+            done = await talk.do("memory.import", rows=rows)
+            assert done == {"new": new, "known": len(rows) - new}
+        again = (await talk.do("memory.export"))["rows"]
+        assert sorted(again, key=lambda row: row["id"]) == sorted(rows, key=lambda row: row["id"])
+
+
+async def test_an_unreadable_memory_fails_no_turn(talking: Any, monkeypatch: Any) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        await talk.chatter(6)
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise StoreUnavailableError("the disk is gone")
+
+        monkeypatch.setattr(Keeper, "search", broken)
+        await talk.say("What is my dog called?")
+        assert talk.recalled == ""
+        assert "the disk is gone" in talk.gate.host.degraded["memory recall"]
+        monkeypatch.undo()
+        await talk.say("What is my dog called?")
+        assert "memory recall" not in talk.gate.host.degraded
+
+
+async def test_explain_says_what_a_message_would_recall(talking: Any) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        explained = await talk.do("memory.explain", message="What is my dog called?")
+        assert not any(line["shown"] for line in explained["lines"])
+        assert {line["reason"] for line in explained["lines"]} == {
+            "stands in the history that the model reads anyway"
+        }
+        await talk.chatter(6)
+        explained = await talk.do("memory.explain", message="What is my dog called?")
+        best = explained["lines"][0]
+        assert best["shown"]
+        assert "Luna" in best["text"]
+        assert best["why"]
+        assert 0 < explained["tokens"] <= explained["budget"]
+
+
+async def sizes(talk: Talk, *turns: int) -> list[int]:
+    """Return the tokens of the context of the same question after so many turns each."""
+    await talk.say("My dog is called Luna.")
+    done, found = 0, []
+    for count in turns:
+        await talk.chatter(count - done)
+        done = count
+        await talk.say("What's my dog's name, and which bread keeps?")
+        found.append(talk.events["context"]["tokens"])
+    assert len([text for text in await talk.facts() if "Luna" in text]) == 1
+    assert len(await talk.facts(past=True, limit=1000)) == 1, "what the user said, and no more"
+    return found
+
+
+async def test_contexts_stay_as_large_and_facts_as_many(talking: Any) -> None:
+    async with talking() as talk:
+        few, many = await sizes(talk, 30, 60)
+        assert many < 1.2 * few
+        assert many < 5000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_contexts_stay_as_large_and_facts_as_many_for_a_thousand_turns(talking: Any) -> None:
+    async with talking() as talk:
+        few, many, most = await sizes(talk, 50, 500, 1000)
+        assert max(many, most) < 1.2 * few
+        assert most < 5000
+
+
+def extracting(answer: str) -> Callable[[ModelRequest], Any]:
+    """Return a step that answers who looks for facts, and chats with everybody else."""
+    return lambda request: say(answer if request.cause == CAUSE else "Fine.")
+
+
+async def test_a_model_finds_facts_where_that_is_set_and_what_was_not_said_is_dropped(
+    talking: Any, model: ScriptedModel
+) -> None:
+    rows = [
+        {"subject": "user", "relation": "dreads", "value": "the dentist", "holds": True},
+        {"subject": "user", "relation": "admires", "value": "the mayor", "holds": True},
+        {"subject": "user", "relation": "dreads"},
+        "nonsense",
+    ]
+    model.steps = [extracting(json.dumps(rows))]
+    async with talking(memory={"extractor": "model"}) as talk:
+        await talk.say("Oh dear, the dentist again.")
+        facts = await talk.facts()
+        assert [text for text in facts if "dentist" in text]
+        assert not [text for text in facts if "mayor" in text]
+        asked = [request for request in model.requests if request.cause == CAUSE]
+        assert [message.text for message in asked[0].messages] == ["Oh dear, the dentist again."]
+
+
+async def test_a_model_that_answers_nonsense_costs_its_facts_alone(
+    talking: Any, model: ScriptedModel
+) -> None:
+    model.steps = [extracting("Certainly! Here are the facts.")]
+    async with talking(memory={"extractor": "model"}) as talk:
+        await talk.say("My dog is called Luna.")
+        assert any("Luna" in text for text in await talk.facts())
+        assert "expected a JSON array" in talk.gate.host.degraded["memory extractor"]
+
+
+async def test_no_model_is_asked_for_facts_unless_that_is_set(
+    talking: Any, model: ScriptedModel
+) -> None:
+    async with talking() as talk:
+        await talk.say("My dog is called Luna.")
+        assert {request.cause for request in model.requests} == {"turn"}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Utterance
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
 
-__all__ = ["Learned", "learn"]
+__all__ = ["Learned", "learn", "take"]
 
 ANSWER = 0.5
 """What remains of the confidence of a claim that the answer made."""
@@ -78,6 +78,13 @@ def learn(
         claims = extract(text, one.at)
         if claims and redact(text) == text:
             _Learning(one, connection, learned).take(claims)
+    return learned
+
+
+def take(said: Utterance, claims: Sequence[Assertion], connection: Connection) -> Learned:
+    """Learn what somebody else has read in a message, as if the patterns had."""
+    learned = Learned()
+    _Learning(said, connection, learned).take(claims)
     return learned
 
 
