@@ -252,8 +252,9 @@ class Keeper:
     ) -> Forgotten:
         """Delete what fits any of these, in `scopes` alone, and all that was made of it.
 
-        A fact takes with it what it was learned from; what was said takes the facts that rest
-        on it alone, and what it had ended holds again. What was said stays in its conversation.
+        A fact takes with it what was said in the turns that it was learned from; what was said
+        takes the facts that rest on it alone, and what it had ended holds again. What was said
+        stays in its conversation.
 
         Args:
             scopes: Whose memory.
@@ -274,10 +275,10 @@ class Keeper:
                 facts = self.facts.forget(scopes, connection, everything=True)
                 return Forgotten(facts, forget_pieces(connection, scopes=scopes))
             messages = [one.partition("#")[0] for one in ids]
-            sources = _sources(connection, scopes, ids)
-            pieces = forget_pieces(connection, scopes=scopes, messages={*messages, *sources})
-            if turns:
-                pieces += forget_pieces(connection, scopes=scopes, turns=turns)
+            pieces = forget_pieces(connection, scopes=scopes, messages=messages)
+            # The answer in such a turn says most likely what is to be forgotten, too.
+            heard = {*turns, *_turns(connection, scopes, ids)} - {""}
+            pieces += forget_pieces(connection, scopes=scopes, turns=heard)
             for session in sessions:
                 pieces += forget_pieces(connection, scopes=scopes, session=session)
             facts = self.facts.forget(
@@ -301,11 +302,11 @@ class Keeper:
             self.facts.forget(scopes, connection, turns=some)
 
 
-def _sources(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> set[str]:
-    """Return the messages that facts were learned from."""
+def _turns(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> set[str]:
+    """Return the turns that facts were learned from."""
     columns = FACTS.c
     numbers = select(columns.number).where(columns.scope.in_(scopes), columns.id.in_(ids))
-    said = select(SOURCES.c.said).where(SOURCES.c.fact.in_(numbers))
+    said = select(SOURCES.c.turn).where(SOURCES.c.fact.in_(numbers))
     return set(connection.execute(said).scalars())
 
 
