@@ -226,6 +226,8 @@ class Keeper:
             StoreError: The store cannot be read.
         """
         read, now = sorted(scopes), self._host.clock.now()
+        # The reasons say the words that were found, and a part of a secret is not masked.
+        query = self._host.secrets.redact(query)
 
         def known(connection: Connection) -> list[Hit]:
             return self.facts.search(
