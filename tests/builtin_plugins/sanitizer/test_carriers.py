@@ -45,7 +45,9 @@ def test_an_order_is_found_in_each_language(way: str, language: str) -> None:
 
 
 # What is packed, or has a tag for each letter, is not for anybody to read.
-@pytest.mark.parametrize("way", [*sorted(PLAIN.keys() - {"a tag for each letter"}), *SIGNS, *LETTERS])
+@pytest.mark.parametrize(
+    "way", [*sorted(PLAIN.keys() - {"a tag for each letter"}), *SIGNS, *LETTERS]
+)
 def test_honest_text_is_not_rejected_for_how_it_is_written(way: str) -> None:
     text = "Sorts the rows of a table by the date of each order, and prints them."
     assert not rejected((PLAIN | SIGNS | LETTERS)[way](text))
