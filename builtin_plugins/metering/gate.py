@@ -309,7 +309,7 @@ class Gate:
         except StoreError as error:
             self._host.log.warning("what a session has used cannot be read", error=str(error))
             return
-        self._guard.recall(session, [(at, used) for one, at, used in turns if one != turn])
+        self._guard.recall(session, [row for row in turns if row[0] != turn])
 
     def _amount(self, unit: Unit, used: Usage, tariff: Tariff, ending: Ending) -> int:
         match unit:

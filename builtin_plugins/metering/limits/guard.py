@@ -7,7 +7,7 @@ no further model call.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
@@ -34,12 +34,14 @@ def percentile(values: Iterable[int], share: float) -> int:
 
 @dataclass(slots=True)
 class _Burn:
-    """What is known of a session: its ended turns, and the one that runs."""
+    """What is known of a session.
 
-    turns: deque[tuple[datetime, int]] = field(default_factory=lambda: deque(maxlen=TURNS))
-    turn: str = ""
-    used: int = 0
-    at: datetime | None = None
+    Attributes:
+        turns: When each of its turns has last asked a model, and the tokens of it, oldest first.
+        known: Whether the ledger was asked for them.
+    """
+
+    turns: OrderedDict[str, tuple[datetime, int]] = field(default_factory=OrderedDict)
     known: bool = False
 
 
@@ -60,19 +62,18 @@ class Guard:
         known, burn.known = burn.known, True
         return known
 
-    def recall(self, session: str, turns: Iterable[tuple[datetime, int]]) -> None:
+    def recall(self, session: str, turns: Iterable[tuple[str, datetime, int]]) -> None:
         """Take what the ledger has of a session's earlier turns, the oldest first."""
-        self._of(session).turns.extendleft(reversed(list(turns)))
+        burn = self._of(session)
+        earlier = {turn: (at, used) for turn, at, used in turns if turn not in burn.turns}
+        burn.turns = OrderedDict([*earlier.items(), *burn.turns.items()][-TURNS:])
 
     def add(self, session: str, turn: str, tokens: int, at: datetime) -> None:
-        """Count tokens of a turn; one that another turn follows has ended."""
-        burn = self._of(session)
-        if burn.turn != turn:
-            if burn.at is not None:
-                burn.turns.append((burn.at, burn.used))
-            burn.turn, burn.used = turn, 0
-        burn.used += tokens
-        burn.at = at
+        """Count tokens of a turn; several turns of a session may ask models side by side."""
+        turns = self._of(session).turns
+        turns[turn] = (at, turns.get(turn, (at, 0))[1] + tokens)
+        if len(turns) > TURNS:
+            turns.popitem(last=False)
 
     def strange(self, session: str, turn: str, now: datetime) -> str:
         """Say why a turn may not go on, or "".
@@ -82,17 +83,22 @@ class Guard:
             turn: The turn that wants to ask a model.
             now: The time.
         """
-        burn, settings = self._of(session), self.settings
-        if not settings.enabled or burn.turn != turn or burn.used < settings.least_tokens:
+        turns, settings = self._of(session).turns, self.settings
+        used = turns.get(turn, (now, 0))[1]
+        if not settings.enabled or used < settings.least_tokens:
             return ""
-        recent = [used for at, used in burn.turns if (now - at).days < settings.days]
+        recent = [
+            tokens
+            for one, (at, tokens) in turns.items()
+            if one != turn and (now - at).days < settings.days
+        ]
         if len(recent) < settings.samples:
             return ""
         usual = percentile(recent, 0.95)
-        if burn.used <= settings.times * usual:
+        if used <= settings.times * usual:
             return ""
         return (
-            f"this turn has used {burn.used:,} tokens, {settings.times:g} times more than "
+            f"this turn has used {used:,} tokens, {settings.times:g} times more than "
             f"19 of 20 of its session's last {len(recent)} turns ({usual:,} tokens)"
         )
 

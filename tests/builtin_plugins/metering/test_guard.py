@@ -41,8 +41,17 @@ def test_history_of_the_ledger_counts_like_what_was_seen() -> None:
     guard = Guard(GuardSettings())
     assert not guard.knows("s")
     assert guard.knows("s")
-    guard.recall("s", [(NOW, 10_000)] * 20)
+    guard.recall("s", [(f"turn_{number}", NOW, 10_000) for number in range(20)])
     guard.add("s", "now", 60_000, NOW)
+    assert guard.strange("s", "now", NOW)
+
+
+def test_turns_side_by_side_do_not_hide_each_other() -> None:
+    guard = Guard(GuardSettings())
+    used(guard, 20)
+    for _ in range(6):
+        guard.add("s", "now", 10_000, NOW)
+        guard.add("s", "turn_19", 10, NOW)
     assert guard.strange("s", "now", NOW)
 
 
