@@ -60,6 +60,8 @@ OPERATIONS: dict[str, Called] = {
     "awareness.pointer": EVERYBODYS,
     "awareness.report": Called({"trial": False}),
     "awareness.status": EVERYBODYS,
+    "budgets.explain": Called({"session": "{session}"}),
+    "budgets.show": EVERYBODYS,
     "capabilities.list": EVERYBODYS,
     "capabilities.show": Called({"id": "tool:hold"}),
     "cards.explain": Called({"message": "what can you do?"}),
@@ -72,11 +74,20 @@ OPERATIONS: dict[str, Called] = {
     "embedding.status": EVERYBODYS,
     "events.subscribe": Called(why="it has no end, and a test of its own"),
     "events.unsubscribe": Called({"request": 1}),
+    "memory.audit": Called({"about": "word"}),
+    "memory.explain": Called({"message": "what is my word?", "session": "{session}"}, shows=True),
+    "memory.export": Called(shows=True),
+    "memory.forget": Called({"session": "{session}"}),
+    "memory.list": Called(shows=True),
+    "memory.search": Called({"query": "what is my word?"}, shows=True),
+    "memory.show": Called({"id": "{note}"}, shows=True),
     "operation.list": EVERYBODYS,
     "ping": EVERYBODYS,
     "plugin.list": EVERYBODYS,
     "plugin.why": Called({"name": "policy"}),
     "policy.table": EVERYBODYS,
+    "prices.check": EVERYBODYS,
+    "prices.show": EVERYBODYS,
     "route.explain": Called({"peer": "somebody"}),
     "session.export": Called({"session": "{session}"}, shows=True),
     "session.history": Called({"session": "{session}"}, shows=True),
@@ -85,6 +96,7 @@ OPERATIONS: dict[str, Called] = {
     "tool.call": Called({"name": "recall", "arguments": {"query": "my word is"}, "peer": "{me}"}),
     "tool.list": EVERYBODYS,
     "tools.changes": EVERYBODYS,
+    "usage": Called({"by": "session"}),
 }
 PAGES = {"/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"}
 """Routes that no operation declares. `/ws` and operations by name are walked as operations."""
@@ -146,6 +158,8 @@ class Person:
         allowed = {"id": question["id"], "decision": "allow-always"}
         self.ids["grant"] = (await self.socket.result("approval.resolve", **allowed))["grant"]
         self.ids["session"] = (await self.socket.until("done"))["session"]
+        kept = await self.socket.result("memory.list", kind="note")
+        self.ids["note"] = kept["rows"][0]["id"]
 
     async def leave_a_question(self) -> None:
         """Leave the word in a question that waits, and in a turn that waits for it."""
