@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote
@@ -177,10 +178,15 @@ def until(window: Span, now: datetime) -> float | None:
 
 def counter_key(rule: Rule, subject: str, now: datetime, turn: str) -> str:
     """Return the key of the counter of `rule` for `subject`, in the window of `now`."""
+    window = window_id(rule.window, now, turn)
+    return f"{rule.name}.{rule.unit}/{rule.scope}:{_quoted(subject)}/{window}"
+
+
+@lru_cache(maxsize=4096)
+def _quoted(subject: str) -> str:
     name = quote(subject, safe=" @.+-_~#*:", errors="surrogatepass")
     if len(name) > MOST_CHARACTERS:
         # A key that no index takes would fail what others lease with it. No quoted text has `%~`.
         digest = blake2b(name.encode(), digest_size=16).hexdigest()
-        name = f"{name[:MOST_CHARACTERS]}%~{digest}"
-    window = window_id(rule.window, now, turn)
-    return f"{rule.name}.{rule.unit}/{rule.scope}:{name}/{window}"
+        return f"{name[:MOST_CHARACTERS]}%~{digest}"
+    return name
