@@ -120,7 +120,9 @@ class Keeper:
                 await self.follow()
                 self._host.recover(LEARNING)
                 await self._embed_idle()
-            except StoreError as error:
+            except Exception as error:
+                if not isinstance(error, StoreError):
+                    self._host.log.error("learning failed", exc_info=error)
                 self._host.degrade(LEARNING, f"what is said is not learned: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

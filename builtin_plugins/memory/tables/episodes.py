@@ -184,7 +184,13 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
     for scope in sorted(by_scope):  # in one order, so that two writers never wait for each other
         held = _hold(connection, scope)
         known = _known(connection, scope, {piece.message for piece in by_scope[scope]})
-        new = [piece for piece in by_scope[scope] if piece.message not in known]
+        new = list(
+            {
+                (piece.message, piece.part): piece
+                for piece in reversed(by_scope[scope])
+                if piece.message not in known
+            }.values()
+        )[::-1]
         if not new:
             continue
         rows = [

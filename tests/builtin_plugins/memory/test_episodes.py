@@ -427,6 +427,12 @@ async def test_what_is_said_is_learned_once_by_whichever_gateway(
     assert len(await texts(one, "tea", [HERE], limit=999)) == 231
 
 
+async def test_a_message_that_comes_twice_at_once_is_kept_once(episodes: Episodes) -> None:
+    twice = utterance(1, "My dog is called Luna.")
+    assert await episodes.learn([twice, utterance(2, "I have a cat."), twice]) == 2
+    assert await episodes.learn([twice]) == 0
+
+
 async def test_a_kill_while_learning_leaves_nothing_half_done(
     store: SqlStore, conversations: SqlConversations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
