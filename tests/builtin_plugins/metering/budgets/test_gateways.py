@@ -147,6 +147,7 @@ async def begun(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)  # four gateways start, on as many cores as there are
 @pytest.mark.parametrize(("count", "killed"), [(2, 0), (4, 1)])
 async def test_a_thousand_callers_at_several_gateways_use_all_of_a_budget_and_no_more(
     url: str, tmp_path: Path, count: int, killed: int
@@ -175,7 +176,7 @@ async def test_a_thousand_callers_at_several_gateways_use_all_of_a_budget_and_no
             assert await one.process.wait() == 0
         # A gateway that comes later charges what nobody else has seen the end of.
         budgets = await stack.enter_async_context(opened(store, SystemClock(), ttl=ttl, poll=0.05))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while await gateways(store) > 1:
                 await budgets.tick()
         found = await row(store)
