@@ -7,7 +7,6 @@ rounding. Whoever may see some sessions alone sees the calls of those.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.metering.calls import COUNTS, sound
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Store
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["DIMENSIONS", "Report", "Reports", "Totals", "dollars"]
+__all__ = ["DIMENSIONS", "Report", "Reports", "Totals"]
 
 PICO = 10**12
 """Units of money in a dollar."""
@@ -40,13 +39,6 @@ DIMENSIONS: tuple[str, ...] = (
     "model",
 )
 """By what calls can be told apart."""
-
-_EXACT = Context(prec=60)
-
-
-def dollars(amount: int) -> Decimal:
-    """Return units of 1e-12 dollars as dollars, exactly."""
-    return Decimal(amount).scaleb(-12, _EXACT)
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -13,9 +13,12 @@ __all__ = ["amount_text", "dollars"]
 _NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
 
 
+_EXACT = Context(prec=60)
+
+
 def dollars(pico: int) -> Decimal:
     """Return units of 1e-12 dollars as dollars, exactly."""
-    return Decimal(pico).scaleb(-12)
+    return Decimal(pico).scaleb(-12, _EXACT)
 
 
 def amount_text(amount: int, unit: Unit, *, name: bool = True) -> str:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, dollars
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS
+from hookgate.builtin_plugins.metering.words import dollars
 from hookgate.core.domain.operations import Operation, OperationModel
 
 if TYPE_CHECKING:
