@@ -18,6 +18,7 @@ BUILTIN = (
     "sanitizer",
     "awareness",
     "discovery",
+    "inventory",
     "tools",
 )
 """Names in load order: the last one registered is the first one called. Each is a

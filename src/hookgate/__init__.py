@@ -10,6 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
+    from hookgate.builtin_plugins.inventory.sources.source import (
+        CapabilityChange,
+        CapabilityInstall,
+        RuntimeDisconnectedError,
+        RuntimeSource,
+        UnknownCapabilityError,
+        UnsupportedCapabilityWriteError,
+    )
     from hookgate.core.domain.descriptors import (
         Capabilities,
         Capability,
@@ -167,8 +176,11 @@ __all__ = [
     "Block",
     "Capabilities",
     "Capability",
+    "CapabilityChange",
     "CapabilityDetail",
     "CapabilityIndex",
+    "CapabilityInstall",
+    "CapabilityRecord",
     "Card",
     "Channel",
     "ChannelError",
@@ -235,6 +247,8 @@ __all__ = [
     "Refusal",
     "Rejected",
     "Routes",
+    "RuntimeDisconnectedError",
+    "RuntimeSource",
     "Said",
     "Section",
     "Selection",
@@ -264,6 +278,8 @@ __all__ = [
     "TurnKey",
     "TurnPlan",
     "TurnRequest",
+    "UnknownCapabilityError",
+    "UnsupportedCapabilityWriteError",
     "Usage",
     "UsageEvent",
     "Verdict",
@@ -283,6 +299,11 @@ __all__ = [
 __version__ = "0.1.0"
 
 _NAMES = {
+    "hookgate.builtin_plugins.inventory.record": "CapabilityRecord",
+    "hookgate.builtin_plugins.inventory.sources.source": (
+        "CapabilityChange CapabilityInstall RuntimeDisconnectedError RuntimeSource "
+        "UnknownCapabilityError UnsupportedCapabilityWriteError"
+    ),
     "hookgate.core.domain.descriptors": (
         "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
     ),

@@ -1,0 +1,1 @@
+"""What agents can use, over all runtimes of the machine, and who may change it."""
