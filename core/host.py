@@ -56,7 +56,14 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
     from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Address, FinishedCall, Principal, Turn, TurnRequest
+    from hookgate.core.domain.turn import (
+        Address,
+        FinishedCall,
+        Principal,
+        RequestFlag,
+        Turn,
+        TurnRequest,
+    )
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.registry.sanitizing import Sanitizer
@@ -113,6 +120,8 @@ class Host:
         cards: Capability cards, by id.
         instruments: The figures that are kept of what `metric` records, by name: a plugin's
             own come with ``host.instruments.apply("acme", [Instrument(...)])``.
+        flags: What requests may ask of their turns, by name; a plugin declares what it reads
+            with ``host.flags.apply("acme", [RequestFlag(...)])``.
         operations: What the gateway can be asked to do, by name.
         providers: The providers of models, by name.
         described: What plugins say of their providers, those that lack a key included, by name.
@@ -139,6 +148,9 @@ class Host:
         self.cards = self._registry("card", lambda one: one.id, admit_card)
         self.instruments: Registry[Instrument] = self._registry(
             "instrument", lambda one: one.name, lambda _, one: one
+        )
+        self.flags: Registry[RequestFlag] = self._registry(
+            "flag", lambda one: one.name, lambda _, one: one
         )
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}

@@ -32,6 +32,7 @@ from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import load_agents
 from hookgate.core.registry.catalogue import Catalogue
 from hookgate.core.registry.faces import Faces
+from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.registry.model_check import describe, tell_models
 from hookgate.core.registry.sanitizing import Sanitizer
 from hookgate.core.sessions.conversations import InProcessConversations
@@ -152,6 +153,7 @@ class Runtime:
             hooks=hooks, plugins=self.plugins, sanitizer=self._sanitizer, reload=self.reload
         )
         host.instruments.apply("core", CORE_INSTRUMENTS)
+        host.flags.apply("core", (FAILURE_MODE,))
         host.events.on_spans = self._trace
         stack.push_async_callback(hooks.close)
         await stack.enter_async_context(self.plugins.opened(host))

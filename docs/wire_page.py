@@ -168,9 +168,16 @@ did not. Plugins add events of their own.
 | `empty_answer` | the model answered, and there is nothing in it |
 | `answer_cut` | the model stopped at the limit of its answer's length |
 | `too_many_tool_calls` | a message called more tools than `turn.max_tool_calls` |
+| `unknown_flags` | nobody reads some of the request's flags: their names may be misspelt |
 
 The `error` of a turn that its model has failed has `code` `provider_failed`, and `kind`:
 {KINDS}. `action` says what to do about each.
+
+**Flags.** `customFlags` in the `options` of `chat.send` says how a turn is to run. The gateway
+itself knows `toolFailureMode` (`failureMode`, `failMode`): with `fail_closed` (`closed`) the turn
+ends where discovery or a tool fails, and with `fail_open` (`open`) it goes on, unless the settings
+say `fail_closed`. Plugins know more of them. Case, `_` and `-` do not count in a name. A value that
+means nothing is refused with `invalid_params` before anything is committed.
 
 **Tools of the client.** `client_tools` of `chat.send` are tools that the client runs. What they
 say of themselves in `flags` can only make policy stricter: `true` is believed, and `false` is

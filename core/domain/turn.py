@@ -37,6 +37,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "Principal",
+    "RequestFlag",
     "Scope",
     "SessionKey",
     "Turn",
@@ -296,7 +297,8 @@ class TurnRequest:
         address: Where it comes from, as the frame claims.
         images: Pictures that belong to the text.
         agent: The agent to use instead of the one that the bindings choose.
-        options: The request's own options, for planners; checked by them.
+        options: The request's own options, for planners. The flags in ``customFlags`` that a
+            plugin has declared are checked before the turn begins: see `RequestFlag`.
         client_tools: Tools that the caller runs itself.
         client_history: The conversation so far, where the caller keeps it.
         tool_results: Results of client-owned tools that an earlier turn waits for.
@@ -324,6 +326,47 @@ class TurnRequest:
     taint: Taint = CLEAN
     ephemeral: bool = False
     verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFlag:
+    """Something that a request may ask of its turn, in ``options.customFlags``.
+
+    Whoever reads one declares it: ``host.flags.apply("acme", [RequestFlag(...)])``. Then a value
+    that means nothing is an error to the client before anything is committed, and `Turn.flags`
+    has what the others mean.
+
+    Attributes:
+        name: Its name, such as ``toolFailureMode``.
+        aliases: Other names. In none of them case, ``_`` and ``-`` count.
+        values: What words mean, in lower case; ``true`` and ``false`` stand for JSON's own, too.
+        read: Returns what any other value means, and raises `ValueError` where it means nothing.
+        expected: What it can be, for people, where `read` takes more than the words.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[Any], Any] | None = None
+    expected: str = ""
+
+    def meaning(self, value: Any) -> Any:
+        """Return what `value` means.
+
+        Raises:
+            ValueError: Nothing; `wanted` says what would mean something.
+        """
+        word = str(value) if isinstance(value, bool) else value
+        if isinstance(word, str) and (known := word.strip().lower()) in self.values:
+            return self.values[known]
+        if self.read is None:
+            raise ValueError(f"expected {self.wanted}")
+        return self.read(value)
+
+    @property
+    def wanted(self) -> str:
+        """What it can be, for people."""
+        return self.expected or " or ".join(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,6 +478,8 @@ class Turn:
         snapshot: The tools, capabilities and cards of this turn; stays as it is.
         plan: How the turn runs.
         options: The request's ``options``, as it came.
+        flags: What the request's flags mean, by the names of those `RequestFlag`.
+        unknown_flags: Names in its ``customFlags`` that nobody has declared.
         system: Instructions of the request, which follow the agent's own.
         tags: Router tags.
         withheld: Ids of the capabilities that were taken away from this turn.
@@ -468,6 +513,8 @@ class Turn:
     client: Callable[[Event], None] = field(repr=False, default=lambda _: None)
     id: str = field(default_factory=lambda: new_id("turn"))
     options: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    unknown_flags: tuple[str, ...] = ()
     system: str = ""
     client_tools: tuple[Tool, ...] = ()
     tags: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
@@ -16,6 +16,7 @@ from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Text, join_taints
 from hookgate.core.domain.models import ModelRequest, ToolUseEvent
 from hookgate.core.hooks.shielding import raise_if_cancelled
+from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
 from hookgate.core.turn.history import Past
 from hookgate.core.turn.model.call import ModelCall
@@ -24,7 +25,7 @@ from hookgate.core.turn.tools.offering import choose_tools, schema_tokens
 from hookgate.core.turn.tools.round import ToolRound
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from hookgate.core.domain.models import ModelRef, SystemText
     from hookgate.core.domain.turn import Turn, TurnPlan
@@ -32,23 +33,12 @@ if TYPE_CHECKING:
     from hookgate.core.turn.context import Context
     from hookgate.core.turn.tools.call import ToolCalls
 
-__all__ = ["Loop", "Rounds", "asks_fail_closed"]
-
-_FAILURE_MODE_FLAGS = ("toolFailureMode", "tool_failure_mode", "failureMode", "failMode")
-_FAIL_CLOSED = ("fail_closed", "closed")
+__all__ = ["Loop", "Rounds"]
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""
 BREATH = 32
 """Tool calls of one message after which everybody else gets their turn of the event loop."""
-
-
-def asks_fail_closed(options: Mapping[str, Any]) -> bool:
-    """Whether a request's options ask for ``fail_closed``, under any of its names."""
-    flags = options.get("customFlags", options)
-    return isinstance(flags, dict) and any(
-        flags.get(name) in _FAIL_CLOSED for name in _FAILURE_MODE_FLAGS
-    )
 
 
 class Loop:
@@ -66,6 +56,7 @@ class Loop:
             HookError: A required hook failed.
             TurnError: Discovery failed and the plan says ``fail_closed``.
         """
+        _tell_unknown(turn)
         await self.admit(turn)
         hooks = self._host.hooks
         turn.plan = self._held(turn, await hooks.fold(hookspecs.plan_turn, turn, turn.plan))
@@ -88,7 +79,7 @@ class Loop:
     def _held(self, turn: Turn, plan: TurnPlan) -> TurnPlan:
         """Apply what no planner may loosen: a ``fail_closed`` of the request or the settings."""
         configured = self._host.settings.turn.failure_mode == "fail_closed"
-        if configured or asks_fail_closed(turn.options):
+        if configured or turn.flags.get(FAILURE_MODE.name) == "fail_closed":
             return replace(plan, failure_mode="fail_closed")
         return plan
 
@@ -99,6 +90,18 @@ class Loop:
             True where the turn now waits for its client to run tools.
         """
         return await Rounds(self._host, self.calls, turn).run()
+
+
+def _tell_unknown(turn: Turn) -> None:
+    """Tell the client of flags that nobody reads: it may have misspelt one that matters."""
+    if turn.unknown_flags:
+        names = ", ".join(f"`{name}`" for name in turn.unknown_flags)
+        data = {
+            "code": "unknown_flags",
+            "message": f"nobody here reads these flags of the request: {names}",
+            "action": "look for a misspelt name, or leave them out",
+        }
+        turn.emit(Event("warning", data, scope="chat"))
 
 
 class Rounds:

@@ -9,6 +9,7 @@ from hookgate.core.domain.errors import NotAllowedError, TurnError
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.turn import SessionKey, Turn, TurnPlan
+from hookgate.core.registry.flags import FlagReader
 from hookgate.core.sessions.routing import check_agent
 from hookgate.core.turn.tools.client import admitted
 
@@ -34,6 +35,7 @@ class TurnMaker:
 
     def __init__(self, host: Host, router: Router, snapshot: Callable[[], Snapshot]) -> None:
         self._host = host
+        self._flags = FlagReader(host.flags)
         self.router = router
         self.snapshot = snapshot
 
@@ -101,6 +103,7 @@ class TurnMaker:
         check_agent(principal, agent)
         if principal.has_expired(self._host.clock.now()):
             raise NotAllowedError(f"{principal.id} has expired", action="use another token")
+        flags, unknown = self._flags.read(request.options)
         snapshot = self.snapshot()
         believed = self._host.settings.gateway.believe_client_flags
         tools = admitted(request.client_tools, snapshot.tools, principal, believed)
@@ -138,6 +141,8 @@ class TurnMaker:
             sink=tell,
             client=client,
             options=request.options,
+            flags=flags,
+            unknown_flags=unknown,
             system=request.system,
             client_tools=tools,
             started=self._host.clock.now(),

@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         Origin,
         Outcome,
         Principal,
+        RequestFlag,
         SessionKey,
         Turn,
         TurnKey,
@@ -246,6 +247,7 @@ __all__ = [
     "RecordSource",
     "Refusal",
     "Rejected",
+    "RequestFlag",
     "Routes",
     "RuntimeDisconnectedError",
     "RuntimeSource",
@@ -329,8 +331,8 @@ _NAMES = {
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (
-        "Address Agent Claim Credential Fence FinishedCall Origin Outcome Principal SessionKey "
-        "Turn TurnKey TurnPlan TurnRequest"
+        "Address Agent Claim Credential Fence FinishedCall Origin Outcome Principal RequestFlag "
+        "SessionKey Turn TurnKey TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "ErrorAnswer",
     "hookgate.core.gateway.request_keys": "principal_of",
