@@ -258,7 +258,9 @@ class Plugin:
         ]
         if chosen and self._shows_tiers(turn) and await self._is_cut(discovery.found):
             why = "the details of what fits are cut"
-            chosen.append(Selection(id=f"tool:{READ_TOOL}", score=chosen[-1].score, reason=why))
+            score = chosen[-1].score
+            # It comes along with what fits, and fits nothing itself.
+            chosen.append(Selection(id=f"tool:{READ_TOOL}", score=score, reason=why, forced=True))
         return chosen
 
     async def _is_cut(self, found: Sequence[Found]) -> bool:

@@ -335,7 +335,8 @@ class Selection:
         id: The capability's id.
         score: How well it fits; compared within one kind only. The best score per id counts.
         reason: Why, for people.
-        forced: Chosen whatever the score: past thresholds, within budgets.
+        forced: Chosen whatever the score: past thresholds, within budgets. It says nothing of
+            what fits the message.
     """
 
     id: str

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALL_SCOPES",
+    "REQUEST_OVERRIDE",
     "Address",
     "Agent",
     "Claim",
@@ -53,6 +54,9 @@ Scope: TypeAlias = Literal["chat", "approve", "operate", "read"]
 ALL_SCOPES: frozenset[Scope] = frozenset(("chat", "approve", "operate", "read"))
 
 CredentialKind: TypeAlias = Literal["bearer", "x-api-key", "cookie", "subprotocol"]
+
+REQUEST_OVERRIDE = "request_override"
+"""The source of an outcome that the request itself has given."""
 
 TurnEnding: TypeAlias = Literal["done", "awaiting_client", "refused", "failed", "cancelled"]
 
@@ -382,10 +386,15 @@ class TurnPlan:
             denied, is no failure of a tool.
         tool_selection: ``all`` offers every tool that is not withheld; ``discovered`` those
             that a selector chose, and the always-on ones; ``auto`` all of them while their
-            schemas take at most `whole_tool_tokens`, and the discovered ones beyond.
+            schemas take at most `whole_tool_tokens`, and the discovered ones beyond. Where what
+            was discovered is not known, since a selector failed, or holds no tool though other
+            things fit, as many tools are offered as `fallback_tool_tokens` allow. Where nothing
+            fits, the always-on ones are offered alone.
         history: ``server`` adds the stored conversation; ``client`` takes the request's own.
         history_turns: How many turns of history at most.
         discovery: Whether selectors run.
+        discovery_retries: Further attempts at a selector that has raised.
+        discovery_retry_delay: Seconds before the first of them, doubled for each one after it.
         kinds: Kinds that selectors may choose from; None for all.
         category: The category that selectors may choose from; "" for all.
         only_available: Whether selectors leave out what is not available.
@@ -398,7 +407,9 @@ class TurnPlan:
             it; a provider's own ``Retry-After`` comes before, up to `retry_limit`.
         retry_limit: The longest wait before a further attempt, in seconds.
         whole_tool_tokens: Tokens of all schemas up to which ``auto`` offers every tool.
-        fallback_tool_tokens: The cap on tool schemas when a failed discovery falls back to all.
+        fallback_tool_tokens: The cap on tool schemas when discovery falls back to all.
+        tool_tokens: The cap on tool schemas where all are offered, the always-on and the
+            discovered ones first; None for none.
         deadline: Seconds that the whole turn may take.
     """
 
@@ -409,6 +420,8 @@ class TurnPlan:
     history: Literal["server", "client"] = "server"
     history_turns: int = 5
     discovery: bool = True
+    discovery_retries: int = 1
+    discovery_retry_delay: float = 0.15
     kinds: frozenset[str] | None = None
     category: str = ""
     only_available: bool = True
@@ -420,6 +433,7 @@ class TurnPlan:
     retry_limit: float = 10.0
     whole_tool_tokens: int = 2000
     fallback_tool_tokens: int = 4000
+    tool_tokens: int | None = None
     deadline: float = 600.0
 
 
@@ -430,7 +444,7 @@ class Outcome:
     Attributes:
         status: success, partial or failed.
         score: 0 to 1.
-        source: Who says so: ``heuristic``, ``request_override``, or a plugin's name.
+        source: Who says so: ``heuristic``, `REQUEST_OVERRIDE`, or a plugin's name.
         reason: Why, for people.
     """
 
@@ -438,6 +452,11 @@ class Outcome:
     score: float
     source: str = "heuristic"
     reason: str = ""
+
+    @property
+    def claimed(self) -> bool:
+        """Whether the request itself says so. Count it, and learn nothing from it."""
+        return self.source == REQUEST_OVERRIDE
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,6 +503,8 @@ class Turn:
         tags: Router tags.
         withheld: Ids of the capabilities that were taken away from this turn.
         selections: What selectors chose, by id, with the best score of each.
+        degraded: What the turn goes on without, though it was planned: why, by a code for each,
+            such as ``discovery_failed``. See `degrade`.
         stage: ``start``, or ``after_tool`` once a tool has run.
         iteration: 0 in the first round, one more after each round of tools.
         history: The stored messages that the context drew from, oldest first.
@@ -520,6 +541,7 @@ class Turn:
     tags: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
     selections: Mapping[str, Selection] = field(default_factory=dict)
+    degraded: dict[str, str] = field(default_factory=dict)
     stage: Literal["start", "after_tool"] = "start"
     iteration: int = 0
     history: tuple[Message, ...] = ()
@@ -590,6 +612,13 @@ class Turn:
     def get(self, key: TurnKey[Any], default: Any = None) -> Any:
         """Return ``turn[key]``, or `default` where nothing was set."""
         return self._scratch.get(key, default)
+
+    def degrade(self, code: str, why: str) -> None:
+        """Say that the turn goes on with less than was planned; a code's first reason counts.
+
+        A turn that went so is judged a little worse. Nobody is told by this alone.
+        """
+        self.degraded.setdefault(code, why)
 
     def emit(self, event: Event) -> None:
         """Send `event` to the client, who sees all of it, and to the bus; never waits."""

@@ -13,7 +13,7 @@ cancellation stands in `core.hooks.limits`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import CoroutineType
@@ -187,6 +187,23 @@ class Hooks:
         answers: list[HookAnswer[R]] = await driven(watch, self._answers(watch, chain, values))
         return answers
 
+    async def each_of(
+        self,
+        plugins: Collection[str],
+        spec: Callable[P, R | None],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> list[HookAnswer[R]]:
+        """Call the implementations of some plugins alone; otherwise as `each_by_plugin`."""
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        watch = Watch()
+        answers: list[HookAnswer[R]] = await driven(
+            watch, self._answers(watch, chain, values, plugins)
+        )
+        return answers
+
     async def first(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
     ) -> R | None:
@@ -310,11 +327,17 @@ class Hooks:
         return results
 
     async def _answers(
-        self, watch: Watch, chain: Chain, args: tuple[Any, ...]
+        self,
+        watch: Watch,
+        chain: Chain,
+        args: tuple[Any, ...],
+        plugins: Collection[str] | None = None,
     ) -> list[HookAnswer[Any]]:
         answers: list[HookAnswer[Any]] = []
         errors: list[HookError] = []
         for implementation in chain.implementations:
+            if plugins is not None and implementation.plugin not in plugins:
+                continue
             value = await self._call(watch, chain, implementation, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)

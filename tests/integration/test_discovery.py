@@ -355,7 +355,7 @@ async def test_what_is_whole_needs_no_reader_and_what_is_withheld_has_none(tmp_p
     )
     discovery = {"dirs": [str(tmp_path / "skills")], "watch": False}
     async with by_words(tmp_path, script, plugin={"discovery": discovery}) as gate:
-        await gate.chat("How do I bake sourdough bread?")
+        await gate.chat("How do I bake sourdough bread, and what is the weather in Oslo?")
         assert "read_capability" not in offered(script.requests[0])
         made = gate.host.tools.view()["read_capability"]
         assert made.flags == Flags.none()

@@ -61,7 +61,8 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
     Used well is a tool that was selected for the turn, or revealed by `META_TOOL`, that was
     called and answered without an error, in a turn that was a success. Two things keep text
     of third parties from teaching anything: the message has to be a principal's own, and a
-    call counts only where the model had read nothing tainted when it asked for it.
+    call counts only where the model had read nothing tainted when it asked for it. That a
+    request calls its own turn a success teaches nothing either.
 
     Args:
         turn: The turn, ended.
@@ -69,6 +70,8 @@ def used_well(turn: Turn, outcome: Outcome | None, *, judged_only: bool = False)
         judged_only: Whether the core's own rough judgement does not count.
     """
     if outcome is None or outcome.status != "success" or not _typed(turn):
+        return ()
+    if outcome.claimed:
         return ()
     if judged_only and outcome.source == HEURISTIC:
         return ()

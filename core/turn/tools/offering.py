@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
@@ -12,10 +13,11 @@ from hookgate.core.turn.tools.call import may_use
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hookgate.core.domain.descriptors import Capabilities, Selection
     from hookgate.core.domain.ports import TokenCounter
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn, TurnPlan
-    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.hooks.caller import HookAnswer, HookFailure
     from hookgate.core.host import Host
 
 __all__ = ["choose_tools", "is_chosen", "schema_tokens", "usable_tools"]
@@ -42,10 +44,16 @@ async def choose_tools(host: Host, turn: Turn) -> None:
         HookError: What should be withheld could not be found out.
         TurnError: A selector failed and the plan says ``fail_closed``.
     """
+    plan = turn.plan
     usable = await usable_tools(host, turn)
     failed = await _select(host, turn)
-    if is_chosen(host, turn.plan, usable):
-        usable = _capped(host, turn, usable) if failed else _selected(turn, usable)
+    if is_chosen(host, plan, usable):
+        chosen = _selected(turn, usable)
+        if failed or _finds_all_but_tools(turn, chosen):
+            chosen = _capped(host, turn, usable, plan.fallback_tool_tokens)
+        usable = chosen
+    elif plan.tool_tokens is not None:
+        usable = _capped(host, turn, usable, plan.tool_tokens)
     usable.sort(key=lambda tool: tool.name)
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
 
@@ -88,7 +96,7 @@ async def _select(host: Host, turn: Turn) -> Sequence[HookFailure]:
     view = turn.snapshot.capabilities.without(turn.withheld)
     failures = []
     best = dict(turn.selections)
-    for answer in await host.hooks.each_by_plugin(hookspecs.select_capabilities, turn, view):
+    for answer in await _asked(host, turn, view):
         if answer.failure is not None:
             failures.append(answer.failure)
         for selection in answer.value or ():
@@ -102,17 +110,47 @@ async def _select(host: Host, turn: Turn) -> Sequence[HookFailure]:
             raise TurnError(
                 f"discovery failed and the turn is fail_closed: {why}", code="discovery_failed"
             )
+        turn.degrade("discovery_failed", why)
         turn.emit(Event("discovery_failed", {"reason": why}, scope="chat"))
     return failures
+
+
+async def _asked(
+    host: Host, turn: Turn, view: Capabilities
+) -> Sequence[HookAnswer[Sequence[Selection]]]:
+    """Return what the selectors came to; one that has raised is asked again, as planned."""
+    hooks, plan = host.hooks, turn.plan
+    answers = await hooks.each_by_plugin(hookspecs.select_capabilities, turn, view)
+    for retry in range(plan.discovery_retries):
+        raised = {one.plugin for one in answers if one.failure and one.failure.kind == "raised"}
+        if not raised:
+            break
+        await asyncio.sleep(plan.discovery_retry_delay * 2**retry)
+        answers = [one for one in answers if one.plugin not in raised]
+        answers += await hooks.each_of(raised, hookspecs.select_capabilities, turn, view)
+    return answers
+
+
+def _finds_all_but_tools(turn: Turn, chosen: Sequence[Tool]) -> bool:
+    """Whether something fits the message, and no tool among it: then some tool may be meant.
+
+    A card explains the gateway, and what is forced comes along whatever fits.
+    """
+    capabilities = turn.snapshot.capabilities
+    fit = {
+        one.id
+        for one in turn.selections.values()
+        if not one.forced and (row := capabilities.get(one.id)) and row.kind != "card"
+    }
+    return bool(fit) and not any(f"tool:{tool.name}" in fit for tool in chosen)
 
 
 def _selected(turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in usable if tool.always_on or f"tool:{tool.name}" in turn.selections]
 
 
-def _capped(host: Host, turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
-    """Return as many tools as fit the fallback's cap, always-on and selected ones first."""
-    room = turn.plan.fallback_tool_tokens
+def _capped(host: Host, turn: Turn, usable: Sequence[Tool], room: int) -> list[Tool]:
+    """Return as many tools as fit into `room` tokens, always-on and selected ones first."""
     chosen = []
     preferred = {tool.name for tool in _selected(turn, usable)}
     for tool in sorted(usable, key=lambda tool: (tool.name not in preferred, tool.name)):

@@ -347,6 +347,13 @@ async def test_a_turn_that_nobody_judged_teaches_only_where_that_is_allowed() ->
     assert await (await opened()).learn(taught("a", "t"), None) == 0
 
 
+@pytest.mark.parametrize("judged_only", [False, True])
+async def test_that_a_request_calls_itself_a_success_teaches_nothing(judged_only: bool) -> None:
+    examples = await opened(judged_only=judged_only)
+    claimed = replace(SUCCESS, source="request_override")
+    assert await examples.learn(taught("a", "t"), claimed) == 0
+
+
 async def test_a_turn_without_calls_teaches_nothing() -> None:
     turn = make_turn("hello")
     assert await (await opened()).learn(turn, SUCCESS) == 0
