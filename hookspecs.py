@@ -810,6 +810,25 @@ def tool_finished(turn: Turn, call: ToolCall, result: ToolResult) -> None:
 # -------------------------------------------------------------------------
 
 
+@hookspec("each")
+def turn_ended(turn: Turn) -> None:
+    """Say what is to be said of a turn before its client hears that it is done.
+
+    Called exactly once for every started turn, refused and cancelled ones too, when its
+    answer is committed. The client and the lane wait for it: leave work to `after_turn`.
+
+    Args:
+        turn: The turn; ``turn.ending``, ``turn.error`` and ``turn.answer`` are set.
+
+    Example:
+        ::
+
+            @hookimpl
+            def turn_ended(self, turn):
+                turn.emit(Event("seconds", {"seconds": self.since(turn)}, scope="chat"))
+    """
+
+
 @hookspec("first")
 def judge_turn(turn: Turn) -> Outcome | None:
     """Say how well a turn went.

@@ -157,6 +157,10 @@ class Witness:
         self.note("tool_finished")
 
     @hookimpl
+    def turn_ended(self) -> None:
+        self.note("turn_ended")
+
+    @hookimpl
     def judge_turn(self) -> None:
         self.note("judge_turn")
 

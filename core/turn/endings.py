@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn, TurnEnding
     from hookgate.core.host import Host
 
-__all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ending_of", "follow"]
+__all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ended", "ending_of", "follow"]
 
 HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
 STORE_ACTION = "try again; `status` says what is wrong"
@@ -63,6 +63,14 @@ def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding
                 code="internal",
                 action=INTERNAL_ACTION,
             )
+
+
+async def ended(host: Host, turn: Turn) -> None:
+    """Let plugins say what they have to before a turn is told to be done. Raises nothing."""
+    try:
+        await host.hooks.notify(hookspecs.turn_ended, turn)
+    except HookError as error:  # the operator has made it required: the turn is over all the same
+        host.log.error("what ends a turn failed", turn=turn.id, error=str(error))
 
 
 async def follow(host: Host, turn: Turn) -> None:

@@ -29,7 +29,7 @@ from hookgate.core.hooks.shielding import contained_task, finish, raise_if_cance
 from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.sessions.order import InSessionOrder
 from hookgate.core.settings.secret_store import redact_json
-from hookgate.core.turn.endings import ending_of, follow
+from hookgate.core.turn.endings import ended, ending_of, follow
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.history import load_turns, whole
 from hookgate.core.turn.model.call import ModelCall
@@ -384,6 +384,7 @@ class Turns:
             "stop": turn.stop,
             "usage": turn.usage.to_json(),
         }
+        await ended(self._host, turn)
         # Client and bus hear the same; what the conversation keeps is for the model.
         turn.emit(Event("done", redact_json(self._host.secrets, data), scope="chat"))
         self._after.run(turn.session, lambda: follow(self._host, turn))

@@ -25,7 +25,7 @@ _STAGES = (
     ("before_context_build",),
     ("prepare_model_call", "before_model_call", "filter_stream", "after_model_call"),
     ("before_tool_call", "resolve_ask", "tool_decided", "after_tool_call", "tool_finished"),
-    ("judge_turn", "after_turn", "log_metrics", "hook_failed"),
+    ("turn_ended", "judge_turn", "after_turn", "log_metrics", "hook_failed"),
 )
 _STAGE_OF = {hook: number for number, hooks in enumerate(_STAGES) for hook in hooks}
 _STAGE_OF |= {"context": 2, "model": 3, "tool": 4}
