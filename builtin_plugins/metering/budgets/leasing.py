@@ -137,7 +137,8 @@ class Leasing:
         self._numbers = 0
         self._beat: int | None = None
         self._unknown: tuple[Exchange, Draft] | None = None
-        self._heard: dict[str, tuple[int, float]] = {}
+        # Of each other gateway: its beat, and for how many seconds it has certainly not changed.
+        self._silences: dict[str, tuple[int, float]] = {}
         self._looked = self._beaten = float("-inf")
         self.me = self._name()
 
@@ -256,22 +257,24 @@ class Leasing:
         if not at_once and now < self._looked + self._ttl / BEATS:
             return
         found = await self.store.read(rows.beats)
-        if now > self._looked + self._ttl / 2:
-            # While nothing could be read, nobody may have been able to write.
-            self._heard = {}
-        self._looked = now
-        heard = self._heard
-        self._heard = {}
+        # Of a long time between two looks a part counts: while nothing could be read, nobody may
+        # have been able to write. And all that counts adds up, or who looks seldom, on a busy
+        # machine, would never find that another has stopped.
+        passed = min(now - self._looked, self._ttl / BEATS)
+        # What is read may have been written while it was being read.
+        self._looked = self._clock.monotonic()
+        silences = self._silences
+        self._silences = {}
         for gateway, beat in sorted(found.items()):
             if gateway == self.me:
                 continue
-            before = heard.get(gateway)
-            since = before[1] if before is not None and before[0] == beat else now
-            self._heard[gateway] = (beat, since)
-            if not self.store.shared or now - since >= self._ttl:
+            before, silent = silences.get(gateway, (None, 0.0))
+            silent = silent + passed if beat == before else 0.0
+            self._silences[gateway] = (beat, silent)
+            if not self.store.shared or silent >= self._ttl:
                 work = partial(rows.sweep, gateway=gateway, beat=beat)
                 await self.store.write(work, order=ORDER)
-                del self._heard[gateway]
+                del self._silences[gateway]
 
 
 def _undo(pairs: Draft) -> None:

@@ -31,6 +31,11 @@ PAUSE = 0.05
 ATTEMPTS = 2
 """A write can fail for what others had in its transaction; so it is tried once more."""
 
+TOO_SLOW = (
+    "nothing can be reserved: found that the store takes longer to write a lease than the lease "
+    "lasts, expected a fraction of that; see what holds up the database or this machine"
+)
+
 
 @dataclass(eq=False, slots=True)
 class _Waiter:
@@ -175,22 +180,28 @@ class Waiting:
         for waiter in batch:
             if waiter.future.done():
                 continue
-            outcome = self._outcome(waiter, grants, asked)
-            if outcome is None:
-                waits = True
-            else:
+            late = self._clock.monotonic() >= waiter.deadline
+            outcome = self._outcome(waiter, grants, asked, late=late)
+            if outcome is not None:
                 waiter.future.set_result(outcome)
+            elif late:
+                _fail(waiter, StoreUnavailableError(TOO_SLOW))
+            else:
+                waits = True
         if asked:
             self._asked()
         return waits
 
     def _outcome(
-        self, waiter: _Waiter, grants: dict[str, Grant], asked: set[str]
+        self, waiter: _Waiter, grants: dict[str, Grant], asked: set[str], *, late: bool
     ) -> Hold | Short | None:
-        """Return what becomes of a call; None where it waits for other gateways."""
+        """Return what becomes of a call; None where it waits for other gateways.
+
+        A call that is `late` waits for none: None says then that all that it needs was leased,
+        and that the lease was over before this was known.
+        """
         if (hold := self._reserve(waiter.wants)) is not None:
             return hold
-        late = self._clock.monotonic() >= waiter.deadline
         unfit: Short | None = None
         for want, window in zip(waiter.wants, waiter.windows, strict=True):
             if (short := window.short(want)) is not None:

@@ -15,7 +15,7 @@ from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, W
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Signals
+    from hookgate.core.domain.ports import Signals, Store
 
 DAY = "daily/agent:main/day:2026-11-22"
 
@@ -29,7 +29,7 @@ async def prepared(store: SqlStore, *, shared: bool = False) -> SqlStore:
 
 @asynccontextmanager
 async def opened(
-    store: SqlStore | None, clock: Any = None, signals: Signals | None = None, **more: Any
+    store: Store | None, clock: Any = None, signals: Signals | None = None, **more: Any
 ) -> AsyncIterator[Budgets]:
     """Open budgets that do nothing by themselves, and close them at the end."""
     options: dict[str, Any] = {"gateway": "here", "poll": None, **more}
