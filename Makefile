@@ -156,6 +156,7 @@ docs: $(DEV)  ## write the generated pages and lines of the documentation anew
 	@$(PY) -m docs.configuration_page
 	@$(PY) -m docs.wire_page
 	@$(PY) -m docs.commands_table
+	@$(PY) -m docs.inventory_record
 
 picture: $(DEV)  ## draw the picture of the demo anew
 	@$(PY) -m docs.demo_picture

@@ -2,12 +2,90 @@
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.inventory.kept.keeping import Keeping, ProcessKeeper
+from hookgate.builtin_plugins.inventory.opening import Opened, opened
+from hookgate.builtin_plugins.inventory.operations import InventoryOperations
+from hookgate.builtin_plugins.inventory.settings import InventorySettings
+from hookgate.builtin_plugins.inventory.sources.native import NativeSource
+from hookgate.builtin_plugins.inventory.sources.source import (
+    DISCONNECTED,
+    UNSUPPORTED,
+    inventory_sources,
+)
+from hookgate.builtin_plugins.inventory.writes import REFUSED
+from hookgate.core.domain.tools import Verdict
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.tools import ToolCall
+    from hookgate.core.domain.turn import Turn
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.host import Host
 
 __all__ = ["Plugin"]
 
 
 class Plugin:
-    """Publishes the hook by which runtimes bring what they have."""
+    """Reads the runtimes, shows what they have, and changes what they cede."""
 
+    Settings = InventorySettings
     publishes = (inventory_sources,)
+
+    def __init__(self, settings: InventorySettings) -> None:
+        self._settings = settings
+        self._keeping = Keeping(ProcessKeeper())
+        self._opened: Opened | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Know what is switched off before the first turn; read the runtimes beside the turns."""
+        async with opened(host, self._settings, self._keeping) as self._opened:
+            following = host.spawn(self._opened.follow(), name="inventory.follow")
+            yield
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        self._opened = None
+
+    @hookimpl(of="inventory")
+    def inventory_sources(self, host: Host) -> Sequence[RuntimeSource]:
+        """Bring the gateway itself."""
+        return [NativeSource(host, self._keeping)]
+
+    @hookimpl
+    def add_routes(self, host: Host, routes: Routes) -> None:
+        """Name the errors of changes; the routes are those of the operations."""
+        del host
+        routes.error_code(UNSUPPORTED, 422, "The capability cannot be changed so, by nobody.")
+        routes.error_code(REFUSED, 422, "What was to be installed has not passed the scan.")
+        routes.error_code(DISCONNECTED, 503, "The runtime of the capability cannot be reached.")
+
+    @hookimpl
+    def list_operations(self) -> Sequence[Operation[Any, Any]]:
+        """Offer the inventory."""
+        return InventoryOperations(lambda: self._open.inventory, lambda: self._open.writes).all()
+
+    @hookimpl
+    def withhold_capabilities(self, turn: Turn) -> Collection[str]:
+        """Take away what is switched off for this turn's agent."""
+        return self._keeping.withheld(turn.agent.name)
+
+    @hookimpl
+    def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict | None:
+        """Deny what was switched off after the turn began."""
+        if f"tool:{call.name}" in self._keeping.withheld(turn.agent.name):
+            return Verdict.deny(f"the tool {call.name} is disabled", rule="disabled")
+        return None
+
+    @property
+    def _open(self) -> Opened:
+        assert self._opened is not None, "operations are called between start and stop"
+        return self._opened

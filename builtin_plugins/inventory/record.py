@@ -126,7 +126,7 @@ class CapabilityRecord:
         diagnostics: Why it cannot, or what is odd about it.
         status: ready, disabled, manageable-but-pending-auth or unavailable.
         writable: Whether its source can change it by now.
-        hint: What a person can do about it, such as ``run `codex login```.
+        hint: What a person can do about it, such as a command that logs in.
         tenant_id: Always null.
         provenance: Where it was declared, for people: a file, a plugin, a server.
         risk: How much harm it can do: low, medium, high or unknown.

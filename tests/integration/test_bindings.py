@@ -74,6 +74,8 @@ OPERATIONS: dict[str, Called] = {
     "embedding.status": EVERYBODYS,
     "events.subscribe": Called(why="it has no end, and a test of its own"),
     "events.unsubscribe": Called({"request": 1}),
+    "inventory.list": EVERYBODYS,
+    "inventory.show": Called({"id": "native:native:global:global:tool:hold"}),
     "memory.audit": Called({"about": "word"}),
     "memory.explain": Called({"message": "what is my word?", "session": "{session}"}, shows=True),
     "memory.export": Called(shows=True),

@@ -1,0 +1,161 @@
+"""Opening the inventory: its tables, its sources, and what follows changes beside the turns."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
+from hookgate.builtin_plugins.inventory.projection import Projection
+from hookgate.builtin_plugins.inventory.service import Inventory
+from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
+from hookgate.builtin_plugins.inventory.writes import Writes
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.ports import STORE, SWITCHES
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
+    from hookgate.builtin_plugins.inventory.projection import Kept
+    from hookgate.builtin_plugins.inventory.settings import InventorySettings
+    from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
+    from hookgate.core.domain.ports import Switch
+    from hookgate.core.host import Host
+
+__all__ = ["Opened", "opened"]
+
+PART = "inventory switches"
+"""What `status` calls what is switched off, where it is not known for sure."""
+
+CHANGED = "inventory.changed"
+"""The small value by which gateways on one store hear of each other's switches."""
+
+
+class Opened:
+    """The inventory of a gateway that runs.
+
+    Attributes:
+        inventory: What there is.
+        writes: What changes it.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: InventorySettings,
+        keeping: Keeping,
+        multiplexer: Multiplexer,
+        projection: Projection,
+    ) -> None:
+        self.inventory = Inventory(host, multiplexer, projection, keeping, settings)
+        self.writes = Writes(host, self.inventory, multiplexer, self.announce)
+        self._host = host
+        self._keeping = keeping
+        self._seconds = settings.refresh_seconds
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Read all runtimes now and then, and switches whenever another gateway has set one."""
+        # There are tools once all plugins are open; before that sources may not work yet.
+        self._host.tools.watch(self._changed.set)
+        await self._changed.wait()
+        undo = self._host[SWITCHES].watch(CHANGED, self._noticed)
+        try:
+            while True:
+                await self._load()
+                await self.inventory.read(refresh=True)
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(self._seconds or None):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            undo()
+
+    def _noticed(self, switch: Switch) -> None:
+        del switch
+        self._changed.set()
+
+    async def _load(self) -> None:
+        try:
+            await self._keeping.load()
+        except StoreError as error:
+            self._host.degrade(PART, f"what other gateways switch off is not known: {error}")
+        else:
+            self._host.recover(PART)
+
+    async def announce(self) -> None:
+        """Let other gateways on the same store know that something was switched or installed."""
+        store = self._host.get(STORE)
+        if store is None or not store.shared:
+            return
+        switches = self._host[SWITCHES]
+        try:
+            known = await switches.get(CHANGED)
+            # Where another one was faster, all have heard.
+            await switches.put(CHANGED, known.version + 1, version=known.version)
+        except StoreError as error:
+            self._host.degrade(PART, f"other gateways hear of a change later: {error}")
+
+
+@asynccontextmanager
+async def opened(
+    host: Host, settings: InventorySettings, keeping: Keeping
+) -> AsyncIterator[Opened]:
+    """Open the inventory, and close it at the end.
+
+    What is switched off is known before anything else: no turn gets what it should not have.
+
+    Raises:
+        StoreError: What is switched off cannot be read.
+    """
+    kept = await _tables(host, keeping)
+    await keeping.load()
+    multiplexer = Multiplexer(
+        await _sources(host),
+        read_seconds=settings.read_seconds,
+        write_seconds=settings.write_seconds,
+    )
+    projection = Projection(
+        kept, host.clock.now, host.clock.monotonic, degrade=host.degrade, recover=host.recover
+    )
+    try:
+        yield Opened(host, settings, keeping, multiplexer, projection)
+    finally:
+        await multiplexer.close()
+
+
+async def _tables(host: Host, keeping: Keeping) -> Kept | None:
+    store = host.get(STORE)
+    if store is None:
+        return None
+    tables = await tables_of(store, "inventory", "hookgate.builtin_plugins.inventory.kept.tables")
+    keeping.keep_in(tables.StoreKeeper(store))
+    if store.problem:
+        host.degrade(PART, "the store of earlier runs is lost, and with it what was switched off")
+    kept: Kept = tables.StoreProjection(store)
+    return kept
+
+
+async def _sources(host: Host) -> dict[str, RuntimeSource]:
+    """Return the sources of all plugins by id; those of builtin plugins count before others."""
+    sources: dict[str, RuntimeSource] = {}
+    brought = await host.hooks.each_by_plugin(inventory_sources, host)
+    for answer in sorted(brought, key=lambda one: host.rank(one.plugin)):
+        if answer.failure is not None:
+            host.degrade(f"inventory sources of {answer.plugin}", answer.failure.message)
+        for source in answer.value or ():
+            if source.id in sources or not source.id:
+                host.degrade(
+                    f"inventory source {source.id} of {answer.plugin}",
+                    "left out, since another one has this id: rename one of the two",
+                )
+            else:
+                sources[source.id] = source
+    assert NATIVE in sources, "this plugin brings it, and whatever it brings comes first"
+    return sources

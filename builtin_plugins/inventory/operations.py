@@ -1,0 +1,341 @@
+"""The operations of the inventory: looking at it, and changing what may be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.projection import SourceStatus
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Scope, Status
+from hookgate.builtin_plugins.inventory.service import Wanted
+from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
+from hookgate.builtin_plugins.inventory.tiers import Button, affordance
+from hookgate.core.domain.errors import NotAllowedError, TurnError
+from hookgate.core.domain.operations import Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.inventory.service import Inventory
+    from hookgate.builtin_plugins.inventory.writes import Writes
+    from hookgate.core.domain.operations import Invocation
+
+__all__ = ["Changed", "InventoryOperations", "Listed", "ShownRecord"]
+
+ID_CHARS = 2048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRecord(CapabilityRecord):
+    """A record as it is shown: with what may be done to it.
+
+    Attributes:
+        buttons: What may be done; nothing that would be refused.
+        note: What stands in the place of buttons.
+    """
+
+    buttons: tuple[Button, ...] = ()
+    note: str = ""
+
+
+_FIELDS = tuple(item.name for item in fields(CapabilityRecord))
+
+
+def shown(record: CapabilityRecord) -> ShownRecord:
+    """Return a record together with what may be done to it."""
+    offered = affordance(record)
+    values = {name: getattr(record, name) for name in _FIELDS}
+    return ShownRecord(**values, buttons=offered.buttons, note=offered.note)
+
+
+class ListParams(OperationModel):
+    """Which records to list."""
+
+    runtime: str = Field(default="", max_length=512)
+    """One runtime only, such as `native`."""
+    kind: Kind | None = None
+    """One kind only."""
+    scope: Scope | None = None
+    """One scope only."""
+    agent: str = Field(default="", max_length=512)
+    """What belongs to this agent only."""
+    status: Status | None = None
+    """One status only."""
+    after: str = Field(default="", max_length=ID_CHARS)
+    """The id behind which the page begins: `next` of the page before."""
+    limit: int = Field(default=500, ge=1, le=5000)
+    """How many records at most."""
+    refresh: bool = False
+    """Whether all runtimes are read now, however fresh what is known is."""
+
+
+class Listed(OperationModel):
+    """Records, and how the sources stand that bring them."""
+
+    records: tuple[ShownRecord, ...]
+    """In the order of their ids."""
+    sources: tuple[SourceStatus, ...]
+    """Each source: one that is not `ok` could not be read, and its last good records are shown."""
+    total: int
+    """How many records there are in all, on all pages."""
+    next: str
+    """`after` of the next page; empty on the last one."""
+
+
+class ShowParams(OperationModel):
+    """Which record to show."""
+
+    id: str = Field(min_length=1, max_length=ID_CHARS)
+    """Its id, as the list shows it."""
+
+
+class Changed(OperationModel):
+    """What was changed, as it is now."""
+
+    record: ShownRecord
+    """The record."""
+
+
+class SwitchParams(ShowParams):
+    """What to switch."""
+
+    agent: str = Field(default="", max_length=512)
+    """For this agent of the gateway alone; for all where it is left out."""
+
+
+class ApproveParams(ShowParams):
+    """What to approve."""
+
+    digest: str = Field(min_length=1, max_length=64)
+    """The digest that you have looked at; `hookgate tools changes` shows it."""
+
+
+class _Install(OperationModel):
+    agent: str = Field(default="", max_length=512)
+    """For this agent, of any runtime; for everybody where it is left out."""
+    description: str = Field(default="", max_length=2000)
+    """What it does."""
+    content: str = Field(default="", max_length=200_000)
+    """The text of a skill."""
+    command: str = Field(default="", max_length=1000)
+    """The command that starts a connector."""
+    args: list[str] = Field(default_factory=list, max_length=64)
+    """Its arguments."""
+    env: dict[str, str] = Field(default_factory=dict, max_length=64)
+    """Its environment."""
+    url: str = Field(default="", max_length=2000)
+    """The address of a connector."""
+    via: str = Field(default=NATIVE, max_length=512)
+    """The source that installs it."""
+    runtime: str = Field(default="", max_length=512)
+    """Passed over: the gateway finds out which runtime the agent belongs to."""
+
+
+_KEY = r"^[A-Za-z0-9][A-Za-z0-9 ._/@-]{0,63}$"
+
+
+class InstallParams(_Install):
+    """What to install."""
+
+    key: str = Field(pattern=_KEY)
+    """What it will be called: 1 to 64 characters of `A-Za-z0-9 ._/@-`."""
+    kind: Kind = "skill"
+    """What it is."""
+
+
+class ChangeParams(_Install):
+    """Any change; what each takes is said by the operation of its name."""
+
+    action: Literal["install", "enable", "disable", "approve"]
+    """What to do."""
+    id: str = Field(default="", max_length=ID_CHARS)
+    """The record, for all but an install."""
+    digest: str = Field(default="", max_length=64)
+    """The digest that is approved."""
+    key: str = Field(default="", max_length=64)
+    """What is installed will be called so."""
+    kind: Kind = "skill"
+    """What is installed."""
+
+
+class InventoryOperations:
+    """Offers the inventory."""
+
+    def __init__(self, inventory: Callable[[], Inventory], writes: Callable[[], Writes]) -> None:
+        self._inventory = inventory
+        self._writes = writes
+
+    def all(self) -> Sequence[Operation[Any, Any]]:
+        """Return the operations."""
+        return (
+            Operation(
+                name="inventory.list",
+                summary="List what agents can use, in every runtime, and how the sources stand.",
+                params=ListParams,
+                result=Listed,
+                handler=self.listed,
+                rest=("GET", "/api/capabilities"),
+                command="inventory list",
+            ),
+            Operation(
+                name="inventory.show",
+                summary="Show all that is known of one capability, and what may be done to it.",
+                params=ShowParams,
+                result=Changed,
+                handler=self.show,
+                command="inventory show",
+            ),
+            *(
+                Operation(
+                    name=f"inventory.{action}",
+                    summary=f"{action.capitalize()} a capability, for all or for one agent.",
+                    params=SwitchParams,
+                    result=Changed,
+                    handler=handler,
+                    scope="operate",
+                    command=f"inventory {action}",
+                )
+                for action, handler in (("enable", self.enable), ("disable", self.disable))
+            ),
+            Operation(
+                name="inventory.install",
+                summary="Install a capability, once it has passed the sanitizers and the scan.",
+                params=InstallParams,
+                result=Changed,
+                handler=self.install,
+                scope="operate",
+                command="inventory install",
+            ),
+            Operation(
+                name="inventory.approve",
+                summary="Accept a tool that has changed, by the digest that was looked at.",
+                params=ApproveParams,
+                result=Changed,
+                handler=self.approve,
+                scope="operate",
+                command="inventory approve",
+            ),
+            Operation(
+                name="inventory.change",
+                summary="Install, enable, disable or approve a capability.",
+                params=ChangeParams,
+                result=Changed,
+                handler=self.change,
+                scope="operate",
+                rest=("POST", "/api/capabilities/{action}"),
+            ),
+        )
+
+    # -- looking -----------------------------------------------------------
+
+    async def listed(self, invocation: Invocation, params: ListParams) -> Listed:
+        """Return a page of records."""
+        merged = await self._inventory().read(refresh=params.refresh)
+        wanted = Wanted(
+            runtime=params.runtime,
+            kind=params.kind or "",
+            scope=params.scope or "",
+            agent=params.agent,
+            status=params.status or "",
+        )
+        page, total, more = merged.page(
+            wanted, invocation.principal, after=params.after, limit=params.limit
+        )
+        return Listed.model_construct(
+            records=tuple(shown(record) for record in page),
+            sources=merged.sources,
+            total=total,
+            next=page[-1].id if more else "",
+        )
+
+    async def show(self, invocation: Invocation, params: ShowParams) -> Changed:
+        """Return one record."""
+        inventory = self._inventory()
+        await inventory.read()
+        record = inventory.find(params.id)
+        principal = invocation.principal
+        if record.agent_id is not None and not principal.may_use_agent(record.agent_id):
+            raise NotAllowedError(f"{principal.id} may not speak to the agent {record.agent_id!r}")
+        return Changed.model_construct(record=shown(record))
+
+    # -- changing ----------------------------------------------------------
+
+    async def enable(self, invocation: Invocation, params: SwitchParams) -> Changed:
+        """Enable what was disabled."""
+        return _changed(
+            await self._writes().change(
+                "enable", params.id, invocation.principal, agent=params.agent
+            )
+        )
+
+    async def disable(self, invocation: Invocation, params: SwitchParams) -> Changed:
+        """Disable something; nothing of it is taken away."""
+        return _changed(
+            await self._writes().change(
+                "disable", params.id, invocation.principal, agent=params.agent
+            )
+        )
+
+    async def approve(self, invocation: Invocation, params: ApproveParams) -> Changed:
+        """Accept a tool that has changed."""
+        return _changed(
+            await self._writes().change(
+                "approve", params.id, invocation.principal, digest=params.digest
+            )
+        )
+
+    async def install(self, invocation: Invocation, params: InstallParams) -> Changed:
+        """Install something."""
+        install = CapabilityInstall(
+            key=params.key,
+            kind=params.kind,
+            agent_id=params.agent or None,
+            description=params.description,
+            content=params.content,
+            command=params.command,
+            args=tuple(params.args),
+            env=dict(params.env),
+            url=params.url,
+        )
+        return _changed(await self._writes().install(install, invocation.principal, via=params.via))
+
+    async def change(self, invocation: Invocation, params: ChangeParams) -> Changed:
+        """Do what `action` says, as the operation of that name does it."""
+        given = params.model_dump(exclude_unset=True, exclude={"action"})
+        handlers: dict[str, tuple[type[OperationModel], Any]] = {
+            "install": (InstallParams, self.install),
+            "enable": (SwitchParams, self.enable),
+            "disable": (SwitchParams, self.disable),
+            "approve": (ApproveParams, self.approve),
+        }
+        model, handler = handlers[params.action]
+        if params.action != "install":
+            # Whose it is, the id says.
+            given.pop("runtime", None)
+        try:
+            read = model.model_validate(given)
+        except ValueError as error:
+            raise TurnError(
+                f"the parameters do not fit the action {params.action}: {_short(error)}",
+                code="invalid_params",
+                action=f"look at the operation inventory.{params.action}",
+            ) from None
+        result: Changed = await handler(invocation, read)
+        return result
+
+
+def _changed(record: CapabilityRecord) -> Changed:
+    return Changed.model_construct(record=shown(record))
+
+
+def _short(error: ValueError) -> str:
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc'])) or 'it'}: {one['msg']}" for one in error.errors()[:4]
+    )

@@ -1,0 +1,24 @@
+"""The settings of the inventory: ``[plugin.inventory]``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hookgate.core.settings.schema import Section
+
+__all__ = ["InventorySettings"]
+
+
+class InventorySettings(Section):
+    """``[plugin.inventory]``: how often runtimes are looked at, and how long they may take."""
+
+    read_seconds: float = Field(default=2.0, gt=0, le=60)
+    """Seconds that reading one runtime may take; then what it had last is served."""
+    write_seconds: float = Field(default=30.0, gt=0, le=600)
+    """Seconds that one change may take."""
+    fresh_seconds: float = Field(default=5.0, ge=0, le=3600)
+    """For so long what was read is shown without reading again. 0 reads each time."""
+    refresh_seconds: float = Field(default=60.0, ge=0, le=86_400)
+    """So often all runtimes are read without being asked, for discovery. 0: once, at the start."""
+    discovery: bool = True
+    """Whether models find what other runtimes have, as capabilities that they cannot call."""

@@ -1,0 +1,273 @@
+"""Changes: who may make which, what an install has to pass, and what the audit hears of it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.record import parse_id
+from hookgate.builtin_plugins.inventory.scan import scan
+from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
+    CapabilityInstall,
+    RuntimeDisconnectedError,
+    UnknownCapabilityError,
+    UnsupportedCapabilityWriteError,
+)
+from hookgate.builtin_plugins.inventory.tiers import refusal
+from hookgate.core.domain.descriptors import Card, Finding, Rejected
+from hookgate.core.domain.errors import NotAllowedError, TurnError, WireError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import AUDIT
+from hookgate.core.domain.strict_json import canonical
+from hookgate.core.hooks.shielding import finish
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
+    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
+    from hookgate.builtin_plugins.inventory.service import Inventory
+    from hookgate.builtin_plugins.inventory.sources.source import Action
+    from hookgate.core.domain.turn import Principal
+    from hookgate.core.host import Host
+
+__all__ = ["REFUSED", "InstallRefusedError", "Writes"]
+
+REFUSED = "install_refused"
+"""The code of `InstallRefusedError`: HTTP 422."""
+
+KIND = "inventory_write"
+"""What the audit calls the rows of changes."""
+
+
+class InstallRefusedError(WireError):
+    """What was to be installed has not passed the scan: 422. Nothing was changed."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        notes = [one.note or one.rule for one in findings]
+        super().__init__(
+            -32000,
+            f"it is not installed: {'; '.join(notes)}",
+            data={
+                "code": REFUSED,
+                "action": "look at what was found; install what has none of it",
+                "findings": [{"rule": one.rule, "note": one.note} for one in findings],
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A change that has passed its gate, and what the audit is told of it."""
+
+    source: str
+    change: CapabilityChange
+    told: Mapping[str, Any]
+
+
+class Writes:
+    """Hands changes to the sources that own what is changed."""
+
+    def __init__(
+        self,
+        host: Host,
+        inventory: Inventory,
+        multiplexer: Multiplexer,
+        announce: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Write by `multiplexer`; `announce` tells other gateways of what was changed here."""
+        self._host = host
+        self._announce = announce
+        self._inventory = inventory
+        self._multiplexer = multiplexer
+
+    async def change(
+        self, action: Action, record_id: str, by: Principal, *, agent: str = "", digest: str = ""
+    ) -> CapabilityRecord:
+        """Enable, disable or approve what an id names; return it as it is then.
+
+        Args:
+            action: ``enable``, ``disable`` or ``approve``.
+            record_id: The id of the record. Its first part says whose it is.
+            by: Who asks.
+            agent: An agent of the gateway for which something of everybody's is switched; "" for
+                all.
+            digest: The digest that is approved.
+
+        Raises:
+            TurnError: The id is none (400), or the store cannot be written (503).
+            UnknownCapabilityError: Nothing has this id, or no runtime has this agent (404).
+            UnsupportedCapabilityWriteError: It cannot be changed (422).
+            RuntimeDisconnectedError: Its runtime cannot be reached (503).
+        """
+        try:
+            source = parse_id(record_id).source
+        except ValueError as error:
+            raise _invalid(str(error)) from None
+        self._known(source)
+        # Once it is under way it comes to its end, whoever goes away meanwhile: the steps have
+        # limits of their own.
+        return await finish(self._changed(source, action, record_id, by, agent, digest))
+
+    async def _changed(
+        self, source: str, action: Action, record_id: str, by: Principal, agent: str, digest: str
+    ) -> CapabilityRecord:
+        async with self._multiplexer.writing(source):
+            await self._look(source)
+            record = self._inventory.find(record_id)
+            _may(by, record.agent_id)
+            if agent:
+                self._for_agent(agent, record, by)
+            if action == "approve":
+                if not digest:
+                    raise _invalid("found no digest: say which one you have looked at")
+            elif why := refusal(record, action):
+                raise UnsupportedCapabilityWriteError(why)
+            change = CapabilityChange(
+                action=action, by=by, record=record, agent_id=agent or None, digest=digest
+            )
+            told = {"id": record.id, "runtime": record.runtime, "agent": agent or record.agent_id}
+            return await self._dispatch(_Asked(source, change, told))
+
+    def _for_agent(self, agent: str, record: CapabilityRecord, by: Principal) -> None:
+        _may(by, agent)
+        if self._runtime_of(agent) != NATIVE or record.runtime != NATIVE:
+            raise UnsupportedCapabilityWriteError(
+                f"{record.id} cannot be switched for the agent {agent!r} alone: the gateway does "
+                "that for its own tools and its own agents"
+            )
+
+    async def install(
+        self, install: CapabilityInstall, by: Principal, *, via: str = NATIVE
+    ) -> CapabilityRecord:
+        """Install something by the source called `via`; return its record.
+
+        Args:
+            install: What is to be installed. Its runtime is found out, whatever it says.
+            by: Who asks.
+            via: The id of the source that installs it.
+
+        Raises:
+            InstallRefusedError: It has not passed the scan (422).
+            UnknownCapabilityError: There is no such source or agent (404).
+            UnsupportedCapabilityWriteError: That source does not install this (422).
+            RuntimeDisconnectedError: Its runtime cannot be reached (503).
+        """
+        self._known(via)
+        return await finish(self._installed(install, by, via))
+
+    async def _installed(
+        self, install: CapabilityInstall, by: Principal, via: str
+    ) -> CapabilityRecord:
+        _may(by, install.agent_id)
+        await self._inventory.read()
+        runtime = NATIVE if via == NATIVE else via
+        if install.agent_id is not None:
+            runtime = self._runtime_of(install.agent_id)
+        asked = {item: value for item, value in asdict(install).items() if item != "runtime"}
+        install = CapabilityInstall(**{**asked, "runtime": runtime})
+        told = {
+            "key": install.key,
+            "kind": install.kind,
+            "runtime": runtime,
+            "agent": install.agent_id,
+            # Values of the environment are secrets more often than not.
+            "digest": hashlib.sha256(canonical(asked)).hexdigest(),
+        }
+        change = CapabilityChange(action="install", by=by, install=install)
+        findings = (*await self._judged(install), *scan(install))
+        if findings:
+            rules = sorted({one.rule for one in findings})
+            await self._audit(_Asked(via, change, told), "blocked", findings=rules)
+            raise InstallRefusedError(findings)
+        async with self._multiplexer.writing(via):
+            await self._look(via)
+            return await self._dispatch(_Asked(via, change, told))
+
+    async def _judged(self, install: CapabilityInstall) -> tuple[Finding, ...]:
+        """Return what the sanitizers say of all the texts of an install."""
+        texts = (install.key, install.description, install.content, install.command, install.url)
+        text = "\n".join((*texts, *install.args, *install.env, *install.env.values()))
+        card = Card(
+            id=f"install:{install.key}",
+            text=text,
+            origin="user",
+            max_chars=len(text),
+            token_budget=len(text),
+        )
+        judged = await self._host.sanitize(card)
+        if not isinstance(judged, Rejected):
+            return ()
+        return judged.findings or (Finding(rule="sanitizer", severity="high", note=judged.reason),)
+
+    # -- within ------------------------------------------------------------
+
+    def _known(self, source: str) -> None:
+        sources = self._multiplexer.sources
+        if source not in sources:
+            raise UnknownCapabilityError(
+                f"found the source {source!r}, expected one of {', '.join(sorted(sources))}",
+                action="list the inventory, and take an id from there",
+            )
+
+    async def _look(self, source: str) -> None:
+        """Read a source now: what is changed is what is there, not what was shown."""
+        status = await self._inventory.read_source(source)
+        if not status.ok:
+            raise RuntimeDisconnectedError(f"{source} cannot be read: {status.why}")
+
+    def _runtime_of(self, agent: str) -> str:
+        try:
+            return self._inventory.runtime_of(agent)
+        except ValueError as error:
+            raise _invalid(str(error)) from None
+
+    async def _dispatch(self, asked: _Asked) -> CapabilityRecord:
+        """Let the source make the change, between two rows of the audit.
+
+        What cannot be recorded is not done. What was done and cannot be recorded is told as a
+        failure of the store, with the row before it.
+        """
+        await self._audit(asked, "allowed")
+        try:
+            record = await self._multiplexer.write(asked.source, asked.change)
+        except Exception as error:
+            await self._audit(asked, "failed", error=type(error).__name__)
+            raise
+        finally:
+            await self._inventory.read_source(asked.source)
+        if asked.source == NATIVE:
+            await self._announce()
+        await self._audit(asked, "done", status=record.status)
+        data = {"id": record.id, "action": asked.change.action, "status": record.status}
+        self._host.events.publish(Event("inventory_changed", data, scope="read"))
+        return self._inventory.merged.whole(record)
+
+    async def _audit(self, asked: _Asked, outcome: str, **more: Any) -> None:
+        audit = self._host.get(AUDIT)
+        change = asked.change
+        data = {
+            "action": change.action,
+            "source": asked.source,
+            "by": change.by.id,
+            "outcome": outcome,
+            **asked.told,
+            **more,
+        }
+        if audit is not None:
+            await audit.append(KIND, data)
+        self._host.log.info("inventory", **data)
+
+
+def _may(by: Principal, agent: str | None) -> None:
+    if agent is not None and not by.may_use_agent(agent):
+        raise NotAllowedError(
+            f"{by.id} may not speak to the agent {agent!r}, and not change what it has"
+        )
+
+
+def _invalid(message: str) -> TurnError:
+    return TurnError(message, code="invalid_params", action="look at the parameters")
