@@ -59,14 +59,14 @@ def _detail(content: str) -> Callable[[], CapabilityDetail]:
 def _of_record(record: CapabilityRecord) -> Capability:
     # No tool of the gateway has a `/` in its name, so that none is taken for this.
     parts = (record.runtime, record.agent_id, record.source_key)
-    whose = f"agent {record.agent_id} of {record.runtime}" if record.agent_id else record.runtime
     return Capability(
         id=record.id,
         kind=record.kind,
         name="/".join(part for part in parts if part),
         display_name=f"{record.name} ({record.runtime})",
-        description=f"{record.description or record.name} [{whose} has it; it is not called from "
-        "here]",
+        # Its words alone: what was added to them would be judged with them by the sanitizers.
+        description=record.description or record.name,
+        tags=("other runtime",),
         category=record.runtime,
         available=record.available and record.status == "ready",
         has_side_effects=record.kind != "skill",

@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import Projection
 from hookgate.builtin_plugins.inventory.service import Inventory
 from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
-from hookgate.builtin_plugins.inventory.writes import Writes
+from hookgate.builtin_plugins.inventory.writing.writes import Writes
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.ports import STORE, SWITCHES
 from hookgate.kit.tables import tables_of
@@ -41,6 +41,7 @@ class Opened:
     Attributes:
         inventory: What there is.
         writes: What changes it.
+        all_open: Set once all plugins are open; before that, sources of others may not work yet.
     """
 
     def __init__(
@@ -57,12 +58,12 @@ class Opened:
         self._keeping = keeping
         self._seconds = settings.refresh_seconds
         self._changed = asyncio.Event()
+        self.all_open = asyncio.Event()
 
     async def follow(self) -> None:
         """Read all runtimes now and then, and switches whenever another gateway has set one."""
-        # There are tools once all plugins are open; before that sources may not work yet.
+        await self.all_open.wait()
         self._host.tools.watch(self._changed.set)
-        await self._changed.wait()
         undo = self._host[SWITCHES].watch(CHANGED, self._noticed)
         try:
             while True:

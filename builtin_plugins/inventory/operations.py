@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.builtin_plugins.inventory.service import Inventory
-    from hookgate.builtin_plugins.inventory.writes import Writes
+    from hookgate.builtin_plugins.inventory.writing.writes import Writes
     from hookgate.core.domain.operations import Invocation
 
 __all__ = ["Changed", "InventoryOperations", "Listed", "ShownRecord"]
@@ -178,7 +178,6 @@ class InventoryOperations:
                 result=Listed,
                 handler=self.listed,
                 rest=("GET", "/api/capabilities"),
-                command="inventory list",
             ),
             Operation(
                 name="inventory.show",
@@ -186,7 +185,6 @@ class InventoryOperations:
                 params=ShowParams,
                 result=Changed,
                 handler=self.show,
-                command="inventory show",
             ),
             *(
                 Operation(
@@ -196,7 +194,6 @@ class InventoryOperations:
                     result=Changed,
                     handler=handler,
                     scope="operate",
-                    command=f"inventory {action}",
                 )
                 for action, handler in (("enable", self.enable), ("disable", self.disable))
             ),
@@ -207,7 +204,6 @@ class InventoryOperations:
                 result=Changed,
                 handler=self.install,
                 scope="operate",
-                command="inventory install",
             ),
             Operation(
                 name="inventory.approve",
@@ -216,7 +212,6 @@ class InventoryOperations:
                 result=Changed,
                 handler=self.approve,
                 scope="operate",
-                command="inventory approve",
             ),
             Operation(
                 name="inventory.change",

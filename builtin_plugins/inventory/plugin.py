@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UNSUPPORTED,
     inventory_sources,
 )
-from hookgate.builtin_plugins.inventory.writes import REFUSED
+from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.core.domain.tools import Verdict
 from hookgate.hookspecs import hookimpl
 
@@ -70,7 +70,9 @@ class Plugin:
 
     @hookimpl
     def list_operations(self) -> Sequence[Operation[Any, Any]]:
-        """Offer the inventory."""
+        """Offer the inventory; whoever is asked for operations knows that all plugins are open."""
+        if self._opened is not None:
+            self._opened.all_open.set()
         return InventoryOperations(lambda: self._open.inventory, lambda: self._open.writes).all()
 
     @hookimpl

@@ -26,8 +26,8 @@ from hookgate import (
     UnsupportedCapabilityWriteError,
     hookimpl,
 )
-from hookgate.builtin_plugins.inventory.scan import scan
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
+from hookgate.builtin_plugins.inventory.writing.scan import scan
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.gateway.serve import listen
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.record import parse_id
-from hookgate.builtin_plugins.inventory.scan import scan
 from hookgate.builtin_plugins.inventory.sources.source import (
     CapabilityChange,
     CapabilityInstall,
@@ -17,6 +16,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnsupportedCapabilityWriteError,
 )
 from hookgate.builtin_plugins.inventory.tiers import refusal
+from hookgate.builtin_plugins.inventory.writing.scan import scan
 from hookgate.core.domain.descriptors import Card, Finding, Rejected
 from hookgate.core.domain.errors import NotAllowedError, TurnError, WireError
 from hookgate.core.domain.events import Event
