@@ -20,6 +20,7 @@ BUILTIN = (
     "discovery",
     "inventory",
     "tools",
+    "schedules",
 )
 """Names in load order: the last one registered is the first one called. Each is a
 package ``hookgate.builtin_plugins.NAME`` whose ``plugin.py`` defines ``Plugin``."""

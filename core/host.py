@@ -133,6 +133,8 @@ class Host:
             Whoever puts one in denies its calls; ``tool.list`` shows it.
         unshown: Tools of others whose words did not pass, so that no model sees them and no turn
             has them: name -> why.
+        for_command: Whether the gateway was started for one command and ends with it, so that what
+            would outlive that, such as work by the clock, is left to one that stays.
         log: A structured logger.
     """
 
@@ -140,6 +142,7 @@ class Host:
         self, settings: Settings, secrets: Secrets, log: FilteringBoundLogger | None = None
     ) -> None:
         self.settings = settings
+        self.for_command = False
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
         self.tools = self._registry("tool", lambda one: one.name, tool_admission(settings.turn))

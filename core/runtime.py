@@ -87,6 +87,7 @@ class Runtime:
         plugins: Sequence[object] = (),
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
+        for_command: bool = False,
     ) -> None:
         """Load the plugins; nothing is opened before the gateway is entered.
 
@@ -96,6 +97,7 @@ class Runtime:
             plugins: Plugins of the embedding program: classes, instances or modules.
             disabled: Names of plugins that are not to run, beside the settings' own.
             read_settings: Reads the settings again, for `reload`.
+            for_command: Whether it runs for one command; see `Host.for_command`.
 
         Raises:
             ConfigError: A section of a plugin is wrong.
@@ -105,6 +107,7 @@ class Runtime:
         secrets = SecretStore(self.settings)
         self.log = Log(self.settings.log, secrets)
         self.host = Host(self.settings, secrets, self.log.logger())
+        self.host.for_command = for_command
         self.plugins = Plugins.load(
             self.settings,
             builtin=builtin,

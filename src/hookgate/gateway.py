@@ -37,6 +37,7 @@ class Gateway(Runtime):
         plugins: Sequence[object] = (),
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
+        for_command: bool = False,
     ) -> None:
         """See `hookgate.core.runtime.Runtime`; `builtin` is all that there is."""
         super().__init__(
@@ -45,4 +46,5 @@ class Gateway(Runtime):
             plugins=plugins,
             disabled=disabled,
             read_settings=read_settings,
+            for_command=for_command,
         )

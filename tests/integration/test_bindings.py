@@ -91,6 +91,7 @@ OPERATIONS: dict[str, Called] = {
     "prices.check": EVERYBODYS,
     "prices.show": EVERYBODYS,
     "route.explain": Called({"peer": "somebody"}),
+    "schedules.list": EVERYBODYS,
     "session.export": Called({"session": "{session}"}, shows=True),
     "session.history": Called({"session": "{session}"}, shows=True),
     "session.list": EVERYBODYS,

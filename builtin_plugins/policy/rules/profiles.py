@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "Cell", "Circumstances", "ProfileRule", "When", "cells", "judge"]
 
-When: TypeAlias = Literal["always", "tainted", "inter_session", "not_external_user"]
+When: TypeAlias = Literal["always", "tainted", "inter_session", "scheduled", "not_external_user"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +71,8 @@ class ProfileRule:
                 return circumstances.tainted
             case "inter_session":
                 return circumstances.provenance is Provenance.INTER_SESSION
+            case "scheduled":
+                return circumstances.provenance is Provenance.SCHEDULED
             case "not_external_user":
                 return circumstances.provenance is not Provenance.EXTERNAL_USER
 
@@ -121,6 +123,14 @@ _BALANCED = (
         when="inter_session",
         effect=Effect.ASK,
         why="it can carry data out, and another session asked for it",
+    ),
+    ProfileRule(
+        name="send-by-schedule",
+        flag="sends_externally",
+        values=_TRUE_OR_UNKNOWN,
+        when="scheduled",
+        effect=Effect.ASK,
+        why="it can carry data out, and a schedule and no person's message led to this",
     ),
     ProfileRule(
         name="autonomous-without-a-person",

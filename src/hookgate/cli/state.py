@@ -322,7 +322,7 @@ class State:
             quiet = {} if "log.level" in self.source.places else {"level": "error"}
             log = self.settings.log.model_copy(update=quiet)
             settings = self.settings.model_copy(update={"log": log})
-        gateway = self.make_gateway(settings)
+        gateway = self.make_gateway(settings, for_command=True)
         gateway.plugins.hooks.spans = spans
         with gateway.log.as_default(), gateway.log.captured():
             async with AsyncExitStack() as stack:

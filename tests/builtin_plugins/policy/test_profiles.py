@@ -126,6 +126,7 @@ def test_page_shows_every_rule_as_it_is(profile: str) -> None:
         "always": "always",
         "tainted": "the turn is tainted",
         "inter_session": "the turn came from another session",
+        "scheduled": "a [schedule](schedules.md) started the turn",
         "not_external_user": "the turn came from anything but a person",
     }
     for rule in PROFILES[profile]:  # type: ignore[index]

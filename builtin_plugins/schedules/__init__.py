@@ -1,0 +1,1 @@
+"""Starts turns by the clock: schedules and heartbeats."""

@@ -1,0 +1,89 @@
+"""The settings of the schedules: ``[plugin.schedules.jobs.NAME]``."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from hookgate.builtin_plugins.schedules.timing import Timing
+from hookgate.core.domain.turn import Address
+from hookgate.core.settings.schema import Section
+from hookgate.kit.durations import Seconds
+
+__all__ = ["JobSettings", "Name", "SchedulesSettings"]
+
+DAY = 86_400.0
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+
+
+class JobSettings(Section):
+    """``[plugin.schedules.jobs.NAME]``: a turn that is started by the clock."""
+
+    cron: str = Field(default="", max_length=200)
+    """When, as a line of cron with five fields: `0 8 * * 1-5` is at eight from Monday to Friday.
+    Either this or `every`."""
+    every: Seconds | None = Field(default=None, ge=1, le=366 * DAY)
+    """When, as a length of time such as `30m`, counted from midnight UTC of 1970-01-01."""
+    zone: str = "UTC"
+    """The time zone of `cron`, such as `Europe/Berlin`."""
+    jitter: Seconds = Field(default=0, ge=0, le=DAY)
+    """A run begins so much later at most, by chance; never past half of the way to the next."""
+    text: str = Field(min_length=1, max_length=100_000)
+    """The message."""
+    agent: str | None = None
+    """The agent. Without it: the one that the bindings choose for the address."""
+    channel: str = Field(default="schedule", min_length=1)
+    """The channel of the session. The answer is sent by it, where there is one of this name."""
+    account: str = Field(default="local", min_length=1)
+    """The account of the session."""
+    peer: str = ""
+    """The peer of the session; the schedule's name where it is empty."""
+    deliver: bool = True
+    """Whether the answer is sent by the channel, beside being kept in the session."""
+    quiet: str = Field(default="", max_length=100)
+    """An answer that is this word alone is not sent, such as `HEARTBEAT_OK`."""
+    heartbeat: bool = False
+    """Whether what it costs is counted as `heartbeat`, and not as `schedule`."""
+    missed: Literal["skip", "once"] = "skip"
+    """What becomes of runs that were missed: nothing, or the last one of them is made up for."""
+    grace: Seconds = Field(default=60, ge=1, le=DAY)
+    """A run that could not begin so long after its time is a missed one."""
+    on_crash: Literal["leave", "again"] = "leave"
+    """What becomes of a run whose gateway has stopped in the middle: nothing, or it is run
+    once more."""
+    deadline: Seconds = Field(default=600, gt=0, le=7 * DAY)
+    """A run that takes longer is cancelled; `turn.deadline_seconds` holds as well."""
+    enabled: bool = True
+    """Whether it runs."""
+
+    @model_validator(mode="after")
+    def _has_a_time(self) -> JobSettings:
+        if bool(self.cron) == (self.every is not None):
+            raise ValueError("expected either `cron` or `every`, and not both")
+        self.timing.check()
+        return self
+
+    @property
+    def timing(self) -> Timing:
+        """When it is due."""
+        every = None if self.every is None else timedelta(seconds=self.every)
+        return Timing(cron=self.cron, every=every, zone=self.zone)
+
+    @property
+    def plan(self) -> str:
+        """When it is due, in words; another plan begins when it is first seen."""
+        return str(self.timing) if self.enabled else "off"
+
+    def address(self, name: str) -> Address:
+        """Return whose session it is."""
+        return Address(self.channel, self.account, self.peer or name)
+
+
+class SchedulesSettings(Section):
+    """``[plugin.schedules]``: turns that are started by the clock."""
+
+    jobs: dict[Name, JobSettings] = Field(default_factory=dict)
+    """Schedules by name."""
