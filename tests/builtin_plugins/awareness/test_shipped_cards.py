@@ -268,4 +268,5 @@ def test_the_reference_names_every_builtin_plugin() -> None:
 def test_there_are_commands_and_settings_to_look_at() -> None:
     assert len(COMMANDS) > 30
     assert len(SETTINGS) > 8
-    assert tokens_of("".join(card.text for card in CARDS.values())) < 2800
+    # On the average: there is a card for each plugin.
+    assert tokens_of("".join(card.text for card in CARDS.values())) < 170 * len(CARDS)
