@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from hookgate.builtin_plugins.schedules.running import tidy
 from hookgate.builtin_plugins.schedules.scheduler import SWITCH, paused_in
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.operations import Operation, OperationModel
@@ -145,7 +146,7 @@ class ScheduleOperations:
     async def pause(self, invocation: Invocation, params: PauseParams) -> ScheduleRow:
         """Have a schedule rest."""
         job, host = self._job(params.name), invocation.host
-        entry = {"by": invocation.principal.id, "why": host.secrets.redact(params.why)}
+        entry = {"by": invocation.principal.id, "why": tidy(host, params.why)}
         await self._switch(host, params.name, entry)
         await _audit(invocation, "schedule_paused", params.name, entry["why"])
         return await self._row(host, params.name, job, entry)

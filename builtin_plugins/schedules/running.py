@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.handle import TurnHandle
 
-__all__ = ["Runs", "principal_of", "tidy"]
+__all__ = ["Runs", "tidy"]
 
 BEAT_SECONDS = 15.0
 """So often a gateway with runs is heard of by those that share its store."""
 
 LOST_SECONDS = 45.0
 """Without having been heard of for so long, it ends its runs: at 60 others give them up."""
+
+RETRY_SECONDS = 1.0
+"""From one attempt to write what became of a run to the next."""
 
 NOTE_CHARS = 500
 
@@ -154,17 +157,19 @@ class Runs:
         log = host.log.info if state == "done" else host.log.warning
         log("schedule run", schedule=run.name, due=str(run.planned), state=state, note=note)
         host.metric("schedule_run", schedule=run.name, state=state)
-        try:
-            if not await self._book.end(run.name, run.planned, values):
-                host.log.warning(
-                    "schedule run", schedule=run.name, due=str(run.planned),
-                    note="another gateway has given it up meanwhile",
-                )  # fmt: skip
-        except StoreError as error:
-            host.log.error(
-                "what became of a run is not kept: it will be said to be interrupted",
-                schedule=run.name, due=str(run.planned), error=str(error),
-            )  # fmt: skip
+        while True:
+            try:
+                if not await self._book.end(run.name, run.planned, values):
+                    host.log.warning("a run was given up by another gateway", schedule=run.name)
+                break
+            except StoreError as error:
+                # As long as it is not written, the schedule runs, and its next runs are skipped.
+                host.log.error(
+                    "what became of a run cannot be kept", schedule=run.name, error=str(error)
+                )
+                if not host.ready:
+                    break
+                await asyncio.sleep(RETRY_SECONDS)
 
     # -- being heard of ------------------------------------------------------
 

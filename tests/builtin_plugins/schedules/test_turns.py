@@ -13,9 +13,11 @@ import pytest
 from tests.builtin_plugins.schedules.conftest import Scheduled
 from tests.support.script import until
 
+from hookgate.builtin_plugins.schedules import running
 from hookgate.builtin_plugins.schedules.settings import SchedulesSettings
+from hookgate.cli.state import State
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Claim, Principal
@@ -254,12 +256,40 @@ async def test_a_clock_that_was_put_back_is_said(scheduled: Start) -> None:
         assert len(one.turns.ended) == 2
 
 
+async def test_what_became_of_a_run_is_written_once_the_store_works_again(
+    scheduled: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "RETRY_SECONDS", 0.01)
+    async with scheduled() as one:
+        book = await one.scheduler.book()
+        end, failures = book.end, [StoreUnavailableError("the disk is full")] * 3
+
+        async def failing(*given: Any) -> bool:
+            if failures:
+                raise failures.pop()
+            return await end(*given)
+
+        monkeypatch.setattr(book, "end", failing)
+        await one.look(hours=1)
+        assert (await one.over()).outcome == "done"
+        assert failures == []
+
+
+async def test_the_clock_is_looked_at_when_something_is_due_and_once_a_minute(
+    scheduled: Start,
+) -> None:
+    async with scheduled() as one:
+        assert await one.scheduler.look_at_all() == 60
+        one.clock.turn(minutes=59, seconds=30)
+        assert await one.scheduler.look_at_all() == 30
+
+
 # -- what operators do -------------------------------------------------------------------
 
 
 async def test_what_is_paused_rests_until_it_is_resumed(scheduled: Start) -> None:
     async with scheduled() as one:
-        paused = await one.do("pause", name="job", why="holidays")
+        paused = await one.do("pause", name="job", why="holi\0days")
         assert (paused.state, paused.next, paused.note) == ("paused", "", "paused by ops: holidays")
         await one.look(hours=1)
         row = await one.row()
@@ -336,12 +366,15 @@ async def test_a_gateway_without_schedules_looks_at_no_clock(
         assert plugin._scheduler._book is None
 
 
-async def test_a_gateway_for_one_command_begins_nothing(gateway: Any, tmp_path: Path) -> None:
-    from hookgate import Gateway
-    from hookgate.core.settings.schema import Settings
-
-    jobs = {"schedules": {"jobs": {"job": {"every": "1s", "text": "x"}}}}
-    config = {"home": tmp_path, "plugins": {"entry_points": False}, "plugin": jobs}
-    settings = Settings.model_validate(config)
-    async with Gateway(settings, for_command=True) as gate:
+async def test_a_gateway_for_one_command_begins_nothing(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(
+        "[plugins]\nentry_points = false\n"
+        "[plugin.embedding]\nembedder = 'none'\n"
+        "[plugin.schedules.jobs.job]\nevery = '1s'\ntext = 'tick'\n"
+    )
+    state = State(environ={"HOOKGATE_HOME": str(tmp_path)})
+    async with state.gateway() as gate:
+        assert gate.host.for_command
         assert "schedules" not in {task.get_name() for task in gate.host._tasks}
+    async with state.make_gateway(state.settings) as gate:
+        assert "schedules" in {task.get_name() for task in gate.host._tasks}
