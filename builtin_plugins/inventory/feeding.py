@@ -2,39 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hookgate.builtin_plugins.inventory.kept.keeping import Skill
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
-__all__ = ["fed"]
+__all__ = ["Fed", "fed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fed:
+    """What discovery knows of the records of one source.
+
+    Attributes:
+        records: Those records; None before there were any.
+        skills: The installed skills then.
+        rows: The capability that follows from a record, with that record, by id.
+    """
+
+    records: Sequence[CapabilityRecord] | None = None
+    skills: Mapping[str, Skill] = field(default_factory=dict)
+    rows: Mapping[str, tuple[CapabilityRecord, Capability]] = field(default_factory=dict)
 
 
 def fed(
-    records: Iterable[CapabilityRecord], skills: Mapping[str, Skill], *, others: bool
-) -> list[Capability]:
+    records: Sequence[CapabilityRecord],
+    skills: Mapping[str, Skill],
+    before: Fed,
+    *,
+    others: bool,
+) -> Fed:
     """Return the capabilities that follow from records: what is disabled is none.
 
     Args:
-        records: All records.
+        records: All records of a source.
         skills: The installed skills by the id of their records.
+        before: What followed last: of a record that is still the same object, nothing is made.
         others: Whether what other runtimes have is among them.
     """
-    found: list[Capability] = []
+    rows: dict[str, tuple[CapabilityRecord, Capability]] = {}
     for record in records:
+        known = before.rows.get(record.id)
         if record.status == "disabled":
             continue
         if record.runtime == NATIVE and record.id in skills:
-            found.append(_of_skill(record, skills[record.id]))
+            rows[record.id] = record, _of_skill(record, skills[record.id])
         elif others and record.runtime != NATIVE and record.id not in skills:
-            found.append(_of_record(record))
-    return found
+            same = known is not None and known[0] is record
+            rows[record.id] = known if known and same else (record, _of_record(record))
+    return Fed(records, skills, rows)
 
 
 def _of_skill(record: CapabilityRecord, skill: Skill) -> Capability:

@@ -156,7 +156,10 @@ class Multiplexer:
                 faults.append(f"found a {type(record).__name__}, expected a record")
             elif record.id in records:
                 faults.append(f"{record.id!r} comes twice")
-            elif sound.get(record.id) != record and (wrong := _fault(record, name)):
+            elif sound.get(record.id) == record:
+                # What is equal stays the very same object; nobody after this compares it again.
+                records[record.id] = sound[record.id]
+            elif wrong := _fault(record, name):
                 faults.append(wrong)
             else:
                 records[record.id] = record

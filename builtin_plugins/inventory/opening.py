@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,10 @@ class Opened:
             self._host.degrade(PART, f"other gateways hear of a change later: {error}")
 
 
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+"""The id of a source, which its records' ids begin with."""
+
+
 @asynccontextmanager
 async def opened(
     host: Host, settings: InventorySettings, keeping: Keeping
@@ -151,12 +156,15 @@ async def _sources(host: Host) -> dict[str, RuntimeSource]:
         if answer.failure is not None:
             host.degrade(f"inventory sources of {answer.plugin}", answer.failure.message)
         for source in answer.value or ():
-            if source.id in sources or not source.id:
-                host.degrade(
-                    f"inventory source {source.id} of {answer.plugin}",
-                    "left out, since another one has this id: rename one of the two",
-                )
+            name = getattr(source, "id", None)
+            wrong = ""
+            if not isinstance(name, str) or not _ID.fullmatch(name):
+                wrong = "found no id of 1 to 32 lower-case letters, digits, _ and -: give it one"
+            elif name in sources:
+                wrong = "left out, since another one has this id: rename one of the two"
+            if wrong:
+                host.degrade(f"inventory source {name!s:.80} of {answer.plugin}", wrong)
             else:
-                sources[source.id] = source
+                sources[str(name)] = source
     assert NATIVE in sources, "this plugin brings it, and whatever it brings comes first"
     return sources

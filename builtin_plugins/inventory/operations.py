@@ -28,7 +28,7 @@ __all__ = ["Changed", "InventoryOperations", "Listed", "ShownRecord"]
 ID_CHARS = 2048
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ShownRecord(CapabilityRecord):
     """A record as it is shown: with what may be done to it.
 

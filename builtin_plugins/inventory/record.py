@@ -5,11 +5,9 @@ This module needs the standard library alone, so that a source may run anywhere.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 __all__ = [
     "RUNTIMES",
@@ -105,7 +103,7 @@ def parse_id(text: str) -> RecordId:
     return RecordId(_whole(source), _whole(runtime), scope, whose, kind, key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class CapabilityRecord:
     """One capability, as its owner has it.
 
@@ -183,29 +181,41 @@ class CapabilityRecord:
             name: Its name for people; the key where this is left out.
             **more: The other fields.
         """
+        if not more.keys() <= _FIELDS:
+            unknown = ", ".join(sorted(more.keys() - _FIELDS))
+            raise TypeError(f"found {unknown}, expected fields of a CapabilityRecord")
         runtime = runtime or source_id
         whose: Scope = scope or ("global" if agent_id is None else "agent")
-        return cls(
-            id=record_id(
+        values = {
+            **_DEFAULTS,
+            "id": record_id(
                 source_id, runtime=runtime, kind=kind, key=key, scope=whose, agent_id=agent_id
             ),
-            source_key=key,
-            kind=kind,
-            runtime=runtime,
-            source=source,
-            manageability=manageability,
-            scope=whose,
-            agent_id=agent_id,
-            name=name or key,
+            "source_key": key,
+            "kind": kind,
+            "runtime": runtime,
+            "source": source,
+            "manageability": manageability,
+            "scope": whose,
+            "agent_id": agent_id,
+            "name": name or key,
             **more,
-        )
+        }
+        made = object.__new__(cls)
+        # At once, and not field by field as `__init__` does: a source makes thousands at a read.
+        object.__setattr__(made, "__dict__", values)
+        return made
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields, JSON-ready."""
-        return {**asdict(self), "diagnostics": list(self.diagnostics)}
+        return {**vars(self), "diagnostics": list(self.diagnostics)}
 
 
 _FIELDS = frozenset(item.name for item in fields(CapabilityRecord))
+
+_DEFAULTS: Mapping[str, Any] = {
+    item.name: item.default for item in fields(CapabilityRecord) if item.default is not MISSING
+}
 
 
 def from_json(data: Mapping[str, Any], source_id: str) -> CapabilityRecord:

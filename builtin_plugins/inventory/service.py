@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.inventory.feeding import fed
+from hookgate.builtin_plugins.inventory.feeding import Fed, fed
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
@@ -96,15 +96,6 @@ class Merged:
         return replace(record, synced_at=record.synced_at or synced, writable=writable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Fed:
-    """What discovery knows of one source, and of which records that was made."""
-
-    records: tuple[CapabilityRecord, ...] | None = None
-    version: int = 0
-    rows: Mapping[str, Capability] = field(default_factory=dict)
-
-
 class Inventory:
     """Reads the sources, merges what they have, and tells discovery and policy of it."""
 
@@ -125,7 +116,7 @@ class Inventory:
         self._merged: Merged | None = None
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._fed: dict[str, _Fed] = {}
+        self._fed: dict[str, Fed] = {}
 
     # -- reading -----------------------------------------------------------
 
@@ -245,23 +236,25 @@ class Inventory:
 
         What has not changed is not made anew: there may be very much of it.
         """
-        skills, version = self._keeping.skills, self._keeping.version
-        others = self._settings.discovery
+        skills, others = self._keeping.skills, self._settings.discovery
         for name, served in self._served.items():
-            state = (served.records, version if name == NATIVE else 0)
-            known = self._fed.get(name, _Fed())
-            if known.records is state[0] and known.version == state[1]:
+            known = self._fed.get(name, Fed())
+            if known.records is served.records and known.skills is skills:
                 continue
-            made = partial(fed, served.records, skills, others=others)
-            rows = await asyncio.to_thread(made) if len(served.records) > MANY else made()
+            made = partial(fed, served.records, skills, known, others=others)
+            new = await asyncio.to_thread(made) if len(served.records) > MANY else made()
             if self._served[name] is not served:
                 continue  # Somebody has read it meanwhile, and feeds it.
-            new = {row.id: row for row in rows}
-            self._fed[name] = _Fed(*state, new)
-            upsert = [row for row in rows if known.rows.get(row.id) != row]
-            gone = [one for one in known.rows if one not in new]
+            self._fed[name] = new
+            upsert = [row for key, (_, row) in new.rows.items() if _differs(known, key, row)]
+            gone = [key for key in known.rows if key not in new.rows]
             if upsert or gone:
                 self._host.capabilities.apply(BROUGHT_BY, upsert=upsert, remove=gone)
+
+
+def _differs(known: Fed, key: str, row: Capability) -> bool:
+    before = known.rows.get(key)
+    return before is None or (before[1] is not row and before[1] != row)
 
 
 def _statuses(served: Mapping[str, Served]) -> tuple[SourceStatus, ...]:

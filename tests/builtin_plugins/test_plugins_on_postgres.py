@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.audit.sealing import Sealer
 from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
 from hookgate.builtin_plugins.awareness.cards import tables as card_tables
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
+from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables
 from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -26,7 +27,12 @@ from hookgate.core.domain.descriptors import Card
 pytestmark = pytest.mark.slow
 
 SEALER = Sealer(b"k" * 32)
-TABLES = {"audit": audit_tables, "awareness": card_tables, "policy": policy_tables}
+TABLES = {
+    "audit": audit_tables,
+    "awareness": card_tables,
+    "inventory": inventory_tables,
+    "policy": policy_tables,
+}
 
 
 @pytest.fixture
