@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from hookgate.core.domain.messages import CLEAN, Taint
 from hookgate.core.domain.turn import SessionKey
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-__all__ = ["FullError", "Note", "Notes", "ProcessNotes", "fold", "scope_of", "words_of"]
+__all__ = ["FullError", "Note", "ProcessNotes", "fold", "scope_of", "words_of"]
 
 MAX_WORDS = 16
 """Words of a query that are looked for."""
@@ -63,26 +63,6 @@ class Note:
     created: datetime
 
 
-class Notes(Protocol):
-    """Where notes are kept."""
-
-    async def add(self, note: Note, *, limit: int) -> Note:
-        """Keep `note`; return what is kept.
-
-        A note that says the same as one of its scope takes that one's place: with its id,
-        the later time, and the taint of both.
-
-        Raises:
-            FullError: The scope holds `limit` notes already.
-        """
-
-    async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
-        """Return the notes of `scope` that hold most of `words`, of equals the newest first."""
-
-    async def remove(self, scope: str, note_id: str) -> bool:
-        """Remove a note of `scope`; return whether there was one."""
-
-
 def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) -> str:
     """Return the scope that what is remembered in a session belongs to."""
     if width == "agent":
@@ -116,7 +96,14 @@ class ProcessNotes:
         self._scopes: dict[str, dict[str, Note]] = {}
 
     async def add(self, note: Note, *, limit: int) -> Note:
-        """Keep `note`; see `Notes.add`."""
+        """Keep `note`; return what is kept.
+
+        A note that says the same as one of its scope takes that one's place: with its id,
+        the later time, and the taint of both.
+
+        Raises:
+            FullError: The scope holds `limit` notes already.
+        """
         kept = self._scopes.setdefault(note.scope, {})
         text = fold(note.text)
         for old in kept.values():
@@ -132,7 +119,7 @@ class ProcessNotes:
         return note
 
     async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
-        """Return the notes that hold most of `words`; see `Notes.search`."""
+        """Return the notes of `scope` that hold most of `words`, of equals the newest first."""
         hits = []
         for note in reversed(self._scopes.get(scope, {}).values()):
             text = fold(note.text)
@@ -143,5 +130,5 @@ class ProcessNotes:
         return [note for _, note in hits[:limit]]
 
     async def remove(self, scope: str, note_id: str) -> bool:
-        """Remove a note; see `Notes.remove`."""
+        """Remove a note of `scope`; return whether there was one."""
         return self._scopes.get(scope, {}).pop(note_id, None) is not None

@@ -71,7 +71,7 @@ class Facts:
         return search(connection, scopes, query, at=at, as_of=as_of, limit=limit)
 
     def note(self, note: Note, connection: Connection) -> Note:
-        """Keep a text as it is; see `Notes.add`.
+        """Keep a text as it is; see `ProcessNotes.add`.
 
         Raises:
             FullError: The scope holds as many notes as it may.

@@ -3,7 +3,6 @@
 from hookgate.builtin_plugins.memory.tables.episodes import CURSORS, SCOPES, TURNS
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES, WORDS
 from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
-from hookgate.builtin_plugins.memory.tables.notes import StoreNotes
 
 __all__ = [
     "CURSORS",
@@ -14,5 +13,4 @@ __all__ = [
     "SOURCES",
     "TURNS",
     "WORDS",
-    "StoreNotes",
 ]

@@ -1,34 +1,32 @@
-"""The notes in the store: facts in words of their own."""
+"""Notes written to the store: facts in words of their own."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import case, delete, func, insert, or_, select, update
+from sqlalchemy import func, insert, select, update
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.notes import FullError, Note, fold
+from hookgate.builtin_plugins.memory.notes import FullError, fold
 from hookgate.builtin_plugins.memory.recall.words import terms_of
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES, WORDS
+from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from sqlalchemy import Connection
 
-    from hookgate.core.domain.ports import Store
+    from hookgate.builtin_plugins.memory.notes import Note
 
-__all__ = ["StoreNotes", "add_note"]
+__all__ = ["add_note"]
 
 _IS_NOTE = FACTS.c.kind == "note"
 
 
 def add_note(connection: Connection, note: Note, *, limit: int) -> Note:
-    """Keep `note`; see `Notes.add`.
+    """Keep `note`; see `ProcessNotes.add`.
 
     Raises:
         FullError: The scope holds `limit` notes already.
@@ -61,54 +59,6 @@ def add_note(connection: Connection, note: Note, *, limit: int) -> Note:
     return note
 
 
-class StoreNotes:
-    """Keeps notes in the store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def add(self, note: Note, *, limit: int) -> Note:
-        """Keep `note`; see `Notes.add`."""
-        return await self._store.write(lambda connection: add_note(connection, note, limit=limit))
-
-    async def search(self, scope: str, words: Sequence[str], *, limit: int) -> Sequence[Note]:
-        """Return the notes that hold most of `words`, of equals the newest first."""
-        if not words:
-            return []
-        columns = FACTS.c
-        held = [columns.folded.contains(word, autoescape=True) for word in words]
-        count = sum((case((one, 1), else_=0) for one in held[1:]), case((held[0], 1), else_=0))
-        query = (
-            select(FACTS)
-            .where(columns.scope == scope, columns.subject == "", _IS_NOTE, or_(*held))
-            .order_by(count.desc(), columns.learned.desc(), columns.id)
-            .limit(limit)
-        )
-
-        def work(connection: Connection) -> list[Note]:
-            return [_note(row) for row in connection.execute(query).mappings()]
-
-        return await self._store.read(work)
-
-    async def remove(self, scope: str, note_id: str) -> bool:
-        """Remove a note; see `Notes.remove`."""
-        columns = FACTS.c
-        where = (columns.scope == scope, columns.id == note_id, _IS_NOTE)
-
-        def work(connection: Connection) -> bool:
-            number = connection.execute(select(columns.number).where(*where)).scalar()
-            if number is None:
-                return False
-            connection.execute(delete(WORDS).where(WORDS.c.scope == scope, WORDS.c.fact == number))
-            connection.execute(
-                delete(SOURCES).where(SOURCES.c.scope == scope, SOURCES.c.fact == number)
-            )
-            connection.execute(delete(FACTS).where(*where))
-            return True
-
-        return await self._store.write(work)
-
-
 def _row(note: Note) -> dict[str, Any]:
     folded = fold(note.text)
     return {
@@ -127,16 +77,3 @@ def _row(note: Note) -> dict[str, Any]:
         "turn": note.turn,
         "learned": note.created.astimezone(UTC).isoformat(timespec="microseconds"),
     }
-
-
-def _note(row: Mapping[Any, Any]) -> Note:
-    return Note(
-        id=row["id"],
-        scope=row["scope"],
-        text=row["text"],
-        taint=frozenset(json.loads(row["taint"])),
-        provenance=row["provenance"],
-        session=row["session"],
-        turn=row["turn"],
-        created=datetime.fromisoformat(row["learned"]),
-    )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.memory.notes import (
     MAX_WORDS,
@@ -17,15 +16,11 @@ from hookgate.builtin_plugins.memory.notes import (
     scope_of,
     words_of,
 )
-from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS, StoreNotes
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.memory.notes import Notes
+    from collections.abc import Iterable
 
 START = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
 
@@ -43,28 +38,23 @@ def note(text: str, scope: str = "a", *, minute: int = 0, taint: Iterable[str] =
     )
 
 
-@pytest.fixture(params=["process", "store"])
-async def notes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Notes]:
-    if request.param == "process":
-        yield ProcessNotes()
-        return
-    async with opened_store(tmp_path) as store:
-        await store.migrate("memory", METADATA, SCRIPTS)
-        yield StoreNotes(store)
+@pytest.fixture
+def notes() -> ProcessNotes:
+    return ProcessNotes()
 
 
-async def found(notes: Notes, query: str, scope: str = "a", limit: int = 5) -> list[str]:
+async def found(notes: ProcessNotes, query: str, scope: str = "a", limit: int = 5) -> list[str]:
     return [hit.text for hit in await notes.search(scope, words_of(query), limit=limit)]
 
 
-async def test_note_comes_back_as_it_was_kept(notes: Notes) -> None:
+async def test_note_comes_back_as_it_was_kept(notes: ProcessNotes) -> None:
     kept = await notes.add(note("The dog is called Luna.", taint={"tool:x", "a"}), limit=9)
     assert await notes.search("a", ["luna"], limit=5) == [kept]
     assert kept.taint == {"tool:x", "a"}
     assert kept.created == START
 
 
-async def test_most_words_win_and_of_equals_the_newest(notes: Notes) -> None:
+async def test_most_words_win_and_of_equals_the_newest(notes: ProcessNotes) -> None:
     await notes.add(note("red bike", minute=1), limit=9)
     await notes.add(note("red car and bike", minute=0), limit=9)
     await notes.add(note("blue bike", minute=2), limit=9)
@@ -73,13 +63,13 @@ async def test_most_words_win_and_of_equals_the_newest(notes: Notes) -> None:
     assert await found(notes, "bike", limit=1) == ["blue bike"]
 
 
-async def test_case_and_width_of_letters_do_not_matter_in_any_script(notes: Notes) -> None:
+async def test_case_and_width_of_letters_do_not_matter_in_any_script(notes: ProcessNotes) -> None:
     await notes.add(note("ÄRGER in Zürich, ﬁle №5, ΣΊΣΥΦΟΣ, 犬"), limit=9)
     for query in ("ärger", "ZÜRICH", "file", "σίσυφοσ", "犬", "Ａrger ärger"):
         assert await found(notes, query) != [], query
 
 
-async def test_signs_of_the_query_language_are_plain_characters(notes: Notes) -> None:
+async def test_signs_of_the_query_language_are_plain_characters(notes: ProcessNotes) -> None:
     await notes.add(note("it cost 100% of a_b"), limit=9)
     await notes.add(note("it cost 1000 of aXb"), limit=9)
     assert await notes.search("a", ["100%"], limit=5) != []
@@ -88,7 +78,7 @@ async def test_signs_of_the_query_language_are_plain_characters(notes: Notes) ->
     assert await notes.search("a", [], limit=5) == []
 
 
-async def test_no_scope_sees_finds_or_removes_anothers_notes(notes: Notes) -> None:
+async def test_no_scope_sees_finds_or_removes_anothers_notes(notes: ProcessNotes) -> None:
     mine = await notes.add(note("my secret", "a"), limit=9)
     await notes.add(note("your secret", "b"), limit=9)
     assert await found(notes, "secret", "a") == ["my secret"]
@@ -101,7 +91,7 @@ async def test_no_scope_sees_finds_or_removes_anothers_notes(notes: Notes) -> No
     assert (await notes.search("a", ["secret"], limit=5))[0].taint == frozenset()
 
 
-async def test_removed_note_is_gone(notes: Notes) -> None:
+async def test_removed_note_is_gone(notes: ProcessNotes) -> None:
     kept = await notes.add(note("old news"), limit=9)
     assert await notes.remove("a", kept.id)
     assert not await notes.remove("a", kept.id)
@@ -109,7 +99,7 @@ async def test_removed_note_is_gone(notes: Notes) -> None:
 
 
 async def test_same_text_again_is_one_note_with_the_later_time_and_both_taints(
-    notes: Notes,
+    notes: ProcessNotes,
 ) -> None:
     first = await notes.add(note("Likes tea", taint={"x"}), limit=1)
     again = await notes.add(note("likes TEA", minute=5, taint={"y"}), limit=1)
@@ -118,21 +108,12 @@ async def test_same_text_again_is_one_note_with_the_later_time_and_both_taints(
     assert await notes.search("a", ["tea"], limit=5) == [again]
 
 
-async def test_full_scope_takes_no_more_and_others_are_not_full(notes: Notes) -> None:
+async def test_full_scope_takes_no_more_and_others_are_not_full(notes: ProcessNotes) -> None:
     for number in range(3):
         await notes.add(note(f"note {number}"), limit=3)
     with pytest.raises(FullError, match="3 notes"):
         await notes.add(note("one more"), limit=3)
     await notes.add(note("one more", "b"), limit=3)
-
-
-async def test_notes_outlive_the_store_and_tables_are_what_the_code_knows(tmp_path: Path) -> None:
-    async with opened_store(tmp_path) as store:
-        await store.migrate("memory", METADATA, SCRIPTS)
-        kept = await StoreNotes(store).add(note("Luna", taint={"x"}), limit=9)
-        assert await differences(store, METADATA) == []
-    async with opened_store(tmp_path) as store:
-        assert await StoreNotes(store).search("a", ["luna"], limit=5) == [kept]
 
 
 def test_words_of_a_query_are_its_telling_ones() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -150,10 +151,29 @@ def test_notes_are_found_by_their_words_and_are_bounded() -> None:
         assert memory.note(note, connection) == note
         with pytest.raises(FullError, match="1 notes"):
             memory.note(Note(id="note_2", scope=ME, text="More", created=NOON), connection)
+        memory.note(Note(id="note_3", scope=OTHER, text="More", created=NOON), connection)
         (hit,) = memory.search([ME], "where is the gate code?", connection, at=LATER)
         assert (hit.kind, hit.id, hit.text) == ("note", "note_1", note.text)
         assert memory.forget([ME], connection, ids=["note_1"]) == 1
         assert memory.search([ME], "where is the gate code?", connection, at=LATER) == []
+
+
+def test_a_note_that_says_the_same_takes_the_place_with_the_later_time_and_both_taints() -> None:
+    memory = facts(max_notes=1)
+    first = Note(id="note_1", scope=ME, text="Likes tea", taint=frozenset({"x"}), created=NOON)
+    second = replace(
+        first, id="note_2", text="likes TEA", taint=frozenset({"y"}), turn="t", created=LATER
+    )
+    with opened() as connection:
+        memory.note(first, connection)
+        again = memory.note(second, connection)
+        assert again == replace(second, id="note_1", taint=frozenset({"x", "y"}))
+        (row,) = memory.show([ME], ["note_1"], connection)
+        assert (row["text"], row["taint"], row["learned"]) == (
+            "likes TEA",
+            ["x", "y"],
+            LATER.isoformat(timespec="microseconds"),
+        )
 
 
 STEP = st.tuples(

@@ -6,13 +6,13 @@ import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Column, MetaData, Table, Text, insert, inspect
+from sqlalchemy import Column, MetaData, Table, Text, insert, inspect, select
 from tests.builtin_plugins.memory.facts.telling import NOON, facts
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.memory.facts.rows import iso
 from hookgate.builtin_plugins.memory.notes import fold
-from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS, StoreNotes
+from hookgate.builtin_plugins.memory.tables import FACTS, METADATA, SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,13 +57,16 @@ async def test_the_migration_takes_over_every_note(tmp_path: Path) -> None:
         assert await differences(store, METADATA) == []
         tables = await store.read(lambda connection: inspect(connection).get_table_names())
         assert "memory_note" not in tables
-        notes = StoreNotes(store)
         for number in (0, 499, 500, 501, COUNT - 1):
             row = written[number]
-            (found,) = await notes.search(str(row["scope"]), [f"luna{number}"], limit=5)
-            assert (found.id, found.text, found.turn) == (row["id"], row["text"], row["turn"])
-            assert iso(found.created) == row["created"]
-            assert found.taint == (frozenset({"tool:http_get"}) if number % 2 else frozenset())
+            query = select(FACTS).where(FACTS.c.id == row["id"])
+            found = await store.read(
+                lambda connection, query=query: connection.execute(query).one()
+            )
+            assert found.kind == "note"
+            for name in ("scope", "text", "folded", "taint", "provenance", "session", "turn"):
+                assert getattr(found, name) == row[name]
+            assert found.learned == row["created"]
             hits = await store.read(
                 lambda connection, row=row, number=number: facts().search(
                     [str(row["scope"])], f"who is luna{number}?", connection, at=NOON
