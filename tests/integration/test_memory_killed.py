@@ -101,17 +101,13 @@ async def whole_after(home: Path, kills: int) -> None:
             assert turns[tables.SOURCES.name] == said
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-async def test_a_kill_leaves_nothing_half_learned_or_half_forgotten(tmp_path: Path) -> None:
-    await whole_after(tmp_path, 3)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
-async def test_a_hundred_kills_leave_nothing_half_done(tmp_path: Path) -> None:
-    await whole_after(tmp_path, 100)
+async def test_a_kill_leaves_nothing_half_learned_or_half_forgotten(
+    short: bool, tmp_path: Path
+) -> None:
+    await whole_after(tmp_path, 6 if short else 100)
 
 
 @pytest.mark.slow

@@ -117,8 +117,10 @@ def keep(connection: Connection, some: list[dict[str, object]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_search_among_a_million_facts_takes_at_most_50_ms(tmp_path: Path) -> None:
-    with filled(tmp_path, 1_000_000) as connection:
+def test_a_search_among_a_million_facts_takes_at_most_50_ms(short: bool, tmp_path: Path) -> None:
+    # It takes about 10 ms however many there are; to make a million of them takes two minutes.
+    count, most = (100_000, 0.025) if short else (1_000_000, 0.050)
+    with filled(tmp_path, count) as connection:
         memory = facts()
         memory.learn(
             [
@@ -129,7 +131,7 @@ def test_a_search_among_a_million_facts_takes_at_most_50_ms(tmp_path: Path) -> N
             ],
             connection,
         )
-        assert connection.scalar(select(func.count()).select_from(FACTS)) > 1_000_000
+        assert connection.scalar(select(func.count()).select_from(FACTS)) > count
         taken: list[float] = []
         for round_ in range(30):
             for question in QUESTIONS:
@@ -144,4 +146,4 @@ def test_a_search_among_a_million_facts_takes_at_most_50_ms(tmp_path: Path) -> N
         taken.sort()
         p99 = taken[int(len(taken) * 0.99)]
         print(f"p50 {statistics.median(taken) * 1e3:.1f} ms, p99 {p99 * 1e3:.1f} ms")
-        assert p99 <= 0.050
+        assert p99 <= most
