@@ -150,6 +150,10 @@ class Gate:
         if keys:
             self._of_turns.setdefault(turn.root.id, (turn.root, set()))[1].update(keys)
 
+    async def recorded(self, turn: Turn) -> None:
+        """Return once the rows of a turn's calls are in the ledger, or are kept for later."""
+        await self._ledger.committed(turn.id)
+
     def forget(self, turn: Turn) -> None:
         """Let go of the counters of a turn that is over."""
         if found := self._of_turns.pop(turn.id, None):

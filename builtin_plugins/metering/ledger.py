@@ -2,7 +2,8 @@
 
 Nobody waits for a row. The store commits in the order in which it is handed things, and a row is
 handed to it before the call's turn goes on, so the answer of a turn is not acknowledged before
-the rows of its calls are committed.
+the rows of its calls are committed. A turn without an answer commits nothing behind its calls, so
+its end waits for their rows (`Ledger.committed`).
 
 A row that could not be written is kept and tried again, with its id and its number, until it is
 written; meanwhile the ledger is `Ledger.behind`, and no model is asked. A row may turn out to
@@ -193,6 +194,16 @@ class Ledger:
             return [bad for row in rows for bad in await self._insist([row])]
         self._marked = True
         return []
+
+    async def committed(self, turn: str) -> None:
+        """Return once the rows of a turn are written, or could not be; mostly that is at once."""
+        rows = [
+            future
+            for future, rows in self._under_way.items()
+            if any(row["turn"] == turn for row in rows)
+        ]
+        if rows:
+            await asyncio.wait(rows)
 
     async def turns(self, session: str, since: datetime) -> Sequence[tuple[str, datetime, int]]:
         """Return what the last turns of a session have used: id, end and tokens, oldest first.

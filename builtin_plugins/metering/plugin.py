@@ -170,6 +170,11 @@ class Plugin:
         self._opened.settle(turn, request, ending, usage)
 
     @hookimpl
+    async def turn_ended(self, turn: Turn) -> None:
+        """Let no client hear of the end before what it has cost is written down."""
+        await self._opened.recorded(turn)
+
+    @hookimpl
     def after_turn(self, turn: Turn) -> None:
         """Let go of what was counted for the turn alone."""
         self._opened.forget(turn)

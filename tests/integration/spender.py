@@ -39,7 +39,7 @@ from hookgate.kit.testing.model import ScriptedModel, call
 from hookgate.kit.tooling import tool
 
 PEERS = 24
-AMPLE, TIGHT = 10**12, 250_000
+AMPLE, TIGHT = 10**12, 60_000
 """The limits of a budget that lasts, and of one that each peer uses up."""
 
 
@@ -76,10 +76,13 @@ class Spending:
         self.calls: dict[str, list[str]] = defaultdict(list)
 
     def answer(self, request: ModelRequest) -> Sequence[Any]:
-        """Call a tool first, now and then; bill less than was reserved."""
+        """Call a tool first, now and then; bill less than was reserved, if not by much.
+
+        What a kill leaves leased is charged in full, which hides what was not charged before.
+        """
         if request.iteration == 0 and self.chance.random() < 0.3:
             return call("look")
-        usage = Usage(input_tokens=self.chance.randrange(1, 50), output_tokens=9)
+        usage = Usage(input_tokens=self.chance.randrange(1000, 3000), output_tokens=9)
         return [TextDelta("fine"), UsageEvent(usage), StopEvent("end")]
 
     @hookimpl

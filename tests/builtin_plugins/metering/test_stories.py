@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import sqlite3
+from contextlib import asynccontextmanager, closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from tests.support.script import until
 
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.domain.errors import ProviderError, StoreUnavailableError
+from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
@@ -104,6 +106,35 @@ async def test_daily_budget_holds_over_all_sessions_and_begins_anew_the_next_day
     assert (first.ending, second.ending) == ("done", "done")
     assert refused.ending == "refused"
     assert again.ending == "done"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "step", "ending"),
+    [
+        (10**9, say("fine"), "done"),
+        (10**9, [ProviderError("bad_request", "it will not do that")], "failed"),
+        (1, say("fine"), "refused"),
+    ],
+)
+async def test_whichever_way_a_turn_ends_its_rows_are_committed_before_its_client_hears_of_it(
+    gateway: Started, model: ScriptedModel, tokens: int, step: Any, ending: str
+) -> None:
+    model.steps = [step]
+    found: list[int] = []
+    async with gateway(**budget(tokens=tokens)) as running:
+
+        def sink(event: Event) -> None:
+            if event.type != "done":
+                return
+            # As a gateway would find it that starts once this one is killed here.
+            path = running.host[STORE].place
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+                query = "SELECT count(*) FROM metering_call WHERE turn = ?"
+                found.append(connection.execute(query, (event.turn,)).fetchone()[0])
+
+        turns = [await running.chat("hello", sink=sink) for _ in range(2)]
+    # The first row of a start is written in another way.
+    assert ([turn.ending for turn in turns], found) == ([ending] * 2, [1, 1])
 
 
 async def test_what_was_used_is_known_after_a_restart(
