@@ -201,6 +201,7 @@ all events of that turn whatever its scopes, as above. Beside turns there are, f
 | `reloaded` | `changed`, `restart`: what was read again, and what waits for a restart |
 | `cards_reloaded` | `added`, `removed`, `changed`: ids, after a change in a watched folder |
 | `card_changed` | `card`, `source`, `before` and `after` (digests), `approved` |
+| `inventory_changed` | `id`, `action`, `status`: a capability was changed |
 | `capabilities_indexed` | `version`, `capabilities`, `vectors`: the index was made anew |
 
 **Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and

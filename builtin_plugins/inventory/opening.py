@@ -156,15 +156,15 @@ async def _sources(host: Host) -> dict[str, RuntimeSource]:
         if answer.failure is not None:
             host.degrade(f"inventory sources of {answer.plugin}", answer.failure.message)
         for source in answer.value or ():
-            name = getattr(source, "id", None)
+            name = str(source.id)
             wrong = ""
-            if not isinstance(name, str) or not _ID.fullmatch(name):
+            if not _ID.fullmatch(name):
                 wrong = "found no id of 1 to 32 lower-case letters, digits, _ and -: give it one"
             elif name in sources:
                 wrong = "left out, since another one has this id: rename one of the two"
             if wrong:
-                host.degrade(f"inventory source {name!s:.80} of {answer.plugin}", wrong)
+                host.degrade(f"inventory source {name[:80]} of {answer.plugin}", wrong)
             else:
-                sources[str(name)] = source
+                sources[name] = source
     assert NATIVE in sources, "this plugin brings it, and whatever it brings comes first"
     return sources
