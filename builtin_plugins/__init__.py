@@ -17,6 +17,7 @@ BUILTIN = (
     "memory",
     "sanitizer",
     "awareness",
+    "planning",
     "discovery",
     "inventory",
     "tools",

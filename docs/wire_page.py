@@ -151,6 +151,8 @@ its result.
  `image_output_tokens`; `reported` is false where the gateway has estimated them |
 | `approval` | a tool call, of this turn or one nested in it, that somebody is asked about |
 | `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
+| `lifecycle` | `state`, in legal order: `planned`, `executing`, `degraded`, `recovered`,\
+ `completed` or `errored`; `time`, `details` |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |
 | `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn |
@@ -168,6 +170,7 @@ did not. Plugins add events of their own.
 | `empty_answer` | the model answered, and there is nothing in it |
 | `answer_cut` | the model stopped at the limit of its answer's length |
 | `too_many_tool_calls` | a message called more tools than `turn.max_tool_calls` |
+| `flags_not_followed` | the settings let no request set some of its flags |
 | `unknown_flags` | nobody reads some of the request's flags: their names may be misspelt |
 
 The `error` of a turn that its model has failed has `code` `provider_failed`, and `kind`:
@@ -176,8 +179,9 @@ The `error` of a turn that its model has failed has `code` `provider_failed`, an
 **Flags.** `customFlags` in the `options` of `chat.send` says how a turn is to run. The gateway
 itself knows `toolFailureMode` (`failureMode`, `failMode`): with `fail_closed` (`closed`) the turn
 ends where discovery or a tool fails, and with `fail_open` (`open`) it goes on, unless the settings
-say `fail_closed`. Plugins know more of them. Case, `_` and `-` do not count in a name. A value that
-means nothing is refused with `invalid_params` before anything is committed.
+say `fail_closed`. Case, `_` and `-` do not count in a name. A value that
+means nothing is refused with `invalid_params` before anything is committed. Plugins know more
+flags, such as [planning](plugins/planning.md).
 
 **Tools of the client.** `client_tools` of `chat.send` are tools that the client runs. What they
 say of themselves in `flags` can only make policy stricter: `true` is believed, and `false` is
@@ -203,6 +207,9 @@ all events of that turn whatever its scopes, as above. Beside turns there are, f
 | `card_changed` | `card`, `source`, `before` and `after` (digests), `approved` |
 | `inventory_changed` | `id`, `action`, `status`: a capability was changed |
 | `capabilities_indexed` | `version`, `capabilities`, `vectors`: the index was made anew |
+| `outcome_alert` | turns go badly: `scopeKey`, `severity` (`warning` or `critical`), `reason`,\
+ `threshold`, `value`, `sampleCount` |
+| `outcome_plans` | `scopeKey`, `degraded`: whether plans are changed because of that |
 
 **Notifications without a request.** `stopping` with `seconds`: the gateway takes nothing new and
 lets turns finish for so long.

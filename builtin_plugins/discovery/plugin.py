@@ -121,8 +121,9 @@ class Plugin:
         changed = asyncio.Event()
         for registry in (host.tools, host.capabilities, host.descriptions):
             registry.watch(changed.set)
-        tasks = [host.spawn(self._index_ahead(host, changed), name="discovery.index")]
-        tasks.append(host.spawn(self._elsewhere.keep(host), name="discovery.keep"))
+        tasks = [host.spawn(self._elsewhere.keep(host), name="discovery.keep")]
+        if self._settings.index_ahead:
+            tasks.append(host.spawn(self._index_ahead(host, changed), name="discovery.index"))
         tasks.append(host.spawn(self._catch_up(host), name="discovery.catch_up"))
         if self._settings.watch:
             tasks.append(host.spawn(self._sources.watch(host), name="discovery.watch"))

@@ -80,5 +80,7 @@ class DiscoverySettings(Section):
     vectors: Literal["memory", "postgres"] = "memory"
     """Where vectors are searched: in this process, or in the store, which then has to be
     PostgreSQL with pgvector. Gateways that share the store share the vectors."""
+    index_ahead: bool = True
+    """Whether what there is is indexed before a turn asks for it; without, the first one waits."""
     learning: LearningSettings = Field(default_factory=LearningSettings)
     """Example queries, learned from use."""

@@ -36,6 +36,7 @@ __all__ = [
     "EGRESS",
     "EMBEDDER",
     "LANES",
+    "OUTCOME_WINDOWS",
     "QUESTIONS",
     "SECRETS",
     "SIGNALS",
@@ -54,6 +55,8 @@ __all__ = [
     "Lanes",
     "Lease",
     "Loaded",
+    "OutcomeEntry",
+    "OutcomeWindows",
     "Page",
     "PartsEmbedder",
     "Question",
@@ -476,6 +479,47 @@ class Store(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeEntry:
+    """How one turn went, in a window of the last ones.
+
+    Attributes:
+        turn: The turn's id.
+        at: When it ended, in microseconds since 1970 UTC.
+        status: How it went.
+        score: 0 to 1.
+        steers: Whether later turns may be planned by it: not where its own request said how it
+            went, and not where it was refused or cancelled.
+    """
+
+    turn: str
+    at: int
+    status: Literal["success", "partial", "failed"]
+    score: float
+    steers: bool = True
+
+
+class OutcomeWindows(Protocol):
+    """Keeps windows of outcomes, so that they outlive the process."""
+
+    async def load_windows(self) -> Mapping[str, Sequence[OutcomeEntry]]:
+        """Return all windows by the scope's key, each with the oldest entry first.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+
+    async def save_window(self, scope_key: str, entries: Sequence[OutcomeEntry]) -> None:
+        """Keep the window of a scope as it is now; without entries, forget it.
+
+        Where several gateways keep one, what the others have saved meanwhile stays, as far as
+        it is within the window.
+
+        Raises:
+            StoreError: It cannot be written; nothing was.
+        """
+
+
 QuestionState: TypeAlias = Literal["answered", "expired", "withdrawn"]
 """How a question ends: by an answer, by its time or its asker's end, or since it was void."""
 
@@ -795,6 +839,7 @@ TOKENS: Key[TokenCounter] = Key("tokens")
 SECRETS: Key[Secrets] = Key("secrets")
 SIGNALS: Key[Signals] = Key("signals")
 LANES: Key[Lanes] = Key("lanes")
+OUTCOME_WINDOWS: Key[OutcomeWindows] = Key("outcome windows")
 QUESTIONS: Key[Questions] = Key("questions")
 CONVERSATIONS: Key[Conversations] = Key("conversations")
 STORE: Key[Store] = Key("store")

@@ -408,8 +408,8 @@ class TurnPlan:
         retry_limit: The longest wait before a further attempt, in seconds.
         whole_tool_tokens: Tokens of all schemas up to which ``auto`` offers every tool.
         fallback_tool_tokens: The cap on tool schemas when discovery falls back to all.
-        tool_tokens: The cap on tool schemas where all are offered, the always-on and the
-            discovered ones first; None for none.
+        widened: Whether all tools are offered under that cap, those that were discovered first,
+            where otherwise the latter would be alone.
         deadline: Seconds that the whole turn may take.
     """
 
@@ -433,7 +433,7 @@ class TurnPlan:
     retry_limit: float = 10.0
     whole_tool_tokens: int = 2000
     fallback_tool_tokens: int = 4000
-    tool_tokens: int | None = None
+    widened: bool = False
     deadline: float = 600.0
 
 

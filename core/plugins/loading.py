@@ -245,7 +245,7 @@ class Loader:
 
     def _made(self, one: _Chosen, section: Section | None) -> object:
         plugin = one.candidate.make(section)
-        for attribute in ("requires", "provides"):
+        for attribute in ("requires", "provides", "uses"):
             keys = getattr(plugin, attribute, ())
             if not isinstance(keys, tuple) or not all(isinstance(key, Key) for key in keys):
                 raise PluginError(

@@ -6,6 +6,7 @@ A plugin is a class (or a stateless module)::
         Settings = PolicySettings               # omitted: it has no settings
         publishes = ()                          # specifications of hooks of its own
         requires = (STORE,)                     # keys that must be there before it opens
+        uses = ()                               # keys that it can do without; they open before
         provides = ()                           # keys that it offers to others
 
         def __init__(self, settings: PolicySettings) -> None: ...
@@ -168,7 +169,7 @@ class Plugins:
 
     def _nodes(self) -> list[Node]:
         return [
-            Node(name, getattr(plugin, "requires", ()), getattr(plugin, "provides", ()))
+            Node(name, *(getattr(plugin, what, ()) for what in ("requires", "provides", "uses")))
             for name, plugin in self.manager.list_name_plugin()
         ]
 

@@ -20,6 +20,7 @@ class Node:
     name: str
     requires: tuple[Key[Any], ...] = ()
     provides: tuple[Key[Any], ...] = ()
+    uses: tuple[Key[Any], ...] = ()
 
 
 def opening_order(
@@ -28,7 +29,7 @@ def opening_order(
     core_keys: Collection[Key[Any]],
     idle: Callable[[], Mapping[str, tuple[Key[Any], ...]]] = dict,
 ) -> list[str]:
-    """Return the names so that whoever provides a key comes before whoever requires it.
+    """Return the names so that whoever provides a key comes before whoever requires or uses it.
 
     Plugins that do not depend on one another keep the order of `nodes`. A plugin that
     both requires and provides a key builds on the other providers of that key.
@@ -53,6 +54,9 @@ def opening_order(
             others = [name for name in providers.get(key, ()) if name != node.name]
             if not others and key not in core_keys:
                 raise MissingKeyError(_missing(node.name, key, idle()))
+            needs[node.name] |= dict.fromkeys(others, key)
+        for key in node.uses:
+            others = [name for name in providers.get(key, ()) if name != node.name]
             needs[node.name] |= dict.fromkeys(others, key)
     return _sorted([node.name for node in nodes], needs)
 

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         EGRESS,
         EMBEDDER,
         LANES,
+        OUTCOME_WINDOWS,
         QUESTIONS,
         SECRETS,
         SIGNALS,
@@ -106,6 +107,8 @@ if TYPE_CHECKING:
         Lanes,
         Lease,
         Loaded,
+        OutcomeEntry,
+        OutcomeWindows,
         Page,
         PartsEmbedder,
         Question,
@@ -163,6 +166,7 @@ __all__ = [
     "EGRESS",
     "EMBEDDER",
     "LANES",
+    "OUTCOME_WINDOWS",
     "QUESTIONS",
     "SECRETS",
     "SIGNALS",
@@ -236,6 +240,8 @@ __all__ = [
     "OperationModel",
     "Origin",
     "Outcome",
+    "OutcomeEntry",
+    "OutcomeWindows",
     "Page",
     "PartsEmbedder",
     "Principal",
@@ -325,9 +331,10 @@ _NAMES = {
     "hookgate.core.domain.operations": "Access Cors Empty Invocation Operation OperationModel",
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
-        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
-        "SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key Lanes Lease "
-        "Loaded Page PartsEmbedder Question Said Settled Switch embed_parts"
+        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES OUTCOME_WINDOWS QUESTIONS SECRETS "
+        "SIGNALS STORE SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key "
+        "Lanes Lease Loaded OutcomeEntry OutcomeWindows Page PartsEmbedder Question Said Settled "
+        "Switch embed_parts"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

@@ -18,11 +18,15 @@ from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
 from hookgate.builtin_plugins.awareness.cards import tables as card_tables
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
 from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables
+from hookgate.builtin_plugins.planning import tables as planning_tables
+from hookgate.builtin_plugins.planning.keeping import Windows
+from hookgate.builtin_plugins.planning.settings import OutcomeSettings, PlanningSettings
 from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.descriptors import Card
+from hookgate.core.domain.ports import OutcomeEntry
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +35,7 @@ TABLES = {
     "audit": audit_tables,
     "awareness": card_tables,
     "inventory": inventory_tables,
+    "planning": planning_tables,
     "policy": policy_tables,
 }
 
@@ -85,3 +90,23 @@ async def test_pins_of_cards_are_shared_by_gateways(store: SqlStore) -> None:
     await one.approve([card], "2026-01-01T00:00:00+00:00")
     await other.load()
     assert other.waiting([card]) == frozenset()
+
+
+async def test_windows_of_outcomes_are_shared_by_gateways_and_stay_within_their_size(
+    store: SqlStore,
+) -> None:
+    await store.migrate("planning", planning_tables.METADATA, planning_tables.SCRIPTS)
+    settings = PlanningSettings(
+        outcomes=OutcomeSettings(rolling_window_size=5, alert_min_samples=1)
+    )
+    gateways = [
+        Windows(settings, planning_tables.StoreWindows(store, lambda: 5), shared=True)
+        for _ in range(2)
+    ]
+    for number in range(8):
+        entry = OutcomeEntry(turn=f"t{number}", at=number, status="success", score=0.95)
+        gateways[number % 2].add("global", entry)
+    await asyncio.gather(*(gateway.flush() for gateway in gateways))
+    await asyncio.gather(*(gateway.flush() for gateway in gateways))
+    seen = [[one.turn for one in gateway.all()["global"].entries] for gateway in gateways]
+    assert seen == [["t3", "t4", "t5", "t6", "t7"]] * 2

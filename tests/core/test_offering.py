@@ -150,12 +150,26 @@ async def test_a_fallback_to_all_tools_has_a_cap(
     assert names == ["always"], turn.offered
 
 
-async def test_a_plan_may_cap_all_tools_and_what_was_found_stays() -> None:
-    plan = Skills(tool_selection="all", tool_tokens=100)
+@pytest.mark.parametrize(
+    ("plan", "sections", "names"),
+    [
+        ({}, DISCOVERED, ALL),
+        # What was found comes first under the cap.
+        ({"fallback_tool_tokens": 100}, DISCOVERED, ["always", "other"]),
+        # Where all are offered anyway there is nothing to widen.
+        ({"fallback_tool_tokens": 100}, {"tool_selection": "all"}, ALL),
+        ({"fallback_tool_tokens": 100}, {"tool_selection": "auto"}, ALL),
+    ],
+)
+async def test_a_plan_may_widen_what_was_discovered_to_all_tools(
+    plan: dict[str, Any], sections: dict[str, Any], names: list[str]
+) -> None:
+    found_one = Selects(found("tool:other"))
 
-    names, _, _ = await offered(Selects(found("tool:other")), plan)
+    got, turn, _ = await offered(found_one, Skills(widened=True, **plan), turn=sections)
 
-    assert names == ["always", "other"]
+    assert got == names
+    assert set(turn.degraded) == ({"tools_widened"} if sections == DISCOVERED else set())
 
 
 async def test_no_plan_offers_what_is_withheld() -> None:
@@ -166,9 +180,9 @@ async def test_no_plan_offers_what_is_withheld() -> None:
         def withhold_capabilities(self, turn: Turn) -> set[str]:
             return {"tool:other"}
 
-    plan = Skills(tool_selection="all", tool_tokens=10_000)
+    plan = Skills(widened=True)
 
-    names, _, _ = await offered(Selects(gone), plan, Withholds())
+    names, _, _ = await offered(Selects(gone), plan, Withholds(), turn=DISCOVERED)
 
     assert names == ["always", "echo"]
 

@@ -29,6 +29,7 @@ def opening(
     *,
     requires: tuple[Key[Any], ...] = (),
     provides: tuple[Key[Any], ...] = (),
+    uses: tuple[Key[Any], ...] = (),
     fails: str = "",
 ) -> object:
     class Plugin:
@@ -49,6 +50,7 @@ def opening(
 
     made = Plugin()
     made.name, made.requires, made.provides = name, requires, provides  # type: ignore[attr-defined]
+    made.uses = uses  # type: ignore[attr-defined]
     return made
 
 
@@ -68,6 +70,12 @@ async def test_providers_open_before_those_who_require_and_close_after_them() ->
     names = ["b", "d", "c", "a"]
     closed = [f"close {name}" for name in reversed(names)]
     assert steps == [*(f"open {name}" for name in names), "open", *closed]
+
+
+async def test_what_a_plugin_can_do_without_opens_before_it_where_somebody_provides_it() -> None:
+    provided = load(opening("a", [], uses=(ONE, TWO)), opening("b", [], provides=(TWO,)))
+    assert provided.order == ("b", "a")
+    assert load(opening("a", [], uses=(ONE,)), opening("b", [])).order == ("a", "b")
 
 
 async def test_a_failed_opening_names_the_plugin_and_closes_what_had_opened() -> None:

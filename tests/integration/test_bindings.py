@@ -81,6 +81,7 @@ OPERATIONS: dict[str, Called] = {
     "memory.export": Called(shows=True),
     "memory.forget": Called({"session": "{session}"}),
     "memory.list": Called(shows=True),
+    "outcomes": EVERYBODYS,
     "memory.search": Called({"query": "what is my word?"}, shows=True),
     "memory.show": Called({"id": "{note}"}, shows=True),
     "operation.list": EVERYBODYS,

@@ -49,11 +49,11 @@ async def choose_tools(host: Host, turn: Turn) -> None:
     failed = await _select(host, turn)
     if is_chosen(host, plan, usable):
         chosen = _selected(turn, usable)
-        if failed or _finds_all_but_tools(turn, chosen):
-            chosen = _capped(host, turn, usable, plan.fallback_tool_tokens)
+        if plan.widened:
+            turn.degrade("tools_widened", "all tools are offered in place of discovered ones")
+        if failed or plan.widened or _finds_all_but_tools(turn, chosen):
+            chosen = _capped(host, turn, usable)
         usable = chosen
-    elif plan.tool_tokens is not None:
-        usable = _capped(host, turn, usable, plan.tool_tokens)
     usable.sort(key=lambda tool: tool.name)
     turn.offered = {tool.name: tool for tool in (*usable, *turn.client_tools)}
 
@@ -149,8 +149,9 @@ def _selected(turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
     return [tool for tool in usable if tool.always_on or f"tool:{tool.name}" in turn.selections]
 
 
-def _capped(host: Host, turn: Turn, usable: Sequence[Tool], room: int) -> list[Tool]:
-    """Return as many tools as fit into `room` tokens, always-on and selected ones first."""
+def _capped(host: Host, turn: Turn, usable: Sequence[Tool]) -> list[Tool]:
+    """Return as many tools as fit the fallback's cap, always-on and selected ones first."""
+    room = turn.plan.fallback_tool_tokens
     chosen = []
     preferred = {tool.name for tool in _selected(turn, usable)}
     for tool in sorted(usable, key=lambda tool: (tool.name not in preferred, tool.name)):
