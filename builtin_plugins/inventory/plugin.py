@@ -11,6 +11,7 @@ from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.native import NativeSource
+from hookgate.builtin_plugins.inventory.sources.runtimes import runtime_sources
 from hookgate.builtin_plugins.inventory.sources.source import (
     DISCONNECTED,
     UNSUPPORTED,
@@ -57,8 +58,8 @@ class Plugin:
 
     @hookimpl(of="inventory")
     def inventory_sources(self, host: Host) -> Sequence[RuntimeSource]:
-        """Bring the gateway itself."""
-        return [NativeSource(host, self._keeping)]
+        """Bring the gateway itself, and the runtimes beside it."""
+        return [NativeSource(host, self._keeping), *runtime_sources(self._settings)]
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Literal, TypeAlias
+
 from pydantic import Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["InventorySettings"]
+__all__ = ["InventorySettings", "Runtime"]
+
+Runtime: TypeAlias = Literal["hermes", "claude-code", "codex", "openclaw"]
+"""A runtime whose source comes with hookgate."""
 
 
 class InventorySettings(Section):
@@ -22,3 +28,15 @@ class InventorySettings(Section):
     """So often all runtimes are read without being asked, for discovery. 0: once, at the start."""
     discovery: bool = True
     """Whether models find what other runtimes have, as capabilities that they cannot call."""
+    runtimes: tuple[Runtime, ...] = ("hermes", "claude-code", "codex")
+    """The runtimes that are looked at. One that is not installed has nothing."""
+    hermes_homes: tuple[Path, ...] = (Path("~/.hermes"),)
+    """The homes of Hermes. One whose folder begins with a dot is everybody's, another one the
+    agent's that it is called after; so is each folder in its `profiles`."""
+    claude_code_home: Path = Path("~/.claude")
+    """The folder of Claude Code; the same as its `CLAUDE_CONFIG_DIR`."""
+    claude_code_projects: tuple[Path, ...] = ()
+    """Projects whose `.mcp.json`, settings and skills are looked at, beside those in which Claude
+    Code has run."""
+    codex_home: Path = Path("~/.codex")
+    """The folder of Codex; the same as its `CODEX_HOME`."""

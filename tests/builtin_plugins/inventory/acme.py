@@ -137,6 +137,7 @@ async def running(
 ) -> AsyncIterator[Running]:
     """Run a gateway with `sources`, which reads nothing by itself after the start."""
     section = {
+        "runtimes": [],
         "refresh_seconds": 0,
         "read_seconds": 0.2,
         "fresh_seconds": 3600,

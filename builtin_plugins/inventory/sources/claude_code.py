@@ -1,0 +1,190 @@
+"""The source ``claude-code``: `~/.claude` and the projects, which are never written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of
+from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
+from hookgate.builtin_plugins.inventory.sources.source import UnsupportedCapabilityWriteError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
+    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
+
+__all__ = ["ClaudeCodeSource"]
+
+STATE = ".claude.json"
+STATE_BYTES = 16 * 1024 * 1024
+"""The largest state: Claude Code keeps what was typed in it as well."""
+
+SETTINGS = ("settings.json", "settings.local.json")
+SERVERS = ".mcp.json"
+PROJECTS = 200
+
+_TOOLS = (
+    *("Bash", "Read", "Edit", "Write", "Glob", "Grep", "NotebookEdit", "WebFetch", "WebSearch"),
+    *("Task", "TodoWrite", "Skill", "AskUserQuestion", "ExitPlanMode"),
+)
+
+
+@dataclass
+class _Choice:
+    """What settings say of the servers and tools of a project.
+
+    Attributes:
+        on: Servers of `.mcp.json` that somebody has approved.
+        off: Servers that somebody has rejected, or switched off.
+        all_on: Whether all of `.mcp.json` are approved.
+        denied: Tools that may not be used.
+    """
+
+    on: set[str] = field(default_factory=set)
+    off: set[str] = field(default_factory=set)
+    all_on: bool = False
+    denied: set[str] = field(default_factory=set)
+
+    def take(self, settings: Mapping[str, Any]) -> None:
+        """Take what a file of settings says as well."""
+        self.on |= texts_of(settings.get("enabledMcpjsonServers"))
+        self.off |= texts_of(settings.get("disabledMcpjsonServers"))
+        self.off |= texts_of(settings.get("disabledMcpServers"))
+        self.all_on = self.all_on or settings.get("enableAllProjectMcpServers") is True
+        permissions = settings.get("permissions")
+        if isinstance(permissions, dict):
+            self.denied |= texts_of(permissions.get("deny"))
+
+    def status(self, server: str) -> Status:
+        """Return whether a server that is configured runs."""
+        off = server in self.off or {f"mcp__{server}", f"mcp__{server}__*"} & self.denied
+        return "disabled" if off else "ready"
+
+    def and_also(self, other: _Choice) -> _Choice:
+        return _Choice(
+            self.on | other.on,
+            self.off | other.off,
+            self.all_on or other.all_on,
+            self.denied | other.denied,
+        )
+
+
+class ClaudeCodeSource:
+    """Reads settings, skills and MCP servers: the user's, and those of the projects."""
+
+    id = "claude-code"
+
+    def __init__(self, home: Path, projects: Sequence[Path] = ()) -> None:
+        """Read `home`, and the projects.
+
+        Args:
+            home: `~/.claude`, or where `CLAUDE_CONFIG_DIR` points to.
+            projects: Folders of projects, beside those in which Claude Code has run.
+        """
+        self._home = home
+        self._projects = tuple(projects)
+        self._skills = Skills()
+
+    def read(self) -> Sequence[CapabilityRecord]:
+        """Return what Claude Code has; nothing where it is not installed."""
+        home = Home(self._home)
+        if not home.exists():
+            return ()
+        state = _state(home)
+        choice = _Choice()
+        for name in SETTINGS:
+            choice.take(home.json(name))
+        of_state = home.table(state, "projects", STATE)
+        projects = self._folders(home, of_state)
+        found = self._skills.read(
+            {"": (home, "skills")}
+            | {path: (project, ".claude/skills") for path, project in projects.items()}
+        )
+        records = [skill_record(self.id, skill) for skill in found[""]]
+        for name, server in home.table(state, "mcpServers", STATE).items():
+            records.append(
+                _server(name, name, server, choice.status(name), home.root.parent / STATE)
+            )
+        for path, project in projects.items():
+            known = of_state.get(path)
+            records += _of_project(project, known if isinstance(known, dict) else {}, choice)
+            records += [
+                skill_record(self.id, skill, key=f"{path}:{skill.key}") for skill in found[path]
+            ]
+            for problem in project.problems:
+                home.tell(problem)
+        if denied := sorted(choice.denied & set(_TOOLS)):
+            home.tell(f"the settings deny {', '.join(denied)}")
+        return (*records, built_ins(self.id, "Claude Code", _TOOLS, home))
+
+    def _folders(self, home: Home, known: Mapping[str, Any]) -> dict[str, Home]:
+        folders: dict[str, Home] = {}
+        for path in (*map(str, self._projects), *known):
+            project = Home(Path(path))
+            if len(folders) == PROJECTS:
+                home.tell(f"found more than {PROJECTS} projects; the others are left out")
+                break
+            # The user's own settings are no project's, where Claude Code has run in that folder.
+            if not project.root.is_absolute() or project.root / ".claude" == home.root:
+                continue
+            try:
+                if project.exists():
+                    folders[str(project.root)] = project
+            except OSError as error:
+                home.tell(f"{path}: {(error.strerror or 'it cannot be looked at').lower()}")
+        return folders
+
+    async def write(self, change: CapabilityChange) -> CapabilityRecord:
+        """Refuse: what lies in `~/.claude` is Claude Code's own."""
+        raise UnsupportedCapabilityWriteError(
+            f"{change.action} is nothing that can be done to Claude Code: its files are only "
+            "looked at",
+            action="change it by Claude Code itself",
+        )
+
+
+def _state(home: Home) -> dict[str, Any]:
+    """Return what Claude Code keeps: in its folder where that was moved, else beside it."""
+    if (home.root / STATE).exists() or home.root.name != ".claude":
+        return home.json(STATE, max_bytes=STATE_BYTES)
+    beside = Home(home.root.parent)
+    state = beside.json(STATE, max_bytes=STATE_BYTES)
+    for problem in beside.problems:
+        home.tell(problem)
+    return state
+
+
+def _of_project(project: Home, known: dict[str, Any], users: _Choice) -> Iterator[CapabilityRecord]:
+    own = _Choice()
+    own.take(known)
+    for name in SETTINGS:
+        own.take(project.json(f".claude/{name}"))
+    choice = users.and_also(own)
+    for name, server in project.table(known, "mcpServers", STATE).items():
+        key = f"{project.root}:{name}"
+        yield _server(key, name, server, choice.status(name), project.root)
+    for name, server in project.table(project.json(SERVERS), "mcpServers", SERVERS).items():
+        key, file = f"{project.root}/{SERVERS}:{name}", project.root / SERVERS
+        status = choice.status(name)
+        if status == "ready" and not (choice.all_on or name in choice.on):
+            status = "manageable-but-pending-auth"
+        yield _server(key, name, server, status, file)
+
+
+def _server(key: str, name: str, server: Any, status: Status, file: Path) -> CapabilityRecord:
+    pending = status == "manageable-but-pending-auth"
+    return connector(
+        "claude-code",
+        key,
+        server,
+        manageability="observe-only",
+        provenance=str(file),
+        name=name,
+        status=status,
+        hint="approve it in Claude Code: run `claude` in the project, and `/mcp`"
+        if pending
+        else "",
+    )

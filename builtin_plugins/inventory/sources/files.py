@@ -1,0 +1,276 @@
+"""Reading what lies in a runtime's folder: bounded, within the folder, and never for writing."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hookgate.kit.content.frontmatter import split
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.reading import CONTENT_BYTES, inside, read_text, stamp_of
+from hookgate.kit.content.yaml_reader import read_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from hookgate.kit.content.reading import Stamp
+
+__all__ = ["CONFIG_BYTES", "Home", "Skill", "Skills", "texts_of", "truth"]
+
+CONFIG_BYTES = 1024 * 1024
+"""The largest file of settings."""
+
+DEPTH = 6
+"""So many folders below the folder of skills are looked into."""
+
+ENTRIES = 20_000
+"""So many files and folders of one folder of skills are looked at."""
+
+SKILLS = 2000
+"""So many skills of one folder are read."""
+
+PROBLEMS = 20
+"""So many problems of one home are told."""
+
+DESCRIPTION_CHARS = 1024
+NAME_CHARS = 128
+
+SKILL = "SKILL.md"
+
+_PASSED_OVER = frozenset(
+    {"__pycache__", "assets", "env", "node_modules", "references", "scripts", "templates", "venv"}
+)
+"""Folders that belong to a skill, or to no skill. Those that begin with a dot are passed over."""
+
+
+class Home:
+    """The folder of a runtime, opened for reading alone.
+
+    Attributes:
+        root: The folder.
+        problems: What could not be read, and why, for people.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser()
+        self.problems: list[str] = []
+
+    def exists(self) -> bool:
+        """Whether the folder is there.
+
+        Raises:
+            OSError: It cannot be looked at: then nobody knows what is in it.
+        """
+        return self.root.is_dir()
+
+    def tell(self, problem: str) -> None:
+        """Note what could not be read."""
+        if len(self.problems) < PROBLEMS:
+            self.problems.append(problem[:1000])
+
+    def text(self, name: str, *, max_bytes: int = CONFIG_BYTES) -> str | None:
+        """Return what a file holds; None where it is not there, or a problem was noted."""
+        path = self.root / name
+        if not os.path.lexists(path):
+            return None
+        try:
+            return read_text(inside(self.root, name, file=path), max_bytes=max_bytes)[0]
+        except ContentError as error:
+            self.tell(str(error))
+            return None
+
+    def json(self, name: str, *, max_bytes: int = CONFIG_BYTES) -> dict[str, Any]:
+        """Return the object that a JSON file holds; {} where there is none."""
+        text = self.text(name, max_bytes=max_bytes)
+        if text is None or not text.strip():
+            return {}
+        try:
+            return self._object(name, json.loads(text))
+        except (ValueError, RecursionError) as error:
+            self.tell(f"{self.root / name}: found no JSON ({error}), expected an object")
+            return {}
+
+    def toml(self, name: str) -> dict[str, Any]:
+        """Return what a TOML file holds; {} where there is none."""
+        text = self.text(name)
+        if text is None:
+            return {}
+        try:
+            return tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            self.tell(f"{self.root / name}: found no TOML ({error})")
+            return {}
+
+    def yaml(self, name: str) -> dict[str, Any]:
+        """Return what a YAML file holds; {} where there is none."""
+        text = self.text(name)
+        if text is None:
+            return {}
+        path = str(self.root / name)
+        try:
+            value = read_yaml(text, path, max_bytes=CONFIG_BYTES, max_values=50_000).value
+        except ContentError as error:
+            self.tell(str(error))
+            return {}
+        return {} if value is None else self._object(name, value)
+
+    def table(self, data: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
+        """Return the object under `key` of what the file `name` holds; {} where there is none."""
+        value = data.get(key)
+        return {} if value is None else self._object(f"{name}: {key}", value)
+
+    def _object(self, name: str, value: Any) -> dict[str, Any]:
+        if isinstance(value, dict):
+            return value
+        self.tell(f"{self.root / name}: found a {type(value).__name__}, expected an object")
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """A folder with a SKILL.md.
+
+    Attributes:
+        key: The folder, from the folder of skills.
+        name: What its frontmatter calls it; the folder's own name where it says nothing.
+        description: What it is for.
+        path: The file.
+        problem: What is wrong with it; "" for nothing.
+        usable: Whether it can be read at all.
+    """
+
+    key: str
+    name: str
+    description: str
+    path: Path
+    problem: str = ""
+    usable: bool = True
+
+
+class Skills:
+    """Reads folders of skills. What has not changed since is not read again."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[Stamp, Skill]] = {}
+
+    def read(self, homes: Mapping[str, tuple[Home, str]]) -> dict[str, list[Skill]]:
+        """Return the skills of each folder; the folders are named with their homes.
+
+        Args:
+            homes: By any name, the home, and the folder of skills within it.
+        """
+        known: dict[Path, tuple[Stamp, Skill]] = {}
+        found = {
+            name: list(self._of(home, within, known)) for name, (home, within) in homes.items()
+        }
+        self._known = known
+        return found
+
+    def _of(
+        self, home: Home, within: str, known: dict[Path, tuple[Stamp, Skill]]
+    ) -> Iterator[Skill]:
+        root = home.root / within
+        for number, path in enumerate(_files(home, root)):
+            if number == SKILLS:
+                home.tell(f"{root}: found more than {SKILLS} skills; the others are left out")
+                return
+            key = path.parent.relative_to(root).as_posix()
+            if path.parent.is_symlink() and not _leads_inside(home, path.parent):
+                problem = "a link that leads out of the home, which is not followed"
+                yield Skill(key, path.parent.name, "", path, problem)
+                continue
+            try:
+                stamp = stamp_of(path)
+                before = self._known.get(path)
+                skill = before[1] if before and before[0] == stamp else _skill(home, path, key)
+            except ContentError as error:
+                yield Skill(key, path.parent.name, "", path, str(error), usable=False)
+                continue
+            known[path] = (stamp, skill)
+            yield skill
+
+
+def _files(home: Home, root: Path) -> Iterator[Path]:
+    """Yield the SKILL.md files below a folder, in order; those of links out of the home too."""
+    if not os.path.lexists(root):
+        return
+    if not _leads_inside(home, root):
+        home.tell(f"{root}: found a link that leads out of the home, which is not followed")
+        return
+    left, seen = ENTRIES, set[str]()
+    folders = [(root, 0)]
+    while folders:
+        folder, depth = folders.pop()
+        real = os.path.realpath(folder)
+        if real in seen:
+            continue
+        seen.add(real)
+        try:
+            names = sorted(os.listdir(folder)[: left + 1])
+        except OSError as error:
+            home.tell(f"{folder}: {(error.strerror or 'it cannot be read').lower()}")
+            continue
+        left -= len(names)
+        if left < 0:
+            home.tell(f"{root}: found more than {ENTRIES} files; the others are left out")
+            return
+        if SKILL in names and depth:
+            yield folder / SKILL
+        below = []
+        for name in names:
+            path = folder / name
+            if name.startswith(".") or name in _PASSED_OVER or not path.is_dir():
+                continue
+            if path.is_symlink() and not _leads_inside(home, path):
+                yield path / SKILL
+            elif depth < DEPTH:
+                below.append((path, depth + 1))
+        folders += reversed(below)
+
+
+def _leads_inside(home: Home, path: Path) -> bool:
+    root = os.path.realpath(home.root)
+    return os.path.commonpath([root, os.path.realpath(path)]) == root
+
+
+def _skill(home: Home, path: Path, key: str) -> Skill:
+    folder = path.parent.name
+    real = inside(home.root, str(path.relative_to(home.root)), file=path)
+    text, _ = read_text(real, max_bytes=CONTENT_BYTES)
+    try:
+        head, _ = split(text, str(path))
+        value = read_yaml(head, str(path), first_line=2).value
+    except ContentError as error:
+        # The runtimes guess where they cannot read; so it is there, with what is odd about it.
+        return Skill(key, folder, "", path, str(error))
+    if not isinstance(value, dict):
+        return Skill(key, folder, "", path, f"{path}: found no keys in the frontmatter")
+    name, description = value.get("name"), value.get("description")
+    return Skill(
+        key,
+        name.strip()[:NAME_CHARS] if isinstance(name, str) and name.strip() else folder,
+        " ".join(description.split())[:DESCRIPTION_CHARS] if isinstance(description, str) else "",
+        path,
+    )
+
+
+def texts_of(value: Any) -> frozenset[str]:
+    """Return the strings of a list; nothing where it is none."""
+    return (
+        frozenset(one for one in value if isinstance(one, str))
+        if isinstance(value, list)
+        else frozenset()
+    )
+
+
+def truth(value: Any, *, default: bool) -> bool:
+    """Return what a switch says, in words or as a boolean."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value.strip().lower() not in {"false", "no", "off", "0"}
+    return default
