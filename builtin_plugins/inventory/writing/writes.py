@@ -121,10 +121,11 @@ class Writes:
             _may(by, record.agent_id)
             if agent:
                 self._for_agent(agent, record, by)
-            if action == "approve":
-                if not digest:
-                    raise _invalid("found no digest: say which one you have looked at")
-            elif why := refusal(record, action):
+            if action == "approve" and not digest:
+                raise _invalid("found no digest: say which one you have looked at")
+            # What waits for approval is not available, and has no other button.
+            approvable = action == "approve" and record.manageability != "observe-only"
+            if not approvable and (why := refusal(record, action)):
                 raise UnsupportedCapabilityWriteError(why)
             change = CapabilityChange(
                 action=action, by=by, record=record, agent_id=agent or None, digest=digest

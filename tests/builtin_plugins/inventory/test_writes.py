@@ -159,6 +159,7 @@ async def test_enable_brings_back_what_disable_took_away(tmp_path: Path) -> None
         ("disable", {"id": "nobody:a:global:global:tool:x"}, 404, "expected one of acme, native"),
         ("disable", {"id": "native:native:global:global:tool:echo", "agent": "nobody"}, 404, "nob"),
         ("disable", {"id": BUILT_IN.id}, 422, "can only be looked at"),
+        ("approve", {"id": BUILT_IN.id, "digest": "0"}, 422, "can only be looked at"),
         ("disable", {"id": DEAD.id}, 422, "cannot be switched through acme by now"),
         ("enable", {"id": PENDING.id}, 422, "run `acme login`"),
         ("disable", {"id": GONE.id}, 422, "no such program"),
