@@ -32,8 +32,12 @@ class Windows:
     Args:
         settings: Those of the plugin.
         kept: Where windows are kept; None for this process alone.
+        durable: Whether that outlives the process.
         shared: Whether others write there as well.
         tell: Told why something cannot be kept, and "" once it can.
+
+    Attributes:
+        durable: Whether windows outlive the process.
     """
 
     def __init__(
@@ -41,11 +45,13 @@ class Windows:
         settings: PlanningSettings,
         kept: OutcomeWindows | None = None,
         *,
+        durable: bool = True,
         shared: bool = False,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._settings = settings
         self._kept = kept
+        self.durable = durable and kept is not None
         self._shared = shared
         self._tell = tell
         # In the order of use, the one that was used longest ago first.
@@ -55,11 +61,6 @@ class Windows:
         self._saving = asyncio.Lock()
         self._told = False
         self._loaded = kept is None
-
-    @property
-    def durable(self) -> bool:
-        """Whether windows outlive the process."""
-        return self._kept is not None
 
     def __len__(self) -> int:
         return len(self._windows)

@@ -26,19 +26,21 @@ def planned(plan: TurnPlan, asked: Mapping[str, Any], settings: PlanningSettings
     """
     found = settings.discovery
     kinds = frozenset() if found.kind == "any" else frozenset((found.kind,))
-    return replace(
-        plan,
-        failure_mode="fail_closed" if pinned(asked) else plan.failure_mode,
-        tool_selection=asked.get(flags.SELECTION, plan.tool_selection),
-        discovery=asked.get(flags.DISCOVERY, found.enabled),
-        kinds=asked.get(flags.KIND, kinds) or None,
-        category=asked.get(flags.CATEGORY, found.category),
-        only_available=found.only_available,
-        prompt_context=found.include_prompt_context,
-        discovery_retries=found.max_retries,
-        discovery_retry_delay=found.retry_backoff_ms / 1000,
-        fallback_tool_tokens=found.fallback_tool_tokens,
-    )
+    wanted = {
+        "failure_mode": "fail_closed" if pinned(asked) else plan.failure_mode,
+        "tool_selection": asked.get(flags.SELECTION, plan.tool_selection),
+        "discovery": asked.get(flags.DISCOVERY, found.enabled),
+        "kinds": asked.get(flags.KIND, kinds) or None,
+        "category": asked.get(flags.CATEGORY, found.category),
+        "only_available": found.only_available,
+        "prompt_context": found.include_prompt_context,
+        "discovery_retries": found.max_retries,
+        "discovery_retry_delay": found.retry_backoff_ms / 1000,
+        "fallback_tool_tokens": found.fallback_tool_tokens,
+    }
+    # Mostly nothing is asked for that is not so already, and a new plan costs more than a look.
+    changed = {name: value for name, value in wanted.items() if getattr(plan, name) != value}
+    return replace(plan, **changed) if changed else plan
 
 
 def pinned(asked: Mapping[str, Any]) -> bool:

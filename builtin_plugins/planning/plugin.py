@@ -78,18 +78,19 @@ class Plugin:
             host.degrade(PART, why) if why else host.recover(PART)
 
         kept, store = host.get(OUTCOME_WINDOWS), host.get(STORE)
-        shared = kept is not None
+        shared = durable = kept is not None
         if kept is None and store is not None:
             tables = await tables_of(store, "planning", "hookgate.builtin_plugins.planning.tables")
             size = lambda: self._settings.outcomes.rolling_window_size  # noqa: E731 - as settings go
-            kept, shared = tables.StoreWindows(store, size), store.shared
+            kept = tables.StoreWindows(store, size)
+            shared, durable = store.shared, store.durable
         if kept is None:
             host.announce(
                 PART,
                 "no plugin provides a store: how turns went is kept in memory and lost when the "
                 "gateway stops (enable the plugin `storage`)",
             )
-        windows = Windows(self._settings, kept, shared=shared, tell=tell)
+        windows = Windows(self._settings, kept, durable=durable, shared=shared, tell=tell)
         await windows.flush()
         return windows
 

@@ -127,6 +127,16 @@ async def test_outcomes_and_changed_plans_are_there_after_a_restart(tmp_path: Pa
     assert turn.plan.widened, "the plan is still changed"
 
 
+async def test_what_an_ephemeral_store_keeps_is_not_called_durable(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    storage = {"storage": {"path": str(tmp_path / "store")}}
+    async with planning(Script(GOOD), home=tmp_path, builtin=STORED, plugin=storage) as gate:
+        await asked(gate)
+        found = await shown(gate)
+
+    assert (found["durable"], found["scopes"][0]["sampleCount"]) == (False, 1)
+
+
 async def test_without_a_store_windows_end_with_the_process_and_that_is_said() -> None:
     async with planning(Script(GOOD)) as gate:
         await asked(gate)

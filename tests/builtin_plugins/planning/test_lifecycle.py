@@ -18,12 +18,16 @@ from tests.builtin_plugins.planning.planned import (
     planning,
     states,
 )
-from tests.support.script import Allow, Script, Scripted, say, settings
+from tests.builtin_plugins.turns import attach, make_host, make_turn
+from tests.support.script import Allow, Events, Script, Scripted, say, settings
 from tests.support.wire import Socket
 
 from hookgate import Gateway, Refusal, Turn, hookimpl
 from hookgate.builtin_plugins.planning.lifecycle import NEXT, Lifecycle, State
+from hookgate.builtin_plugins.planning.plugin import Plugin
+from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.core.gateway.serve import listen
+from hookgate.core.turn.context import ContextBuilder
 
 STATES: tuple[State, ...] = get_args(State)
 
@@ -54,6 +58,45 @@ def test_a_turn_that_ends_is_told_to_have_ended(wanted: list[State], end: State)
 
     assert course.state in ("completed", "errored")
     assert all(course.reach(state) == () for state in STATES)
+
+
+STEPS = ("plan", "start", "after_tool", "degrade", "done", "failed", "cancelled", "refused")
+
+
+@given(st.lists(st.sampled_from(STEPS), max_size=8))
+def test_whatever_becomes_of_a_turn_its_events_are_in_legal_order(steps: list[str]) -> None:
+    told = asyncio.run(course_of(steps))
+
+    before: State | None = None
+    for state in told:
+        assert state in NEXT[before], (steps, told)
+        before = state
+    ended = [step for step in steps if step in ("done", "failed", "cancelled", "refused")]
+    if ended:
+        assert told[-1] == ("completed" if ended[0] == "done" else "errored")
+
+
+async def course_of(steps: list[str]) -> list[State]:
+    """Return the states that are told of a turn to which this happens."""
+    host, events = make_host(), Events()
+    attach(host)
+    plugin = Plugin(PlanningSettings())
+    turn = make_turn(sink=events)
+    async with plugin.lifespan(host):
+        for step in steps:
+            match step:
+                case "plan":
+                    plugin.plan_turn(turn, turn.plan)
+                case "start" | "after_tool":
+                    context = ContextBuilder(budget=100, counter=host.tokens)
+                    context.stage = step
+                    plugin.before_context_build(turn, context)
+                case "degrade":
+                    turn.degrade("memory", "the past is not there")
+                case "done" | "failed" | "cancelled" | "refused":
+                    turn.ending = step
+                    plugin.turn_ended(turn)
+    return [data["state"] for data in events.of("lifecycle")]
 
 
 class Refuses:

@@ -37,6 +37,8 @@ from hookgate import (
     Verdict,
     hookimpl,
 )
+from hookgate.builtin_plugins.planning.instruments import INSTRUMENTS
+from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.kit.testing.gateway import TurnedClock
 
 FIRST = {"outcomes": {"rolling_window_size": 5, "alert_min_samples": 5}}
@@ -154,10 +156,12 @@ async def test_an_outcome_and_what_its_window_comes_to_are_told() -> None:
     assert (told[1].data["sampleCount"], told[1].data["weightedSuccessRate"]) == (1, 0.95)
 
 
-async def test_an_alert_goes_to_the_wire_the_log_and_the_figures_and_then_waits() -> None:
+async def test_an_alert_goes_to_the_wire_the_log_and_the_figures_and_then_waits(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     told: list[Any] = []
-    clock = TurnedClock()
-    async with planning(Script(BAD), section=FIRST, clock=clock) as gate:
+    clock, figures = TurnedClock(), Figures()
+    async with planning(Script(BAD), figures, section=FIRST, clock=clock) as gate:
         heard(gate, told, "outcome_alert")
         with gate.host.events.subscribe(scopes=frozenset({"read"})):
             for _ in range(7):
@@ -168,14 +172,15 @@ async def test_an_alert_goes_to_the_wire_the_log_and_the_figures_and_then_waits(
             assert len(told) == 1
             clock.turn(seconds=1)
             await asked(gate)
-        records = [record for record in gate.host.metrics if record.name == "planning.alert"]
         instruments = gate.host.instruments.view()
 
     assert [event.data["severity"] for event in told] == ["critical", "critical"]
     assert told[0].data["threshold"] == 0.55
     assert told[0].data["value"] == 0.0
     assert "agent:main/channel:cli is 0.00, below 0.55" in told[0].data["reason"]
-    assert [record.fields["severity"] for record in records] in (["critical"] * 2, [])
+    records = [one.fields for one in figures.records if one.name == "planning.alert"]
+    assert [fields["severity"] for fields in records] == ["critical"] * 2
+    assert "turns go badly" in capfd.readouterr().err
     assert {"hookgate_outcomes", "hookgate_outcome_alerts"} <= instruments.keys()
 
 
@@ -211,13 +216,18 @@ async def test_telemetry_and_alerts_have_switches(
         found = await shown(gate)
 
     assert {one.name for one in figures.records if one.name.startswith("planning")} == names
+    readings = [
+        (reading.instrument.name, reading.labels)
+        for record in figures.records
+        for reading in Instruments(INSTRUMENTS).readings(record)
+    ]
+    scope = "agent:main/channel:cli"
+    assert (("hookgate_outcomes", (scope, "failed", "heuristic")) in readings) is bool(names)
+    alerted = ("hookgate_outcome_alerts", (scope, "critical")) in readings
+    assert alerted is ("planning.alert" in names)
     assert bool(told) is bool(names)
     # What is told nobody still plans.
     assert (found["scopes"][0]["sampleCount"], found["scopes"][0]["degraded"]) in ((5, True),)
-    for record in figures.records:
-        if record.name == "planning.outcome":
-            scope, degraded = record.fields["scope"], record.fields["degraded"]
-            assert (scope, degraded in (0, 1)) == ("agent:main/channel:cli", True)
 
 
 async def test_an_alert_is_shown_to_nobody_of_another_channel() -> None:
