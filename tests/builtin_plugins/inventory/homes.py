@@ -44,6 +44,11 @@ def put_json(path: Path, value: Any) -> Path:
     return put(path, json.dumps(value, indent=2))
 
 
+def held(root: Path) -> dict[Path, bytes]:
+    """Return what each file below a folder holds."""
+    return {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
 def skill(folder: Path, name: str, description: str = "What it is for.") -> Path:
     head = f"---\nname: {name}\ndescription: {description}\nversion: 1.0.0\n"
     return put(
