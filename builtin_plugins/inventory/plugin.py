@@ -11,6 +11,7 @@ from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.native import NativeSource
+from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.runtimes import runtime_sources
 from hookgate.builtin_plugins.inventory.sources.source import (
     DISCONNECTED,
@@ -44,6 +45,7 @@ class Plugin:
         self._settings = settings
         self._keeping = Keeping(ProcessKeeper())
         self._opened: Opened | None = None
+        self._runtimes: Sequence[RuntimeSource] = ()
 
     @hookimpl
     @asynccontextmanager
@@ -54,12 +56,16 @@ class Plugin:
             yield
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+        for source in self._runtimes:
+            if isinstance(source, OpenClawSource):
+                await source.close()
         self._opened = None
 
     @hookimpl(of="inventory")
     def inventory_sources(self, host: Host) -> Sequence[RuntimeSource]:
         """Bring the gateway itself, and the runtimes beside it."""
-        return [NativeSource(host, self._keeping), *runtime_sources(self._settings)]
+        self._runtimes = runtime_sources(host, self._settings)
+        return [NativeSource(host, self._keeping), *self._runtimes]
 
     @hookimpl
     def add_routes(self, host: Host, routes: Routes) -> None:

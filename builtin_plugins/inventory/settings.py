@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from hookgate.core.settings.schema import Section
 
@@ -13,6 +14,18 @@ __all__ = ["InventorySettings", "Runtime"]
 
 Runtime: TypeAlias = Literal["hermes", "claude-code", "codex", "openclaw"]
 """A runtime whose source comes with hookgate."""
+
+_LOCAL = {"localhost", "127.0.0.1", "::1"}
+
+
+def _gateway_url(text: str) -> str:
+    url = urlsplit(text)
+    local = url.scheme == "ws" and url.hostname in _LOCAL
+    if text and not ((local or url.scheme == "wss") and url.hostname):
+        raise ValueError("expected wss://HOST, or ws:// and this machine: the token goes there")
+    if url.username is not None or url.query or url.fragment:
+        raise ValueError("expected no user, query or fragment in it; `openclaw_token` is for that")
+    return text
 
 
 class InventorySettings(Section):
@@ -28,7 +41,7 @@ class InventorySettings(Section):
     """So often all runtimes are read without being asked, for discovery. 0: once, at the start."""
     discovery: bool = True
     """Whether models find what other runtimes have, as capabilities that they cannot call."""
-    runtimes: tuple[Runtime, ...] = ("hermes", "claude-code", "codex")
+    runtimes: tuple[Runtime, ...] = ("hermes", "claude-code", "codex", "openclaw")
     """The runtimes that are looked at. One that is not installed has nothing."""
     hermes_homes: tuple[Path, ...] = (Path("~/.hermes"),)
     """The homes of Hermes. One whose folder begins with a dot is everybody's, another one the
@@ -40,3 +53,10 @@ class InventorySettings(Section):
     Code has run."""
     codex_home: Path = Path("~/.codex")
     """The folder of Codex; the same as its `CODEX_HOME`."""
+    openclaw_home: Path = Path("~/.openclaw")
+    """The folder of OpenClaw. Its gateway is asked where this is there, and no file is read."""
+    openclaw_url: Annotated[str, AfterValidator(_gateway_url)] = ""
+    """Where OpenClaw's gateway is, `wss:`, or `ws:` on this machine. It is asked then whether the
+    folder is there or not. Where this is empty, it is `ws://127.0.0.1:18789`."""
+    openclaw_token: str = "openclaw_token"
+    """The name of the secret that holds the token of OpenClaw's gateway (`gateway.auth.token`)."""

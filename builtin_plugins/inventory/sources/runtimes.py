@@ -7,17 +7,23 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
+from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
+from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
     from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
+    from hookgate.core.host import Host
 
 __all__ = ["runtime_sources"]
 
+OPENCLAW_URL = "ws://127.0.0.1:18789"
+"""Where OpenClaw's gateway listens by itself."""
 
-def runtime_sources(settings: InventorySettings) -> list[RuntimeSource]:
+
+def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSource]:
     """Return the source of each runtime that is to be looked at."""
     made: Mapping[Runtime, Callable[[], RuntimeSource]] = {
         "hermes": lambda: HermesSource(settings.hermes_homes),
@@ -25,5 +31,13 @@ def runtime_sources(settings: InventorySettings) -> list[RuntimeSource]:
             settings.claude_code_home, settings.claude_code_projects
         ),
         "codex": lambda: CodexSource(settings.codex_home),
+        "openclaw": lambda: OpenClawSource(
+            settings.openclaw_home,
+            OpenClawLink(
+                settings.openclaw_url or OPENCLAW_URL,
+                lambda: host.secrets.get(settings.openclaw_token),
+            ),
+            always=bool(settings.openclaw_url),
+        ),
     }
     return [make() for name, make in made.items() if name in settings.runtimes]
