@@ -159,11 +159,14 @@ class Leasing:
         async with self._writing:
             for _ in range(TRIES):
                 pairs = draft()
+                for window, _ in pairs:
+                    # What it leases comes to this window, also where no call waits for it by then.
+                    window.writes += 1
                 began = self._clock.monotonic()
                 one = self._next(pairs)
                 try:
                     await self.store.write(one, order=ORDER)
-                except FAULTS:
+                except Exception:
                     self._failed(one, pairs)
                     raise
                 if one.state == "done":
@@ -279,11 +282,13 @@ class Leasing:
 
 def _undo(pairs: Draft) -> None:
     for window, plan in pairs:
+        window.writes -= 1
         window.returning -= plan.give
         window.free += plan.give
 
 
 def _apply(window: LeasedWindow, plan: Plan, grant: Grant, now: float) -> None:
+    window.writes -= 1
     window.leased += grant.amount - plan.cover - plan.give
     window.spent -= plan.settle
     window.returning -= plan.give

@@ -81,6 +81,7 @@ class LeasedWindow:
         limit: Under which limit the chunk was leased.
         leased: What this gateway's row says.
         calls: How many calls have reserved of it, or wait to.
+        writes: How many writes of it are under way, or may have been committed unnoticed.
         held: What they hold.
         spent: What calls have used since it was last written.
         returning: What is being given back.
@@ -111,7 +112,7 @@ class LeasedWindow:
             "since",
             "spent",
         ),
-        *("used", "written"),
+        *("used", "writes", "written"),
     )
 
     def __init__(self, key: str, *, lasting: bool, now: float) -> None:
@@ -119,7 +120,7 @@ class LeasedWindow:
         self.lasting = lasting
         self.limit = 0
         self.calls = self.leased = self.held = self.spent = self.returning = self.free = 0
-        self.used = self.others = 0
+        self.used = self.others = self.writes = 0
         self.epoch = self.asked = self.answered = self.heard = 0
         self.scarce_until = float("-inf")
         self.active = self.since = self.written = now
@@ -174,7 +175,7 @@ class LeasedWindow:
         """Forget the chunk: others have charged all of it, with what is held."""
         over = max(-self.free, 0)
         self.epoch += 1
-        self.leased = self.held = self.returning = 0
+        self.leased = self.held = self.returning = self.writes = 0
         self.spent, self.free = over, -over
 
     @property
@@ -185,7 +186,7 @@ class LeasedWindow:
     @property
     def empty(self) -> bool:
         """Whether nothing would be lost with it."""
-        return not (self.calls or self.leased or self.spent or self.returning)
+        return not (self.calls or self.leased or self.spent or self.returning or self.writes)
 
 
 Window = LocalWindow | LeasedWindow

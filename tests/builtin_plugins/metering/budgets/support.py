@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from tests.builtin_plugins.turns import TurnedClock
@@ -14,8 +14,12 @@ from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Want
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.domain.ports import Signals, Store
+
+T = TypeVar("T")
 
 DAY = "daily/agent:main/day:2026-11-22"
 
@@ -57,6 +61,30 @@ async def expect_short(budgets: Budgets, *wants: Want) -> Short:
 
 def want(amount: int = 1, limit: int = 10, key: str = DAY, **more: Any) -> Want:
     return Want(key, limit, amount, **more)
+
+
+class SlowStore:
+    """A store that takes its time, by a clock that is turned."""
+
+    def __init__(self, store: SqlStore, clock: TurnedClock) -> None:
+        self.shared = store.shared
+        self.before_read: Callable[[], Awaitable[None]] | None = None
+        self.before_write: Callable[[], Awaitable[None]] | None = None
+        self.write_seconds = 0.0
+        self._store = store
+        self._clock = clock
+
+    async def read(self, work: Callable[[sa.Connection], T]) -> T:
+        if self.before_read is not None:
+            await self.before_read()
+        return await self._store.read(work)
+
+    async def write(self, work: Callable[[sa.Connection], T], *, order: str = "") -> T:
+        if self.before_write is not None:
+            await self.before_write()
+        found = await self._store.write(work, order=order)
+        self._clock.advance(self.write_seconds)
+        return found
 
 
 async def row(store: SqlStore, key: str = DAY) -> dict[str, int]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.builtin_plugins.metering.budgets.support import (
     DAY,
+    SlowStore,
     expect_hold,
     expect_short,
     gateways,
@@ -367,3 +368,26 @@ async def test_a_run_of_which_nobody_knows_whether_it_began_begins_as_another(
     async with opened(store) as budgets:
         await expect_hold(budgets, want(10))
         assert await gateways(store) == 1
+
+
+async def test_a_lease_that_comes_when_its_call_has_left_is_given_back(store: SqlStore) -> None:
+    clock = TurnedClock()
+    slow = SlowStore(store, clock)
+    on_its_way, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held_up() -> None:
+        on_its_way.set()
+        await go_on.wait()
+
+    async with opened(slow, clock) as budgets:
+        slow.before_write = held_up
+        call = asyncio.create_task(budgets.reserve([want(4)]))
+        await on_its_way.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        clock.advance(11)
+        await budgets.tick()  # nobody has needed the counter for long
+        go_on.set()
+        # The next write is behind that one, and goes by what it has leased.
+        budgets.settle(await expect_hold(budgets, want(10)), [0])
+    assert await row(store) == {"settled": 0, "leased": 0, "lost": 0}

@@ -6,17 +6,17 @@ import asyncio
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from textwrap import dedent
-from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 from tests.builtin_plugins.metering.budgets.support import (
     DAY,
+    SlowStore,
     expect_hold,
     expect_short,
     gateways,
@@ -37,34 +37,11 @@ from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.host import SystemClock
 from hookgate.core.sessions.signals import InProcessSignals
 
-T = TypeVar("T")
-
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SqlStore]:
     async with opened_store(tmp_path) as store:
         yield await prepared(store, shared=True)
-
-
-class SlowStore:
-    """A store that takes its time, by a clock that is turned."""
-
-    def __init__(self, store: SqlStore, clock: TurnedClock) -> None:
-        self.shared = store.shared
-        self.before_read: Callable[[], Awaitable[None]] | None = None
-        self.write_seconds = 0.0
-        self._store = store
-        self._clock = clock
-
-    async def read(self, work: Callable[[sa.Connection], T]) -> T:
-        if self.before_read is not None:
-            await self.before_read()
-        return await self._store.read(work)
-
-    async def write(self, work: Callable[[sa.Connection], T], *, order: str = "") -> T:
-        found = await self._store.write(work, order=order)
-        self._clock.advance(self.write_seconds)
-        return found
 
 
 GATEWAY = """
