@@ -1,0 +1,401 @@
+"""What guests and the host say to each other, as JSON (UTF-8).
+
+A guest exports some of `describe`, `handle_tool_call`, `parse_incoming`, `format_outgoing` and
+`poll`; each takes one JSON object and answers with one. It calls the host in the same way, and the
+host answers ``{"ok": ...}`` or ``{"error": {"code": ..., "message": ...}}``.
+
+Keys that are not named here are errors, on both sides: a misspelt one would be passed over in
+silence. What may be left out has a default.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
+
+from hookgate.core.domain.parts import content_from_json, content_to_json, wrong_in_content
+
+if TYPE_CHECKING:
+    from hookgate.core.domain.parts import Content
+
+__all__ = [
+    "EXPORTS",
+    "HOST_FUNCTIONS",
+    "ClockRequest",
+    "DescribedTool",
+    "Description",
+    "EnvRequest",
+    "ErrorCode",
+    "HttpRequest",
+    "HttpResponse",
+    "Incoming",
+    "IncomingMessage",
+    "LogRequest",
+    "Outgoing",
+    "OutgoingChoice",
+    "ParsedIncoming",
+    "PollCursor",
+    "PollRequest",
+    "RandomRequest",
+    "Sent",
+    "StoreRequest",
+    "ToolAnswer",
+    "ToolRequest",
+    "WireForm",
+    "WireFormError",
+    "WrittenContent",
+    "as_content",
+    "as_written",
+    "error_answer",
+    "ok_answer",
+    "read_form",
+    "written",
+]
+
+EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outgoing", "poll")
+"""What a guest may export; its kind says which of them it needs."""
+
+HOST_FUNCTIONS: Final = ("log", "clock", "random", "store", "http", "env")
+"""What a guest may import, each under a grant."""
+
+LONGEST_ID = 512
+"""Characters of an id of a platform: of an event, an account, a peer."""
+
+MOST_MESSAGES = 1000
+"""Messages that one answer of `parse_incoming` may hold: a page of a long poll."""
+
+
+class WireFormError(ValueError):
+    """JSON that is none of the forms here; the text says where, what was found and expected."""
+
+
+class WireForm(BaseModel):
+    """Base of all forms: unknown keys are errors, values are not changed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+# -- content ---------------------------------------------------------------------------
+
+
+class TextPart(WireForm):
+    """Plain text."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class MediaPart(WireForm):
+    """A picture or sound, as base64."""
+
+    type: Literal["image", "audio"]
+    media_type: str
+    data: str
+
+
+class DocumentPart(WireForm):
+    """A file, as base64."""
+
+    type: Literal["document"]
+    media_type: str
+    data: str
+    name: str = ""
+
+
+class LinkPart(WireForm):
+    """Something that is elsewhere."""
+
+    type: Literal["link"]
+    uri: str
+    name: str = ""
+    description: str = ""
+    media_type: str = ""
+
+
+Part: TypeAlias = Annotated[
+    TextPart | MediaPart | DocumentPart | LinkPart, Field(discriminator="type")
+]
+WrittenContent: TypeAlias = str | tuple[Part, ...]
+"""Plain text, or parts in their order."""
+
+
+def as_content(written: WrittenContent) -> Content:
+    """Return what a guest has written as the gateway's content.
+
+    Raises:
+        WireFormError: Media is of no type, or its data is no base64.
+    """
+    if isinstance(written, str):
+        return written
+    content = content_from_json([part.model_dump() for part in written])
+    if wrong := wrong_in_content(content):
+        raise WireFormError(f"content {wrong}")
+    return content
+
+
+def as_written(content: Content) -> Any:
+    """Return the gateway's content as a guest reads it, JSON-ready."""
+    return content_to_json(content)
+
+
+# -- what guests export ----------------------------------------------------------------
+
+
+class DescribedTool(WireForm):
+    """What a guest says of one tool. The manifest counts; this is held against it."""
+
+    name: str
+    description: str = ""
+    input_schema: dict[str, Any] = Field(default_factory=dict, alias="schema")
+
+
+class Description(WireForm):
+    """Answer of ``describe {}``."""
+
+    name: str = ""
+    version: str = ""
+    tools: tuple[DescribedTool, ...] = ()
+
+
+class ToolRequest(WireForm):
+    """Request of `handle_tool_call`."""
+
+    name: str
+    input: dict[str, Any]
+
+
+class ToolAnswer(WireForm):
+    """Answer of `handle_tool_call`."""
+
+    content: WrittenContent
+    is_error: bool = False
+
+
+class HttpRequest(WireForm):
+    """A request that the host sends for the guest, under its grants.
+
+    ``{{secret:NAME}}`` may stand in a header's value, a segment of the path or a string of a JSON
+    body, where a grant names the secret, the place and the host.
+    """
+
+    url: str = Field(max_length=8192)
+    method: str = Field(default="GET", max_length=20)
+    headers: dict[str, str] = Field(default_factory=dict, max_length=64)
+    body: str = ""
+    base64: bool = False
+    """Whether `body` is base64 of bytes that are no text."""
+
+
+class HttpResponse(WireForm):
+    """What came back. Header names are in lower case."""
+
+    status: int = Field(ge=100, le=599)
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    base64: bool = False
+    """Whether `body` is base64, since the bytes are no UTF-8."""
+
+
+class Incoming(WireForm):
+    """Request of `parse_incoming`: what the connection brought, already verified.
+
+    With ``sent``, it is the response to what `format_outgoing` made, and the answer is `Sent`.
+    """
+
+    kind: Literal["webhook", "poll", "sent"]
+    status: int = 0
+    """The status of a response; 0 of a webhook."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Names in lower case; those that carry the webhook's proof are left out."""
+    query: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+    base64: bool = False
+
+
+_Id = Annotated[str, Field(max_length=LONGEST_ID)]
+
+
+class IncomingMessage(WireForm):
+    """One message that `parse_incoming` found. Ids that are numbers are read as text."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    id: _Id = Field(min_length=1)
+    """The platform's own id of the event: one that was seen is not answered again."""
+    content: WrittenContent = ""
+    account: _Id
+    peer: _Id
+    guild: _Id = ""
+    team: _Id = ""
+    sender: _Id = ""
+    """Who wrote it, in a peer where several do."""
+    thread: _Id = ""
+    choice: _Id = ""
+    """The data of a button that was pressed."""
+
+
+class ParsedIncoming(WireForm):
+    """Answer of `parse_incoming` to a webhook or a poll."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    messages: tuple[IncomingMessage, ...] = Field(default=(), max_length=MOST_MESSAGES)
+    cursor: str | None = Field(default=None, max_length=4096)
+    """Where the next `poll` goes on; kept with the messages."""
+    reply: HttpResponse | None = None
+    """What the webhook is answered with, such as a challenge; 200 and nothing by itself."""
+
+
+class OutgoingChoice(WireForm):
+    """A button."""
+
+    label: str
+    data: str
+
+
+class Outgoing(WireForm):
+    """Request of `format_outgoing`; the answer is `HttpRequest`."""
+
+    action: Literal["send", "edit"]
+    content: WrittenContent
+    account: str
+    peer: str
+    thread: str = ""
+    message_id: str = ""
+    """The message to change, where `action` is ``edit``."""
+    choices: tuple[OutgoingChoice, ...] = ()
+
+
+class Sent(WireForm):
+    """Answer of `parse_incoming` to ``{"kind": "sent"}``."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    message_id: _Id = ""
+
+
+class PollCursor(WireForm):
+    """Request of `poll`."""
+
+    cursor: str = ""
+    """What the last `parse_incoming` said; "" at first."""
+
+
+class PollRequest(HttpRequest):
+    """Answer of `poll`: the request that brings what is new."""
+
+    seconds: float = Field(default=30.0, ge=0, le=120)
+    """How long the platform may hold the request before it answers."""
+
+
+# -- what guests ask of the host -------------------------------------------------------
+
+
+class LogRequest(WireForm):
+    """Request of `log`; ok: null."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    message: str
+
+
+class ClockRequest(WireForm):
+    """Request of `clock`; ok: ``{"unix": seconds, "monotonic": seconds}``."""
+
+
+class RandomRequest(WireForm):
+    """Request of `random`; ok: base64."""
+
+    bytes: int = Field(ge=1, le=4096)
+
+
+class StoreRequest(WireForm):
+    """Request of `store`.
+
+    ok: of ``get`` the value or null, of ``set`` null, of ``delete`` whether it was there, of
+    ``list`` the keys that begin with `key`, sorted.
+    """
+
+    op: Literal["get", "set", "delete", "list"]
+    key: str = Field(default="", max_length=256)
+    value: str | None = None
+    namespace: str = ""
+    """Which of the granted namespaces; may be left out where there is one."""
+
+
+class EnvRequest(WireForm):
+    """Request of `env`; ok: the value, or null where it is not set."""
+
+    name: str
+
+
+# `http` takes `HttpRequest`; ok: `HttpResponse`.
+
+ErrorCode: TypeAlias = Literal[
+    "bad_request",  # the request is none of these forms
+    "not_granted",  # no grant allows it; nothing was done
+    "limit",  # a quota or a limit of the call is used up
+    "unavailable",  # what it needs is not there: no store, no way out
+    "failed",  # it was tried and failed, such as a connection
+    "timeout",  # it took longer than the call may take
+]
+
+
+# -- reading and writing ---------------------------------------------------------------
+
+F = TypeVar("F", bound=WireForm)
+
+
+def written(form: WireForm) -> bytes:
+    """Return `form` as JSON."""
+    return form.model_dump_json(by_alias=True).encode()
+
+
+def ok_answer(value: Any) -> bytes:
+    """Return the answer of a host function that did what was asked."""
+    if isinstance(value, WireForm):
+        value = value.model_dump(by_alias=True)
+    return to_json({"ok": value})
+
+
+def error_answer(code: ErrorCode, message: str) -> bytes:
+    """Return the answer of a host function that refuses, or failed; the guest goes on."""
+    return to_json({"error": {"code": code, "message": message}})
+
+
+def read_form(form: type[F], data: bytes, *, what: str) -> F:
+    """Read JSON that should be `form`.
+
+    Args:
+        form: The form.
+        data: The JSON.
+        what: What it is, for the error: ``the answer of handle_tool_call``.
+
+    Raises:
+        WireFormError: It is none; the text says where, what was found and what was expected.
+    """
+    try:
+        return form.model_validate_json(data)
+    except ValidationError as error:
+        raise WireFormError(f"{what}: {_told(form, error)}") from None
+
+
+def _told(form: type[WireForm], error: ValidationError) -> str:
+    first, *more = error.errors(include_url=False, include_context=False)
+    where = ".".join(str(step) for step in first["loc"])
+    if first["type"] == "json_invalid":
+        return f"found no JSON ({first['msg'][:200]}), expected an object with {_keys(form)}"
+    if first["type"] == "extra_forbidden":
+        told = f"found the unknown key {where[:80]!r}, expected {_keys(form)}"
+    elif first["type"] == "missing":
+        told = f"{where!r} is missing, expected {_keys(form)}"
+    else:
+        found = repr(first["input"])
+        found = found if len(found) <= 80 else found[:77] + "..."
+        told = f"{where[:80] + ': ' if where else ''}found {found}: {first['msg'][:200]}"
+    return told + (f" (and {len(more)} more)" if more else "")
+
+
+def _keys(form: type[WireForm]) -> str:
+    return ", ".join(field.alias or name for name, field in form.model_fields.items()) or "no keys"
