@@ -1,0 +1,54 @@
+"""What goes wrong with a guest: it is refused when it is loaded, or it fails in a call."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from hookgate.core.domain.errors import HookgateError
+
+__all__ = ["GuestError", "GuestErrorKind", "GuestRefusedError"]
+
+GuestErrorKind = Literal[
+    "trap",
+    "fuel",
+    "time",
+    "memory",
+    "table",
+    "stack",
+    "host-calls",
+    "output",
+    "answer",
+    "busy",
+]
+"""Why a call failed: the guest trapped, met a limit, answered what cannot be read
+(``answer``), or found no free thread (``busy``)."""
+
+
+class GuestRefusedError(HookgateError):
+    """A guest cannot be loaded: the text names the import, the export or the limit.
+
+    Attributes:
+        guest: The name under which it was loaded.
+    """
+
+    def __init__(self, message: str, *, guest: str) -> None:
+        super().__init__(f"guest {guest!r}: {message}")
+        self.guest = guest
+
+
+class GuestError(HookgateError):
+    """A call of a guest failed. The text names the guest, the limit and its figure.
+
+    Attributes:
+        guest: The name under which the guest was loaded.
+        kind: Why.
+        figure: The limit that was met, in its own unit; None where none was.
+    """
+
+    def __init__(
+        self, message: str, *, guest: str, kind: GuestErrorKind, figure: float | None = None
+    ) -> None:
+        super().__init__(f"guest {guest!r}: {message}")
+        self.guest = guest
+        self.kind: GuestErrorKind = kind
+        self.figure = figure

@@ -1,0 +1,73 @@
+"""What a guest may use, and what it is let see of the system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+__all__ = ["Limits", "WasiGrants"]
+
+MB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one guest may use. Each of them is on, and none can be switched off.
+
+    Attributes:
+        fuel: Instructions of one call, about one each.
+        seconds: Wall time of one call, its host calls included.
+        memory_bytes: Each linear memory.
+        table_elements: Each table.
+        stack_bytes: The guest's own stack.
+        instances: Core instances that a component is made of; a module is one.
+        host_calls: Calls of host functions in one call.
+        host_bytes: Bytes to and from host functions in one call.
+        host_seconds: Wall time in host functions in one call.
+        output_bytes: The answer of one call.
+        compile_seconds: Time of compiling, CPU and wall.
+        compile_memory_bytes: Memory of the process that compiles.
+        module_bytes: The module or component itself.
+    """
+
+    fuel: int = 2_000_000_000
+    seconds: float = 5.0
+    memory_bytes: int = 64 * MB
+    table_elements: int = 20_000
+    stack_bytes: int = 512 * 1024
+    instances: int = 64
+    host_calls: int = 1_000
+    host_bytes: int = 16 * MB
+    host_seconds: float = 30.0
+    output_bytes: int = 1 * MB
+    compile_seconds: float = 30.0
+    compile_memory_bytes: int = 2048 * MB
+    module_bytes: int = 32 * MB
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if not 0 < value < 2**63:
+                raise ValueError(f"{one.name}: found {value!r}, expected a number above 0")
+        if self.stack_bytes > 2 * MB:
+            raise ValueError(
+                f"stack_bytes: found {self.stack_bytes:,}, expected at most {2 * MB:,}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class WasiGrants:
+    """The parts of WASI that a guest may import, one by one. Nothing else of it is there.
+
+    Attributes:
+        clock: The clocks.
+        random: Random bytes.
+        env: Values of the environment that it sees; the process's own are never seen.
+        read_only: Folders that it may read: the guest's name of each, and where it is.
+    """
+
+    clock: bool = False
+    random: bool = False
+    env: Mapping[str, str] = field(default_factory=dict)
+    read_only: Mapping[str, Path] = field(default_factory=dict)
