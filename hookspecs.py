@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
     from hookgate.core.domain.metrics import MetricRecord
     from hookgate.core.domain.models import (
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
         Usage,
     )
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Channel
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
     from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnPlan
     from hookgate.core.gateway.routes import Routes

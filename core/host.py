@@ -50,11 +50,12 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.descriptors import Card, Rejected
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Channel, Clock, Secrets, TokenCounter
+    from hookgate.core.domain.ports import Clock, Secrets, TokenCounter
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import (
         Address,

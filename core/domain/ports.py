@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData, Table
 
     from hookgate.core.domain.messages import Message, Taint
-    from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Address, Fence, Principal, SessionKey, Turn
 
 __all__ = [
@@ -45,8 +44,6 @@ __all__ = [
     "SWITCHES",
     "TOKENS",
     "Audit",
-    "Channel",
-    "ChannelFeatures",
     "Clock",
     "Conversations",
     "Egress",
@@ -773,64 +770,6 @@ class Audit(Protocol):
 
         Raises:
             StoreUnavailableError: Nothing was written.
-        """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelFeatures:
-    """What a channel can show.
-
-    Attributes:
-        edit: Whether a message that was sent can be changed.
-        threads: Whether a message can answer another one, as a thread.
-        images: Whether it shows pictures; in the place of others stands their name.
-        max_length: Most characters of one message; 0 for any number.
-        markdown: Whether it shows Markdown; code stays within its fences where text is split.
-    """
-
-    edit: bool = False
-    threads: bool = False
-    images: bool = False
-    max_length: int = 0
-    markdown: bool = False
-
-
-class Channel(Protocol):
-    """A way in and out beside the gateway's own socket.
-
-    `hookgate.kit.channels.deliver` says a whole answer by one, in as many messages as it takes.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name that stands in `Address.channel`."""
-
-    @property
-    def sandboxed(self) -> bool:
-        """Whether its code runs in a sandbox."""
-
-    @property
-    def features(self) -> ChannelFeatures:
-        """What it can show."""
-
-    async def send(self, address: Address, content: Content, *, thread: str = "") -> str:
-        """Send one message, and return the id that the channel gave it.
-
-        Args:
-            address: To whom: `Address.account` and `Address.peer`.
-            content: Text, or parts that `features` says it shows; at most `max_length` characters.
-            thread: The id of the message that it answers; "" for none, and where there are no
-                threads.
-
-        Raises:
-            ChannelError: It was not sent.
-        """
-
-    async def edit(self, address: Address, message_id: str, content: Content) -> None:
-        """Change a message that was sent; asked only where `features` says that it can.
-
-        Raises:
-            ChannelError: It was not changed.
         """
 
 

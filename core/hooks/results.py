@@ -107,6 +107,7 @@ def _core_names() -> Mapping[str, Any]:
         tools,
         turn,
     )
+    from hookgate.core.domain.channels import channel
     from hookgate.core.turn import context
 
     names: dict[str, Any] = {
@@ -118,6 +119,7 @@ def _core_names() -> Mapping[str, Any]:
         "Sequence": Sequence,
     }
     for module in (
+        channel,
         context,
         descriptors,
         events,

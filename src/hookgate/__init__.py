@@ -19,6 +19,19 @@ if TYPE_CHECKING:
         UnknownCapabilityError,
         UnsupportedCapabilityWriteError,
     )
+    from hookgate.core.domain.channels.channel import Channel, ChannelFeatures, Choice
+    from hookgate.core.domain.channels.hosted import (
+        AnsweringChannel,
+        Handshake,
+        HostedChannel,
+        Parsed,
+        PolledChannel,
+        Polling,
+        RawMessage,
+        ReceivedMessage,
+        Webhook,
+        WebhookReply,
+    )
     from hookgate.core.domain.descriptors import (
         Capabilities,
         Capability,
@@ -98,8 +111,6 @@ if TYPE_CHECKING:
         STORE,
         SWITCHES,
         TOKENS,
-        Channel,
-        ChannelFeatures,
         Clock,
         Conversations,
         Embedder,
@@ -176,6 +187,7 @@ __all__ = [
     "Access",
     "Address",
     "Agent",
+    "AnsweringChannel",
     "Ask",
     "Audio",
     "Block",
@@ -190,6 +202,7 @@ __all__ = [
     "Channel",
     "ChannelError",
     "ChannelFeatures",
+    "Choice",
     "Claim",
     "Clock",
     "ConfigError",
@@ -214,9 +227,11 @@ __all__ = [
     "FinishedCall",
     "Flags",
     "Gateway",
+    "Handshake",
     "HookFailure",
     "HookgateError",
     "Host",
+    "HostedChannel",
     "Image",
     "Instrument",
     "Invocation",
@@ -243,13 +258,18 @@ __all__ = [
     "OutcomeEntry",
     "OutcomeWindows",
     "Page",
+    "Parsed",
     "PartsEmbedder",
+    "PolledChannel",
+    "Polling",
     "Principal",
     "Provenance",
     "Provider",
     "ProviderError",
     "Question",
+    "RawMessage",
     "ReasoningDelta",
+    "ReceivedMessage",
     "RecordSource",
     "Refusal",
     "Rejected",
@@ -291,6 +311,8 @@ __all__ = [
     "Usage",
     "UsageEvent",
     "Verdict",
+    "Webhook",
+    "WebhookReply",
     "WireError",
     "__version__",
     "blocking",
@@ -311,6 +333,11 @@ _NAMES = {
     "hookgate.builtin_plugins.inventory.sources.source": (
         "CapabilityChange CapabilityInstall RuntimeDisconnectedError RuntimeSource "
         "UnknownCapabilityError UnsupportedCapabilityWriteError"
+    ),
+    "hookgate.core.domain.channels.channel": "Channel ChannelFeatures Choice",
+    "hookgate.core.domain.channels.hosted": (
+        "AnsweringChannel Handshake HostedChannel Parsed PolledChannel Polling RawMessage "
+        "ReceivedMessage Webhook WebhookReply"
     ),
     "hookgate.core.domain.descriptors": (
         "Capabilities Capability CapabilityDetail Card Finding Flags Rejected Selection Triggers"
@@ -335,6 +362,9 @@ _NAMES = {
         "SIGNALS STORE SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key "
         "Lanes Lease Loaded OutcomeEntry OutcomeWindows Page PartsEmbedder Question Said Settled "
         "Switch embed_parts"
+        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
+        "SWITCHES TOKENS Clock Conversations Embedder Key Lanes Lease "
+        "Loaded Page PartsEmbedder Question Said Settled Switch embed_parts"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (

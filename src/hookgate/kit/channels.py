@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hookgate.core.domain.parts import Image, plain_text
 
 if TYPE_CHECKING:
+    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.parts import Content, ContentPart
-    from hookgate.core.domain.ports import Channel
     from hookgate.core.domain.turn import Address
 
 __all__ = ["deliver", "split"]

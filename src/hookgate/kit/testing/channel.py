@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hookgate.core.domain.channels.channel import ChannelFeatures
 from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.ports import ChannelFeatures
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.channels import deliver
@@ -15,8 +15,8 @@ from hookgate.kit.channels import deliver
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.ports import Channel
     from hookgate.core.host import Host
 
 __all__ = ["MemoryChannel"]

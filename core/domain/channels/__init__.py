@@ -1,0 +1,1 @@
+"""Channels: what one can say, and what one brings in while the gateway holds its connection."""

@@ -1,0 +1,299 @@
+"""Hosted channels: the gateway holds the connection, and the channel translates.
+
+A channel that has `connection` and `parse_incoming` is hosted by the plugin ``channels``: it
+serves the webhook or polls, checks secret or signature, starts the turns, and keeps what is to
+be said until it is said. So the channel itself holds no socket, no state and no queue; one in
+Python and one that runs in a sandbox look the same from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
+
+from hookgate.core.domain.channels.channel import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.core.domain.channels.channel import Choice
+    from hookgate.core.domain.parts import Content, Image
+    from hookgate.core.domain.turn import Address
+
+__all__ = [
+    "AnsweringChannel",
+    "Connection",
+    "Handshake",
+    "HostedChannel",
+    "Parsed",
+    "PolledChannel",
+    "Polling",
+    "RawMessage",
+    "ReceivedMessage",
+    "Webhook",
+    "WebhookReply",
+]
+
+Verification: TypeAlias = Literal["header", "hmac-sha256", "ed25519"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handshake:
+    """How a platform makes sure of a webhook by GET, before it posts to it.
+
+    The gateway checks the token and echoes the challenge; the channel is not asked.
+
+    Attributes:
+        token: The parameter of the query that carries the token, such as ``hub.verify_token``.
+        secret: The name of the secret that the token must be.
+        echo: The parameter whose value is the answer, such as ``hub.challenge``.
+    """
+
+    token: str
+    secret: str
+    echo: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Webhook:
+    """The platform posts to ``/webhook/NAME``.
+
+    Attributes:
+        verification: How a post shows that it comes from the platform: ``header`` brings the
+            secret itself, ``hmac-sha256`` a signature by the secret, ``ed25519`` a signature
+            whose public key (hex) stands in the place of the secret.
+        secret: The name of the secret, as ``host.secrets`` finds it.
+        header: The header that brings secret or signature.
+        prefix: What stands before the signature in the header, such as ``sha256=``.
+        encoding: How the signature is written.
+        timestamp: The header that brings the time of the post in seconds since 1970; "" where
+            the platform sends none. It has to stand in `signed`.
+        tolerance: Seconds that a timestamp may be off.
+        signed: What the signature is over; ``{timestamp}`` and ``{body}`` stand for those two.
+        max_body: The longest body, in bytes.
+        handshake: How the platform makes sure by GET; None where it does not.
+    """
+
+    verification: Verification
+    secret: str
+    header: str
+    prefix: str = ""
+    encoding: Literal["hex", "base64"] = "hex"
+    timestamp: str = ""
+    tolerance: int = 300
+    signed: str = "{body}"
+    max_body: int = 1024 * 1024
+    handshake: Handshake | None = None
+
+    def __post_init__(self) -> None:
+        for what in ("secret", "header"):
+            if not getattr(self, what):
+                raise ValueError(f"a webhook: found no {what}, expected the name of one")
+        if self.verification not in ("header", "hmac-sha256", "ed25519"):
+            raise ValueError(
+                f"a webhook: found verification {self.verification!r}, expected 'header', "
+                "'hmac-sha256' or 'ed25519'"
+            )
+        if self.verification != "header" and self.signed.count("{body}") != 1:
+            raise ValueError(
+                f"a webhook: found signed {self.signed!r}, expected {{body}} in it once: what is "
+                "not signed could be anybody's"
+            )
+        if bool(self.timestamp) != ("{timestamp}" in self.signed):
+            raise ValueError(
+                f"a webhook: found timestamp {self.timestamp!r} and signed {self.signed!r}, "
+                "expected the header's name and {timestamp}, or neither: a time that is not "
+                "signed could be anybody's"
+            )
+        if self.tolerance < 1 or self.max_body < 1:
+            raise ValueError("a webhook: expected tolerance and max_body of 1 or more")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Polling:
+    """The gateway asks the platform, again and again.
+
+    Attributes:
+        seconds: How long one poll may wait at the platform for something to come; 0 where it
+            answers at once.
+        pause: Seconds between two polls of a platform that answers at once.
+    """
+
+    seconds: float = 25.0
+    pause: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds <= 300 or not 0.05 <= self.pause <= 3600:
+            raise ValueError(
+                f"polling: found seconds={self.seconds:g} and pause={self.pause:g}, expected 0 "
+                "to 300 and 0.05 to 3600"
+            )
+
+
+Connection: TypeAlias = Webhook | Polling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawMessage:
+    """What came from the platform, as it came; of a webhook only what has been checked.
+
+    Attributes:
+        kind: ``webhook`` for a post, ``poll`` for the answer to a poll.
+        body: The body.
+        headers: The headers, their names in lower case.
+        query: The parameters of the query; the last one of a name counts.
+        status: The status of the answer to a poll; 0 for a post.
+    """
+
+    kind: Literal["webhook", "poll"]
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    status: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedMessage:
+    """One message of a person, or one button that was pressed.
+
+    Attributes:
+        id: The platform's own id of the event. Of those that come twice, one counts; so it must
+            be the same each time the platform sends the event, and unique in the channel.
+        content: The text; "" where a choice was made.
+        account: Which of our accounts it was sent to, such as the id of the bot.
+        peer: Whom the answer goes to: a person, a group, a room.
+        guild: The guild or server that the peer belongs to.
+        team: The team or workspace that it belongs to.
+        sender: The platform's id of who wrote it. Approvers are known by it.
+        thread: The message that the answer answers.
+        choice: The `Choice.data` of the button that was pressed.
+        images: Pictures that belong to the text.
+        wait: Whether the platform waits for the answer in the response to its post; see
+            `AnsweringChannel`.
+    """
+
+    id: str
+    content: str = ""
+    account: str = "default"
+    peer: str
+    guild: str | None = None
+    team: str | None = None
+    sender: str = ""
+    thread: str = ""
+    choice: str = ""
+    images: tuple[Image, ...] = ()
+    wait: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookReply:
+    """What a post is answered with.
+
+    Attributes:
+        status: The status.
+        headers: The headers.
+        body: The body.
+    """
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What a `RawMessage` holds.
+
+    Attributes:
+        messages: The messages, in the order in which they were written. None where the platform
+            told of something that asks for no turn, such as a member who has joined.
+        cursor: Where the next poll begins; None to leave it where it was.
+        reply: What the post is answered with once its messages are committed; None for an empty
+            200. A platform that wants to see a challenge again gets it by this.
+    """
+
+    messages: Sequence[ReceivedMessage] = ()
+    cursor: str | None = None
+    reply: WebhookReply | None = None
+
+
+@runtime_checkable
+class HostedChannel(Channel, Protocol):
+    """A channel whose connection the gateway holds."""
+
+    @property
+    def connection(self) -> Connection:
+        """How messages come in."""
+
+    async def parse_incoming(self, raw: RawMessage) -> Parsed:
+        """Read what came from the platform.
+
+        Raises:
+            ChannelError: It cannot be read. A post is answered with 400 then.
+        """
+
+    async def send(
+        self,
+        address: Address,
+        content: Content,
+        *,
+        thread: str = "",
+        choices: Sequence[Choice] = (),
+        key: str = "",
+    ) -> str:
+        """Send one message, and return the id that the platform gave it.
+
+        Args:
+            address: To whom, as in `ReceivedMessage`.
+            content: Text, or parts that `features` says it shows; at most `max_length` characters.
+            thread: The `ReceivedMessage.thread` that it answers; "" for none.
+            choices: What to offer as buttons; none unless `features` says that it can.
+            key: The same for each attempt at one message, and for no other one: for platforms
+                that take a key of idempotency.
+
+        Raises:
+            ChannelError: It was not sent, or nobody knows whether it was (`transient`: it is
+                tried again).
+        """
+
+    async def edit(
+        self,
+        address: Address,
+        message_id: str,
+        content: Content,
+        *,
+        choices: Sequence[Choice] = (),
+    ) -> None:
+        """Change a message that was sent, and what it offers.
+
+        Raises:
+            ChannelError: It was not changed.
+        """
+
+
+@runtime_checkable
+class PolledChannel(HostedChannel, Protocol):
+    """A hosted channel whose connection is `Polling`."""
+
+    async def poll(self, cursor: str) -> RawMessage:
+        """Ask the platform what has come, and wait for it at most `Polling.seconds`.
+
+        Args:
+            cursor: The last `Parsed.cursor` that was committed; "" at the very beginning.
+
+        Raises:
+            ChannelError: It could not be asked; it is asked again, later each time.
+        """
+
+
+@runtime_checkable
+class AnsweringChannel(HostedChannel, Protocol):
+    """A hosted channel whose platform takes the answer in the response to its post."""
+
+    async def answer(self, message: ReceivedMessage, content: Content) -> WebhookReply:
+        """Return the response that brings the answer to `message`, one that waits for it.
+
+        Raises:
+            ChannelError: It cannot be said so.
+        """
