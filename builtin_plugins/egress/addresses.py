@@ -7,12 +7,13 @@ updates), written out here so that the answer does not change with Python's vers
 from __future__ import annotations
 
 from functools import lru_cache
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TypeAlias
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING
 
-__all__ = ["Address", "is_loopback", "is_private", "parse_address", "why_not_public"]
+if TYPE_CHECKING:
+    from hookgate.kit.url_grants import Address
 
-Address: TypeAlias = IPv4Address | IPv6Address
+__all__ = ["is_loopback", "is_private", "why_not_public"]
 
 _SPECIAL_4 = tuple(
     (IPv4Network(network), reason)
@@ -76,19 +77,6 @@ _PRIVATE: tuple[IPv4Network | IPv6Network, ...] = (
     IPv6Network("::1/128"),
     IPv6Network("fc00::/7"),
 )
-
-
-def parse_address(text: str) -> Address | None:
-    """Return the address that `text` writes in its one canonical way, or None.
-
-    IPv6 may be abbreviated in any legal way; a zone (``%eth0``) is not taken.
-    """
-    if "%" in text:
-        return None
-    try:
-        return ip_address(text)
-    except ValueError:
-        return None
 
 
 @lru_cache(maxsize=1024)

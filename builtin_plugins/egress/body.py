@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import httpx
 
-from hookgate.builtin_plugins.egress.grants import shown
 from hookgate.core.domain.errors import EgressError, EgressFailedError, EgressFailureKind
+from hookgate.kit.url_grants import shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,9 +8,9 @@ from weakref import WeakSet
 
 import httpx
 
-from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, shown, target_of
 from hookgate.builtin_plugins.egress.settings import EgressSettings
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
+from hookgate.kit.url_grants import Grants, NotGrantedError, shown, target_of
 
 if TYPE_CHECKING:
     import ssl
@@ -253,7 +253,7 @@ class CheckedEgress:
         """Return a client that reaches what `grants` name and nothing else.
 
         Args:
-            grants: URL patterns; the module `grants` has their grammar.
+            grants: URL patterns; `hookgate.kit.url_grants` has their grammar.
             name: Who asks, for the errors.
             timeout: Seconds. A number limits each phase and the whole request with its
                 redirects and its body; an `httpx.Timeout` limits the phases, and the

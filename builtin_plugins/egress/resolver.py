@@ -8,19 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from hookgate.builtin_plugins.egress.addresses import (
-    Address,
-    is_loopback,
-    is_private,
-    parse_address,
-    why_not_public,
-)
+from hookgate.builtin_plugins.egress.addresses import is_loopback, is_private, why_not_public
 from hookgate.core.domain.errors import EgressDeniedError
+from hookgate.kit.url_grants import parse_address
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from hookgate.builtin_plugins.egress.grants import Grants
+    from hookgate.kit.url_grants import Address, Grants
 
 __all__ = ["CheckedResolver", "Resolver", "resolve_by_system"]
 

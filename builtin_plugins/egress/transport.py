@@ -16,12 +16,12 @@ import httpx
 from yarl import URL as WireURL
 
 from hookgate.builtin_plugins.egress.body import Body, Mapped
-from hookgate.builtin_plugins.egress.grants import Grants, NotGrantedError, Target, shown
 from hookgate.builtin_plugins.egress.resolver import CheckedResolver, Resolver
 from hookgate.core.domain.errors import (
     EgressDeniedError,
     EgressFailedError,
 )
+from hookgate.kit.url_grants import Grants, NotGrantedError, Target, shown
 
 if TYPE_CHECKING:
     import ssl

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hookgate.builtin_plugins.egress.addresses import (
     is_loopback,
     is_private,
-    parse_address,
     why_not_public,
 )
+from hookgate.kit.url_grants import parse_address
 
 
 @pytest.mark.parametrize(

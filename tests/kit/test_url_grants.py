@@ -6,14 +6,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL as WireURL
 
-from hookgate.builtin_plugins.egress.grants import (
+from hookgate.builtin_plugins.egress.transport import _wire_url
+from hookgate.kit.url_grants import (
     Grant,
     Grants,
     NotGrantedError,
     shown,
     target_of,
 )
-from hookgate.builtin_plugins.egress.transport import _wire_url
 
 
 @pytest.mark.parametrize(

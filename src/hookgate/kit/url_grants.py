@@ -1,4 +1,7 @@
-"""Grants: URL patterns that say where a client may go.
+"""Grants: URL patterns that say where a client of the way out may go.
+
+Whoever states them, checks them beforehand or asks for such a client reads them here, so that
+what is checked is what is used.
 
 The grammar::
 
@@ -24,17 +27,27 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import httpx
 
-from hookgate.builtin_plugins.egress.addresses import parse_address
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Grant", "Grants", "NotGrantedError", "Target", "shown", "target_of"]
+__all__ = [
+    "Address",
+    "Grant",
+    "Grants",
+    "NotGrantedError",
+    "Target",
+    "parse_address",
+    "shown",
+    "target_of",
+]
+
+Address: TypeAlias = IPv4Address | IPv6Address
 
 PORTS = {"http": 80, "https": 443}
 
@@ -45,6 +58,19 @@ _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PATH = re.compile(r"(?:[A-Za-z0-9._~!$&'()+,;=:@/-]|%[0-9A-Fa-f]{2})*")
 MAX_NAME = 253
 """Characters of a name in DNS (RFC 1035, section 2.3.4, without the root's dot)."""
+
+
+def parse_address(text: str) -> Address | None:
+    """Return the address that `text` writes in its one canonical way, or None.
+
+    IPv6 may be abbreviated in any legal way; a zone (``%eth0``) is not taken.
+    """
+    if "%" in text:
+        return None
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
 
 
 class NotGrantedError(ValueError):
