@@ -28,6 +28,8 @@ class FlagRow(OperationModel):
     """Yes, no, or null where nothing is declared, which policy takes for yes."""
     standing: Literal["proven", "declared", "unknown"]
     """On what it rests: the sandbox holds it, or its author says so, or on nothing."""
+    ground: str
+    """What that is in particular, such as a grant of the sandbox; empty where nobody says."""
 
 
 class ToolRow(OperationModel):
@@ -126,7 +128,11 @@ def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
         "always_on": tool.always_on,
         "category": tool.category,
         "flags": {
-            name: {"value": tool.flags.get(name), "standing": tool.flags.standing(name)}
+            name: {
+                "value": tool.flags.get(name),
+                "standing": tool.flags.standing(name),
+                "ground": tool.flags.ground(name),
+            }
             for name in FLAG_NAMES
         },
         "idempotent": tool.idempotent,

@@ -100,6 +100,8 @@ class Flags:
         creates_autonomous_actions: It makes something that acts later by itself.
         proven: The names of the flags that do not rest on a declaration but on what
             the sandbox grants.
+        grounds: Of flags by name, what they rest on in particular, such as a grant: a text for
+            people, which changes nothing.
     """
 
     reads_external_data: bool | None = None
@@ -108,6 +110,7 @@ class Flags:
     executes_privileged: bool | None = None
     creates_autonomous_actions: bool | None = None
     proven: frozenset[str] = frozenset()
+    grounds: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @classmethod
     def none(cls) -> Flags:
@@ -153,6 +156,10 @@ class Flags:
         if self.get(name) is None:
             return "unknown"
         return "proven" if name in self.proven else "declared"
+
+    def ground(self, name: str) -> str:
+        """Return what the flag called `name` rests on in particular; "" where nobody says."""
+        return dict(self.grounds).get(name, "")
 
     def to_json(self) -> dict[str, bool | None]:
         """Return the five flags by name."""

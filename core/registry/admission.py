@@ -134,10 +134,11 @@ def admit_card(_: str, card: Card) -> Card:
 
 
 def _plain(flags: Flags) -> Flags:
-    if type(flags) is Flags and type(flags.proven) is frozenset:
+    if type(flags) is Flags and type(flags.proven) is frozenset and not flags.grounds:
         return flags
     values = {name: getattr(flags, name) for name in FLAG_NAMES}
-    return Flags(**values, proven=frozenset(flags.proven))
+    grounds = tuple((str(name), str(text)) for name, text in flags.grounds)
+    return Flags(**values, proven=frozenset(flags.proven), grounds=grounds)
 
 
 def _claims(source: str, flags: Flags, sandbox: Sandbox = "python") -> str:

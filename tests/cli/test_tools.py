@@ -37,7 +37,8 @@ NAME = "weather_of_tomorrow"
 MODULE = "acme_weather"
 DECLARED = "Flags.none()"
 OF_EACH_STANDING = (
-    "replace(Flags.none(), sends_externally=None, proven=frozenset(['reads_external_data']))"
+    "replace(Flags.none(), sends_externally=None, proven=frozenset(['reads_external_data']), "
+    "grounds=(('reads_external_data', 'no grant http:'),))"
 )
 RUNNER = '[plugins]\nallow = ["acme_weather"]\nreplace = { wasm = "weather" }\n'
 
@@ -85,7 +86,9 @@ def test_each_standing_of_a_flag_is_shown_on_a_line_of_100_columns(weather: Inst
     weather.hookgate.config(RUNNER)
     weather.bring("Tells the weather.", OF_EACH_STANDING)
     out = weather("tools", "list", NAME, "--capabilities", COLUMNS="100").out
-    (line,) = [line for line in out.splitlines() if NAME in line]
+    line, rests_on = (line for line in out.splitlines() if NAME in line)
+    assert rests_on == f"{NAME}:"
+    assert out.splitlines()[-1] == "  reads: no, proven, by no grant http:"
     words = ["wasm", "no,", "proven", "no", "unknown", "no", "no", "ready"]
     assert line.split() == [NAME, *words]
     assert max(map(len, out.splitlines())) <= 100

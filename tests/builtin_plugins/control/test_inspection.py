@@ -21,7 +21,11 @@ class Shed:
         async def run(turn: Any, arguments: Any) -> str:
             return "done"
 
-        flags = Flags(sends_externally=True, reads_external_data=False)
+        flags = Flags(
+            sends_externally=True,
+            reads_external_data=False,
+            grounds=(("sends_externally", "it writes to saws.example"),),
+        )
         schema = {"type": "object"}
         return [
             Tool(
@@ -56,8 +60,12 @@ async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path
             ("saw", "It cuts."),
         ]
         flags = rows[1]["flags"]
-        assert flags["sends_externally"] == {"value": True, "standing": "declared"}
-        assert flags["executes_privileged"] == {"value": None, "standing": "unknown"}
+        assert flags["sends_externally"] == {
+            "value": True,
+            "standing": "declared",
+            "ground": "it writes to saws.example",
+        }
+        assert flags["executes_privileged"] == {"value": None, "standing": "unknown", "ground": ""}
         assert [row["idempotent"] for row in rows] == [None, False]
         found = await ask(gateway, "tool.list", name="h*")
         assert [row["name"] for row in found["tools"]] == ["hammer"]

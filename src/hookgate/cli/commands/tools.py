@@ -51,7 +51,8 @@ def list_tools(
 
     With --capabilities also what each does to the world, and on what that rests: `proven` by
     the sandbox, declared by its author (plain yes or no), or unknown, which policy takes for
-    yes; and whether it waits in quarantine, because it is not the tool that was accepted.
+    yes; what that is in particular, such as a grant of the sandbox; and whether it waits in
+    quarantine, because it is not the tool that was accepted.
 
     Example:
         hookgate tools list --capabilities
@@ -65,6 +66,8 @@ def list_tools(
             console.print(f"no tool is called {name}", style="dim", markup=False)
             return
         console.print(_flags(rows) if capabilities else _plain(rows))
+        if capabilities:
+            _print_grounds(console, rows)
         _print_quarantine(console, {row["name"]: row["quarantine"] for row in rows})
 
     state.show(data, render)
@@ -128,6 +131,23 @@ def accept(
         )
 
     state.show(data, render)
+
+
+def _print_grounds(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say what flags rest on in particular, such as a grant, where their plugin says so."""
+    from rich.text import Text
+
+    from hookgate.kit.rendering import clean
+
+    for row in rows:
+        told = [(name, flag) for name, flag in row["flags"].items() if flag.get("ground")]
+        if not told:
+            continue
+        console.print(Text.assemble("\n", (row["name"], "bold"), ":"))
+        for name, flag in told:
+            ground = f", by {clean(flag['ground'])}"
+            line = Text.assemble(f"  {_HEADS[name]}: ", _mark(flag), ground)
+            console.print(line, soft_wrap=True)
 
 
 def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
