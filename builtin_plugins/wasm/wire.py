@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
 from hookgate.core.domain.parts import content_from_json, content_to_json, wrong_in_content
+from hookgate.core.domain.schemas import Documented
 
 if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
@@ -71,10 +72,8 @@ class WireFormError(ValueError):
     """JSON that is none of the forms here; the text says where, what was found and expected."""
 
 
-class WireForm(BaseModel):
+class WireForm(Documented):
     """Base of all forms: unknown keys are errors, values are not changed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 # -- content ---------------------------------------------------------------------------
@@ -266,6 +265,8 @@ class Outgoing(WireForm):
     message_id: str = ""
     """The message to change, where `action` is ``edit``."""
     choices: tuple[OutgoingChoice, ...] = ()
+    key: str = ""
+    """The same for each attempt at one message: for platforms that take a key of idempotency."""
 
 
 class Sent(WireForm):
