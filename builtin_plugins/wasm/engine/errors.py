@@ -19,9 +19,10 @@ GuestErrorKind = Literal[
     "output",
     "answer",
     "busy",
+    "host",
 ]
-"""Why a call failed: the guest trapped, met a limit, answered what cannot be read
-(``answer``), or found no free thread (``busy``)."""
+"""Why a call failed: the guest trapped, met a limit, answered what cannot be read (``answer``),
+found no free thread (``busy``), or a function of the host raised (``host``, with its cause)."""
 
 
 class GuestRefusedError(HookgateError):
@@ -42,6 +43,7 @@ class GuestError(HookgateError):
     Attributes:
         guest: The name under which the guest was loaded.
         kind: Why.
+        reason: The text without the guest's name.
         figure: The limit that was met, in its own unit; None where none was.
     """
 
@@ -50,5 +52,6 @@ class GuestError(HookgateError):
     ) -> None:
         super().__init__(f"guest {guest!r}: {message}")
         self.guest = guest
+        self.reason = message
         self.kind: GuestErrorKind = kind
         self.figure = figure

@@ -9,6 +9,8 @@ from pathlib import Path
 __all__ = ["Limits", "WasiGrants"]
 
 MB = 1024 * 1024
+MOST = {"memory_bytes": 4096 * MB, "table_elements": 10_000_000, "stack_bytes": 2 * MB}
+"""What the engine has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +34,14 @@ class Limits:
     """
 
     fuel: int = 2_000_000_000
-    seconds: float = 5.0
+    seconds: float = 10.0
     memory_bytes: int = 64 * MB
     table_elements: int = 20_000
     stack_bytes: int = 512 * 1024
     instances: int = 64
     host_calls: int = 1_000
     host_bytes: int = 16 * MB
-    host_seconds: float = 30.0
+    host_seconds: float = 10.0
     output_bytes: int = 1 * MB
     compile_seconds: float = 30.0
     compile_memory_bytes: int = 2048 * MB

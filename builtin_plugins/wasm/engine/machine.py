@@ -1,0 +1,186 @@
+"""What of a sandbox lives in one process: engines, threads and the clock.
+
+A fork copies the memory of a process but none of its threads, and locks as they stood. So a
+process that finds itself forked leaves all of it alone and makes its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_uint8, c_uint64
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.wasm.engine import child
+from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.native import EPOCH_CALLBACK, Cell, native
+from hookgate.builtin_plugins.wasm.engine.workers import TICK, Ticker, Workers
+
+if TYPE_CHECKING:
+    from wasmtime import Engine, Store
+
+__all__ = ["Machine"]
+
+COMPILERS = 2
+ENGINES = 16
+"""How many sizes of stack there may be: each has an engine of its own."""
+LOOK_TICKS = 5
+"""How many ticks a guest runs at most until it is looked whether anybody waits for it."""
+SLOTS_A_THREAD = 4
+MOST_ELEMENTS = 10_000_000
+
+
+class Machine:
+    """Engines by the stack of their guests, threads, and the clock that ends guests.
+
+    Attributes:
+        pid: The process that it was made in.
+        workers: The threads.
+        ticker: The clock.
+        compilers: How many guests are compiled at the same time.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.pid = os.getpid()
+        self.ticker = Ticker(self._tick)
+        self.workers = Workers(threads, self.ticker)
+        self.compilers = asyncio.Semaphore(COMPILERS)
+        self._threads = threads
+        self._engines: dict[int, Engine] = {}
+        self._here = threading.local()
+        self._native = native()
+        self._epoch = EPOCH_CALLBACK(self._look)
+
+    def engine(self, limits: Limits) -> Engine:
+        """Return the engine for guests of these limits.
+
+        Raises:
+            ValueError: There are too many sizes of stack.
+        """
+        found = self._engines.get(limits.stack_bytes)
+        if found is None:
+            if len(self._engines) >= ENGINES:
+                sizes = ", ".join(f"{size:,}" for size in sorted(self._engines))
+                raise ValueError(f"found more than {ENGINES} sizes of stack_bytes: {sizes}")
+            found = _engine(limits.stack_bytes, self._threads)
+            self._engines = {**self._engines, limits.stack_bytes: found}
+        return found
+
+    @contextmanager
+    def store(self, run: Run, engine: int) -> Iterator[Cell]:
+        """Give the store of a call, on its thread: limits, fuel and clock are set."""
+        here = self._here
+        cell: Cell | None = getattr(here, "cell", None)
+        if cell is None:
+            cell = here.cell = Cell()
+        here.run = run
+        try:
+            cell.open(engine, run.limits, self._epoch)
+            yield cell
+        finally:
+            cell.close()
+            here.run = None
+
+    @contextmanager
+    def public_store(self, run: Run) -> Iterator[Store]:
+        """Give the store of a call as wasmtime-py knows it: limits, fuel and clock are set."""
+        from wasmtime import Store as Opened
+
+        limits = run.limits
+        self._here.run = run
+        store = Opened(self.engine(limits))
+        try:
+            store.set_limits(limits.memory_bytes, limits.table_elements, limits.instances, 64, 16)
+            store.set_fuel(limits.fuel)
+            address = self._native.address(store)
+            self._native.store_epoch_deadline_callback(address, self._epoch, None, None)
+            store.set_epoch_deadline(1)
+            yield store
+        finally:
+            store.close()
+            self._here.run = None
+
+    @property
+    def running(self) -> Run:
+        """The call that the thread of the caller runs."""
+        run: Run = self._here.run
+        return run
+
+    @property
+    def cell(self) -> Cell:
+        """The store of that call."""
+        cell: Cell = self._here.cell
+        return cell
+
+    def close(self) -> None:
+        """Take no more calls. Those that run end at their deadline."""
+        self.workers.close()
+        self.ticker.close()
+
+    def _tick(self) -> None:
+        for engine in self._engines.values():
+            engine.increment_epoch()
+
+    def _look(self, context: Any, env: Any, ticks: int, kind: int) -> int:
+        """Decide, on the thread of a guest, whether it may go on."""
+        run = self.running
+        if run.stopped is not None or run.late() is not None:
+            stop: int = self._native.error_new(b"the call is over")
+            return stop
+        left = int(run.seconds_left / TICK) + 1
+        c_uint64.from_address(ticks).value = min(left, LOOK_TICKS)
+        c_uint8.from_address(kind).value = 0  # it goes on at once
+        return 0
+
+
+def _engine(stack_bytes: int, threads: int) -> Engine:
+    from wasmtime import Config, Engine
+
+    config = Config()
+    child.configure(config)
+    config.max_wasm_stack = stack_bytes
+    config.parallel_compilation = False
+    if _has_room():
+        _pool(config, threads * SLOTS_A_THREAD)
+    return Engine(config)
+
+
+def _has_room() -> bool:
+    """Whether the address space is free: a pool reserves hundreds of gigabytes of it, unused."""
+    if sys.platform == "win32":
+        return False
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+
+
+def _pool(config: Any, slots: int) -> None:
+    """Keep places for instances ready. wasmtime-py has no setter for it, wasmtime has.
+
+    What a guest may use of its place is the store's business; here the places are made as large
+    as any guest may need. They are addresses, not memory.
+    """
+    ffi = native().ffi
+    pool = ffi.wasmtime_pooling_allocation_config_new()
+    for name, value in {
+        "total_memories": slots * 2,
+        "total_tables": slots * 4,
+        "total_core_instances": slots * 64,
+        "total_component_instances": slots,
+        "max_core_instance_size": 16 << 20,
+        "max_component_instance_size": 16 << 20,
+        "max_core_instances_per_component": 64,
+        "max_memories_per_component": 8,
+        "max_tables_per_component": 16,
+        "max_tables_per_module": 16,
+        "max_memory_size": 1 << 32,
+        "table_elements": MOST_ELEMENTS,
+    }.items():
+        getattr(ffi, f"wasmtime_pooling_allocation_config_{name}_set")(pool, value)
+    ffi.wasmtime_pooling_allocation_strategy_set(config.ptr(), pool)
+    ffi.wasmtime_pooling_allocation_config_delete(pool)

@@ -1,0 +1,55 @@
+"""The parts of WASI: which of its functions each grant opens, and what they are given."""
+
+from __future__ import annotations
+
+from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
+from hookgate.builtin_plugins.wasm.engine.native import failure, native
+
+__all__ = ["MODULE", "give", "names"]
+
+MODULE = "wasi_snapshot_preview1"
+
+# What every C library of WASI imports. None of it reaches out: there are no arguments, the
+# environment has the granted values alone, and what is written to the outputs goes nowhere.
+ALWAYS = {
+    *("args_get", "args_sizes_get", "environ_get", "environ_sizes_get", "proc_exit"),
+    *("fd_close", "fd_fdstat_get", "fd_seek", "fd_write", "sched_yield"),
+}
+CLOCK = {"clock_res_get", "clock_time_get"}
+RANDOM = {"random_get"}
+READ = {
+    *("fd_advise", "fd_fdstat_set_flags", "fd_filestat_get", "fd_pread", "fd_prestat_dir_name"),
+    *("fd_prestat_get", "fd_read", "fd_readdir", "fd_tell", "path_filestat_get", "path_open"),
+    "path_readlink",
+}
+# `poll_oneoff` sleeps in the host, where no clock of ours ends it: nobody gets it. Neither are
+# there sockets, nor anything that writes.
+
+
+def names(grants: WasiGrants | None) -> frozenset[str]:
+    """Return the functions that these grants open."""
+    if grants is None:
+        return frozenset()
+    found = set(ALWAYS)
+    if grants.clock:
+        found |= CLOCK
+    if grants.random:
+        found |= RANDOM
+    if grants.read_only:
+        found |= READ
+    return frozenset(found)
+
+
+def give(grants: WasiGrants, context: int) -> None:
+    """Give the granted parts to a store."""
+    from wasmtime import WasiConfig
+
+    config = WasiConfig()
+    config.env = list(grants.env.items())
+    for guest, folder in grants.read_only.items():
+        config.preopen_dir(str(folder), guest, fs_mutable=False)
+    n = native()
+    error = n.context_set_wasi(context, n.address(config))
+    config._consume()  # it is the store's now
+    if error is not None:
+        raise failure(error, None)
