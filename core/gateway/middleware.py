@@ -9,7 +9,7 @@ from aiohttp import web
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.codes import describe, wire_error
-from hookgate.core.gateway.request_keys import CALLER, ROUTE
+from hookgate.core.gateway.request_keys import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
 from hookgate.core.hooks.shielding import contained
 
@@ -65,6 +65,8 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
                 return await _unserved(server, routes, request)
             request[ROUTE] = route
             server.gate.check_wire(request, route.origins)
+            if route.access.kind == "self_checked":
+                request[CLIENT] = server.gate.address_of(request)
             with server.live():
                 caller = await server.gate.admit(request, route.access, route.credentials)
                 if caller is not None:

@@ -155,7 +155,7 @@ if TYPE_CHECKING:
         TurnRequest,
     )
     from hookgate.core.gateway.codes import ErrorAnswer
-    from hookgate.core.gateway.request_keys import principal_of
+    from hookgate.core.gateway.request_keys import client_of, principal_of
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.gateway.wire.sse import EventStream
     from hookgate.core.hooks.caller import HookFailure
@@ -316,6 +316,7 @@ __all__ = [
     "WireError",
     "__version__",
     "blocking",
+    "client_of",
     "embed_parts",
     "hookimpl",
     "hookspec",
@@ -372,7 +373,7 @@ _NAMES = {
         "SessionKey Turn TurnKey TurnPlan TurnRequest"
     ),
     "hookgate.core.gateway.codes": "ErrorAnswer",
-    "hookgate.core.gateway.request_keys": "principal_of",
+    "hookgate.core.gateway.request_keys": "client_of principal_of",
     "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.gateway.wire.sse": "EventStream",
     "hookgate.core.hooks.caller": "HookFailure",

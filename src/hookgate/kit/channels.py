@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from hookgate.core.domain.parts import Image, plain_text
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.channels.channel import Channel
+    from hookgate.core.domain.channels.channel import Channel, ChannelFeatures
     from hookgate.core.domain.parts import Content, ContentPart
     from hookgate.core.domain.turn import Address
 
-__all__ = ["deliver", "split"]
+__all__ = ["deliver", "messages_of", "split"]
 
 LEAST = 32
 """Characters of the shortest message that text is split into."""
@@ -31,19 +31,22 @@ async def deliver(
     Raises:
         ChannelError: A message was not sent.
     """
-    features = channel.features
-    ids = []
+    answers = thread if channel.features.threads else ""
+    return [
+        await channel.send(address, message, thread=answers)
+        for message in messages_of(content, channel.features)
+    ]
+
+
+def messages_of(content: Content, features: ChannelFeatures) -> list[Content]:
+    """Return the messages that say `content`, in order, as a channel with these features can."""
+    messages: list[Content] = []
     for piece in _pieces(content, images=features.images):
         if isinstance(piece, str):
-            parts: list[Content] = list(
-                split(piece, features.max_length, markdown=features.markdown)
-            )
+            messages += split(piece, features.max_length, markdown=features.markdown)
         else:
-            parts = [(piece,)]
-        for part in parts:
-            answers = thread if features.threads else ""
-            ids.append(await channel.send(address, part, thread=answers))
-    return ids
+            messages.append((piece,))
+    return messages
 
 
 def _pieces(content: Content, *, images: bool) -> list[str | ContentPart]:

@@ -1,0 +1,1 @@
+"""Hosted channels: webhooks and polling, turns, deliveries, approvals."""

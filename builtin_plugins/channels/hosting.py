@@ -1,0 +1,187 @@
+"""What is hosted: each channel with its settings, its secrets and its principal."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.channels.hosted import (
+    HostedChannel,
+    PolledChannel,
+    ReceivedMessage,
+    Webhook,
+)
+from hookgate.core.domain.messages import CLEAN, Provenance
+from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hookgate.builtin_plugins.channels.settings import ApproverSettings, ChannelSettings
+    from hookgate.core.domain.messages import Taint
+    from hookgate.core.host import Host
+
+__all__ = ["Hosted", "Hosting"]
+
+PART = "channel {}"
+
+
+@dataclass(slots=True)
+class Hosted:
+    """One hosted channel.
+
+    Attributes:
+        channel: The channel.
+        settings: Its section.
+        secret: What its posts are checked by.
+        handshake: What the token of its handshake must be; "" where it has none.
+    """
+
+    channel: HostedChannel
+    settings: ChannelSettings
+    secret: str = field(default="", repr=False)
+    handshake: str = field(default="", repr=False)
+
+    @property
+    def name(self) -> str:
+        """The channel's name."""
+        return self.channel.name
+
+    @property
+    def webhook(self) -> Webhook | None:
+        """Its webhook; None where it polls."""
+        connection = self.channel.connection
+        return connection if isinstance(connection, Webhook) else None
+
+    @property
+    def is_public(self) -> bool:
+        """Whether strangers write here."""
+        public = self.settings.public
+        return self.settings.senders is None if public is None else public
+
+    def listens_to(self, sender: str) -> bool:
+        """Whether somebody is listened to."""
+        globs = self.settings.senders
+        if globs is None or self.approver(sender) is not None:
+            return True
+        return any(fnmatchcase(sender, glob) for glob in globs)
+
+    def approver(self, sender: str) -> ApproverSettings | None:
+        """Return the approver that a sender is; None where it is none."""
+        if not sender:
+            return None
+        return next((one for one in self.settings.approvers if one.sender == sender), None)
+
+    def principal_of(self, approver: ApproverSettings) -> Principal:
+        """Return who answers questions for an approver: in this channel, and nothing else."""
+        claim = Claim(channel=self.name)
+        return Principal(id=approver.principal, scopes=frozenset({"approve"}), bindings=(claim,))
+
+    def address(self, message: ReceivedMessage) -> Address:
+        """Return where a message comes from, which is where its answer goes."""
+        return Address(self.name, message.account, message.peer, message.guild, message.team)
+
+    def asked(self, message: ReceivedMessage) -> tuple[Principal, Origin, TurnRequest]:
+        """Return who asks what by a message, for `Host.start_turn`."""
+        approver = self.approver(message.sender)
+        # An approver who writes is known by the same name as one who answers: whether somebody
+        # may approve what came of their own message is for the policy to say.
+        who = f"channel:{self.name}" if approver is None else approver.principal
+        claim = Claim(channel=self.name, account=message.account, peer=message.peer)
+        principal = Principal(id=who, scopes=frozenset({"chat"}), bindings=(claim,))
+        origin = Origin(provenance=Provenance.CHANNEL, path=self.name, channel=self.name)
+        strange = self.is_public and approver is None
+        taint: Taint = frozenset({f"channel:{self.name}"}) if strange else CLEAN
+        request = TurnRequest(
+            content=message.content,
+            address=self.address(message),
+            images=message.images,
+            agent=self.settings.agent,
+            taint=taint,
+        )
+        return principal, origin, request
+
+
+class Hosting:
+    """The hosted channels of a gateway."""
+
+    def __init__(self, host: Host, sections: Mapping[str, ChannelSettings]) -> None:
+        from hookgate.builtin_plugins.channels.settings import ChannelSettings
+
+        self._host = host
+        self._sections = sections
+        self._default = ChannelSettings()
+        self._hosted: dict[str, Hosted] = {}
+
+    def __iter__(self) -> Iterator[Hosted]:
+        return iter(self._hosted.values())
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+    def get(self, name: str) -> Hosted | None:
+        """Return the hosted channel of a name; None where there is none."""
+        return self._hosted.get(name)
+
+    async def find(self) -> None:
+        """Take the channels that are listed now, with their secrets.
+
+        One whose secret is missing, or whose connection is none, is not served, and `status` says
+        so; the others are.
+        """
+        found: dict[str, Hosted] = {}
+        for name, channel in self._host.channels.items():
+            if not isinstance(channel, HostedChannel):
+                continue
+            hosted = Hosted(channel, self._sections.get(name, self._default))
+            part = PART.format(name)
+            if why := self._flaw(channel) or await self._open(hosted):
+                self._host.degrade(part, why)
+            else:
+                self._host.recover(part)
+                found[name] = hosted
+        self._hosted = found
+        for name in self._sections.keys() - self._host.channels.keys():
+            self._host.degrade(
+                PART.format(name),
+                f"[plugin.channels.{name}] is about a channel that there is not: give it a `kind`, "
+                "or install the plugin that brings it",
+            )
+
+    @staticmethod
+    def _flaw(channel: HostedChannel) -> str:
+        if isinstance(channel.connection, Webhook) or isinstance(channel, PolledChannel):
+            return ""
+        return "its connection is polling, and it has no `poll`: expected an async method"
+
+    async def _open(self, hosted: Hosted) -> str:
+        webhook = hosted.webhook
+        if webhook is None:
+            return ""
+        # A secret can lie in a file.
+        secret, why = await asyncio.to_thread(self._secret, webhook.secret)
+        hosted.secret = secret
+        if not why and webhook.handshake is not None:
+            hosted.handshake, why = await asyncio.to_thread(self._secret, webhook.handshake.secret)
+        return why or (wrong_key(secret) if webhook.verification == "ed25519" else "")
+
+    def _secret(self, name: str) -> tuple[str, str]:
+        secrets = self._host.secrets
+        value = (secrets.get(name) or "").strip()
+        if not value:
+            ways = ", or ".join(secrets.how_to_set(name))
+            return "", f"found no secret {name!r} to check what comes in by: {ways}"
+        secrets.register(value)
+        return value, ""
+
+
+def wrong_key(text: str) -> str:
+    """Return why `text` is no public key for Ed25519; "" where it is one."""
+    try:
+        if len(bytes.fromhex(text)) == 32:
+            return ""
+    except ValueError:
+        pass
+    return "its public key is none: expected 64 hexadecimal digits"

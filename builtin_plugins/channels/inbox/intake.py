@@ -1,0 +1,107 @@
+"""Taking messages in: checked, known once, committed; then a turn, or the answer to a question."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hookgate.core.domain.channels.hosted import AnsweringChannel
+from hookgate.core.domain.errors import ChannelError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.channels.approvals.answers import Answers
+    from hookgate.builtin_plugins.channels.book.events import Events
+    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.inbox.turning import Turning
+    from hookgate.core.domain.channels.hosted import Parsed, ReceivedMessage
+
+__all__ = ["Intake"]
+
+MOST = 1000
+"""Messages of one post or poll."""
+
+IDS = {"id": 256, "account": 256, "peer": 256, "sender": 256, "thread": 1024, "choice": 256}
+"""The longest of each, in characters."""
+
+
+class Intake:
+    """Takes in what channels have read."""
+
+    def __init__(self, events: Events, turning: Turning, answers: Answers) -> None:
+        self._events = events
+        self._turning = turning
+        self._answers = answers
+
+    async def take(
+        self, hosted: Hosted, parsed: Parsed, *, polled: bool = False, lease: str = ""
+    ) -> list[ReceivedMessage]:
+        """Commit the messages of a post or a poll; return those that wait for the answer.
+
+        What came before is left out. Once this has returned, nothing is lost by a restart.
+
+        Args:
+            hosted: The channel.
+            parsed: What it has read.
+            polled: Whether the cursor is to be kept as well.
+            lease: The lease that must be held for that.
+
+        Raises:
+            ChannelError: The channel has returned what is no message.
+            StoreError: Nothing was committed.
+            LostLeaseError: Nothing was committed, since another gateway polls.
+        """
+        answering = isinstance(hosted.channel, AnsweringChannel)
+        messages = [
+            one if answering else replace(one, wait=False) for one in _checked(parsed.messages)
+        ]
+        heard = [one for one in messages if hosted.listens_to(one.sender)]
+        answers = {one.id for one in heard if self._answers.is_one(hosted, one)}
+        said = {one.id for one in heard if one.content.strip() or one.images}
+        fresh = await self._events.take(
+            hosted.name,
+            heard,
+            done=answers | ({one.id for one in heard} - said),
+            cursor=parsed.cursor if polled else None,
+            lease=lease,
+        )
+        for message in fresh:
+            if message.id in answers:
+                await self._answers.take(hosted, message)
+            elif message.id in said:
+                self._turning.put(hosted, message)
+        return [one for one in heard if one.wait and one.id not in answers and one.id in said]
+
+
+def _checked(messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
+    """Return messages whose ids are texts of a length that can be kept.
+
+    Raises:
+        ChannelError: There are too many, or one is none.
+    """
+    if len(messages) > MOST:
+        raise ChannelError(f"found {len(messages)} messages at once, expected {MOST} at most")
+    checked = []
+    for message in messages:
+        # Platforms number what they have, and a channel may pass the numbers on.
+        texts = {key: _text(getattr(message, key)) for key in IDS}
+        for key, most in IDS.items():
+            if len(texts[key]) > most:
+                raise ChannelError(
+                    f"found a {key} of {len(texts[key])} characters, expected {most}"
+                )
+        for key in ("id", "account", "peer"):
+            if not texts[key]:
+                raise ChannelError(f"found a message without {key}")
+        if not isinstance(message.content, str):
+            raise ChannelError(f"found content of type {type(message.content).__name__}")
+        checked.append(replace(message, **texts))  # type: ignore[arg-type]  # texts all
+    return checked
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        # What PostgreSQL cannot keep, no platform sends on purpose.
+        return str(value).replace("\x00", "").encode("utf-8", "replace").decode()
+    raise ChannelError(f"found an id of type {type(value).__name__}, expected text")

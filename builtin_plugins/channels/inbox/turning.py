@@ -1,0 +1,291 @@
+"""Turns of messages: one for each event, those of one conversation in their order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import deque
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hookgate.builtin_plugins.channels.inbox.live import Live
+from hookgate.builtin_plugins.channels.inbox.saying import (
+    INTERRUPTED,
+    deliveries_of,
+    kept_answer,
+    said_of,
+)
+from hookgate.core.domain.errors import (
+    HookgateError,
+    LaneFullError,
+    StoreError,
+    TurnCancelledError,
+    TurnError,
+)
+from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.turn import SessionKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+    from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
+    from hookgate.builtin_plugins.channels.book.events import Events, Left
+    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+    from hookgate.core.domain.channels.hosted import ReceivedMessage
+    from hookgate.core.host import Host
+    from hookgate.core.turn.handle import TurnHandle
+
+__all__ = ["Turning"]
+
+AGAIN_SECONDS = 1.0
+"""From one attempt to the next to start a turn that cannot be started now."""
+
+HISTORY = 200
+"""Turns of a session in which a turn is looked for that a stop has cut."""
+
+STOP_SECONDS = 5.0
+
+Key = tuple[str, str, str]
+
+
+class Turning:
+    """Starts the turns of all channels, and hands over what is to be said.
+
+    Args:
+        host: The gateway.
+        settings: The settings of channels.
+        events: The events.
+        deliveries: What is to be said.
+        wake: Called with a channel's name when it has something to say.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        settings: ChannelsSettings,
+        events: Events,
+        deliveries: Deliveries,
+        wake: Callable[[str], None],
+    ) -> None:
+        self._host = host
+        self._settings = settings
+        self._events = events
+        self._deliveries = deliveries
+        self._wake = wake
+        self._queues: dict[Key, deque[tuple[Hosted, ReceivedMessage]]] = {}
+        self._waiting: dict[str, int] = {}
+        self._slots: dict[str, asyncio.Semaphore] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._done: dict[tuple[str, str], asyncio.Event] = {}
+        self._left: dict[tuple[str, str], Left] = {}
+
+    # -- taking ------------------------------------------------------------
+
+    def is_full(self, channel: str) -> bool:
+        """Whether as many messages of a channel wait as may."""
+        return self._waiting.get(channel, 0) >= self._settings.waiting
+
+    def waiting(self, channel: str) -> int:
+        """Return how many messages of a channel have their turn, or wait for it, here."""
+        return self._waiting.get(channel, 0)
+
+    def put(self, hosted: Hosted, message: ReceivedMessage, left: Left | None = None) -> None:
+        """Let a committed message have its turn; never waits."""
+        key = (hosted.name, message.account, message.peer)
+        queue = self._queues.get(key)
+        self._waiting[hosted.name] = self._waiting.get(hosted.name, 0) + 1
+        if queue is None:
+            queue = self._queues[key] = deque()
+            self._spawn(self._answer_all(key, queue))
+        queue.append((hosted, message))
+        if left is not None:
+            self._left[hosted.name, message.id] = left
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Return once what has ended is written; what waits is taken up at the next start."""
+        tasks = tuple(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- answers that are waited for ---------------------------------------
+
+    async def answer(self, channel: str, event: str, seconds: float) -> str | None:
+        """Return the answer to an event as JSON, once it is there; None where it takes longer."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        done = self._done.setdefault((channel, event), asyncio.Event())
+        try:
+            while (found := await self._events.answer(channel, event)) is None:
+                if (left := until - loop.time()) <= 0:
+                    return None
+                # Another gateway may have the turn: then nothing here tells of its end.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(left, 1.0)):
+                        await done.wait()
+            return found
+        finally:
+            self._done.pop((channel, event), None)
+
+    # -- one conversation --------------------------------------------------
+
+    async def _answer_all(self, key: Key, queue: deque[tuple[Hosted, ReceivedMessage]]) -> None:
+        slots = self._slots.setdefault(key[0], asyncio.Semaphore(self._settings.turns))
+        try:
+            while queue:
+                hosted, message = queue.popleft()
+                async with slots:
+                    ended = await self._whole(hosted, message)
+                self._waiting[hosted.name] -= 1
+                if not ended:
+                    # The gateway stops: this one and those behind it stay where they are.
+                    return
+        finally:
+            del self._queues[key]
+
+    async def _whole(self, hosted: Hosted, message: ReceivedMessage) -> bool:
+        """See a message to its end, however often the store fails; False where we stop."""
+        left = self._left.pop((hosted.name, message.id), None)
+        if left is not None and left.turns and await self._taken_up(hosted, message, left):
+            return True
+        while self._host.ready:
+            try:
+                return await self._turned(hosted, message)
+            except LaneFullError:
+                await asyncio.sleep(AGAIN_SECONDS)
+            except StoreError as error:
+                self._host.log.warning(
+                    "a message of a channel waits, since the store fails",
+                    channel=hosted.name,
+                    error=str(error),
+                )
+                await asyncio.sleep(AGAIN_SECONDS)
+        return False
+
+    async def _turned(self, hosted: Hosted, message: ReceivedMessage) -> bool:
+        principal, origin, request = hosted.asked(message)
+        try:
+            handle = self._host.start_turn(principal, origin, request)
+        except TurnError as error:
+            if not self._host.ready:
+                return False
+            await self._finish(hosted, message, f"This message could not be answered: {error}")
+            return True
+        # Handed over before the turn goes on: nothing of it is committed without this.
+        turn = handle.turn
+        self._events.begun(hosted.name, message.id, turn.id, str(turn.session))
+        handle.detach()
+        live = self._live(hosted, message, handle)
+        try:
+            async for event in handle.events:
+                if live is not None and event.type == "text":
+                    live.feed(event.data["text"])
+            await handle.wait()
+        except (LaneFullError, StoreError):
+            raise
+        except TurnCancelledError:
+            # Before it had begun: by the end of the gateway, or by an operator.
+            if not self._host.ready:
+                return False
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises, the peer is told
+            await self._finish(hosted, message, f"This message could not be answered: {error}")
+            return True
+        finally:
+            if live is not None:
+                await live.close()
+        shown = {} if live is None else {"live": live.message_id, "shown": live.shown}
+        await self._finish(hosted, message, said_of(turn), **shown)
+        return True
+
+    def _live(self, hosted: Hosted, message: ReceivedMessage, handle: TurnHandle) -> Live | None:
+        channel = hosted.channel
+        if message.wait or not (channel.features.edit and hosted.settings.streaming):
+            return None
+        return Live(
+            hosted,
+            hosted.address(message),
+            message.thread,
+            handle.turn.id,
+            seconds=self._settings.edit_seconds,
+            events=self._events,
+            deliveries=self._deliveries,
+        )
+
+    async def _finish(
+        self,
+        hosted: Hosted,
+        message: ReceivedMessage,
+        content: str,
+        *,
+        live: str = "",
+        shown: str = "",
+    ) -> None:
+        """Commit what is to be said, and that the event is done, in one transaction."""
+        answer, said = "", []
+        if message.wait:
+            answer = json.dumps(content)
+        else:
+            said = deliveries_of(
+                hosted,
+                hosted.address(message),
+                content,
+                batch=message.id,
+                thread=message.thread,
+                live=live,
+                shown=shown,
+            )
+        add = self._deliveries.adding(said)
+        while True:
+            try:
+                await self._events.finish(hosted.name, message.id, answer=answer, also=add)
+                break
+            except StoreError as error:
+                if not self._host.ready:
+                    raise
+                self._host.log.warning(
+                    "what is to be said waits, since the store fails",
+                    channel=hosted.name,
+                    error=str(error),
+                )
+                await asyncio.sleep(AGAIN_SECONDS)
+        if done := self._done.pop((hosted.name, message.id), None):
+            done.set()
+        self._wake(hosted.name)
+
+    # -- after a stop ------------------------------------------------------
+
+    async def _taken_up(self, hosted: Hosted, message: ReceivedMessage, left: Left) -> bool:
+        """Go on with a message whose turn another run of a gateway had begun.
+
+        What is committed decides: its answer is delivered; without one the peer is told; and
+        where not even the message is there, the turn is started anew.
+        """
+        for turn, session, live in left.turns:
+            try:
+                history = await self._host[CONVERSATIONS].history(
+                    SessionKey.parse(session), turns=HISTORY
+                )
+            except HookgateError as error:
+                self._host.log.warning(
+                    "a message is answered anew, since its session cannot be read",
+                    channel=hosted.name,
+                    error=str(error),
+                )
+                return False
+            own = [one for one in history if one.turn == turn]
+            if own:
+                answer = kept_answer(own)
+                await self._finish(
+                    hosted, message, INTERRUPTED if answer is None else answer, live=live
+                )
+                return True
+        return False

@@ -1,0 +1,22 @@
+"""Channels that come with hookgate, in Python: a module for each kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+    from hookgate.core.domain.channels.hosted import HostedChannel
+    from hookgate.core.domain.ports import Egress
+    from hookgate.core.host import Host
+
+__all__ = ["channel_of"]
+
+
+def channel_of(host: Host, egress: Egress, name: str, settings: ChannelSettings) -> HostedChannel:
+    """Return the channel of a section that has a kind.
+
+    Raises:
+        StartError: It lacks something.
+    """
+    raise ValueError(name)

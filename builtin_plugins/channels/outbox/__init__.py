@@ -1,0 +1,1 @@
+"""Sending what is to be said: in the order of each peer, again where it fails."""

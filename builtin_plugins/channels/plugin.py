@@ -1,0 +1,141 @@
+"""The plugin ``channels``: hosts the connections of channels."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.channels.hosting import Hosting
+from hookgate.builtin_plugins.channels.operations import ChannelOperations
+from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.operations import Access
+from hookgate.core.domain.ports import EGRESS, STORE
+from hookgate.hookspecs import hookimpl
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from aiohttp import web
+
+    from hookgate.builtin_plugins.channels.serving import Service
+    from hookgate.builtin_plugins.channels.webhooks.door import Door
+    from hookgate.core.domain.channels.channel import Channel
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.gateway.routes import Routes
+    from hookgate.core.host import Host
+
+PACKAGE = "hookgate.builtin_plugins.channels"
+PART = "channels"
+
+PATH = "/webhook/{channel}"
+MAX_BODY = 16 * 1024 * 1024
+"""The longest body of any channel; each has its own limit below."""
+
+LATE_SECONDS = 1.0
+"""A command that is soon done polls nothing and sends nothing."""
+
+
+class Plugin:
+    """Hosts channels, whoever brings them."""
+
+    Settings = ChannelsSettings
+
+    def __init__(self, settings: ChannelsSettings) -> None:
+        self._settings = settings
+        self._hosting: Hosting | None = None
+        self._service: Service | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._door: Door | None = None
+        self._operations = ChannelOperations(lambda: self._service)
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """End cleanly what has begun."""
+        self._hosting = Hosting(host, self._settings.of)
+        try:
+            yield
+        finally:
+            if self._serving is not None:
+                self._serving.cancel()
+                await asyncio.gather(self._serving, return_exceptions=True)
+            if self._service is not None:
+                await self._service.close()
+            self._service = self._door = self._serving = None
+
+    @hookimpl
+    def list_channels(self, host: Host) -> Sequence[Channel]:
+        """Bring the channels of the settings that have a kind."""
+        wanted = [name for name, section in self._settings.of.items() if section.kind]
+        if not wanted:
+            return ()
+        if (egress := host.get(EGRESS)) is None:
+            raise StartError(
+                f"channels {', '.join(wanted)} send by HTTP, and nobody provides `egress`: enable "
+                "the plugin `egress`"
+            )
+        from hookgate.builtin_plugins.channels.kinds import channel_of
+
+        return [channel_of(host, egress, name, self._settings.of[name]) for name in wanted]
+
+    @hookimpl
+    async def add_routes(self, host: Host, routes: Routes) -> None:
+        """Serve the webhooks. All channels are listed by now; without any, nothing is opened."""
+        assert self._hosting is not None, "routes are added while the plugin is open"
+        await self._hosting.find()
+        access = Access.self_checked("the secret or signature of the channel's platform")
+        routes.add("POST", PATH, self._post, access=access, max_body=MAX_BODY)
+        routes.add("GET", PATH, self._get, access=access)
+        if not len(self._hosting):
+            return
+        if (store := host.get(STORE)) is None:
+            host.degrade(
+                PART,
+                "no plugin provides a store, so no channel is served: what comes in twice would be "
+                "answered twice (enable the plugin `storage`)",
+            )
+            return
+        await tables_of(store, "channels", f"{PACKAGE}.book.tables")
+        serving = await asyncio.to_thread(import_module, f"{PACKAGE}.serving")
+        self._service = serving.Service(host, self._settings, self._hosting, store)
+        self._serving = host.spawn(self._serve(), name="channels")
+
+    async def _serve(self) -> None:
+        await asyncio.sleep(LATE_SECONDS)
+        if self._service is not None:
+            await self._service.run()
+
+    @hookimpl
+    async def reloading(self, host: Host) -> Callable[[], None] | None:
+        """Look for the secrets again."""
+        if self._hosting is not None:
+            await self._hosting.find()
+        return None
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Offer what operators see and change."""
+        return self._operations.all()
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
+        return await self._opened.post(request)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        return await self._opened.get(request)
+
+    @property
+    def _opened(self) -> Door:
+        from aiohttp import web
+
+        if self._door is None:
+            if self._service is None:
+                raise web.HTTPNotFound
+            # Who never serves loads no server.
+            from hookgate.builtin_plugins.channels.webhooks.door import Door
+
+            self._door = Door(self._service)
+        return self._door

@@ -1,0 +1,192 @@
+"""All that serves the hosted channels of a gateway, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.channels.approvals.answers import Answers
+from hookgate.builtin_plugins.channels.approvals.asking import Asking
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
+from hookgate.builtin_plugins.channels.book.events import Events
+from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS, Leases
+from hookgate.builtin_plugins.channels.inbox.intake import Intake
+from hookgate.builtin_plugins.channels.inbox.turning import Turning
+from hookgate.builtin_plugins.channels.outbox.sending import Sender
+from hookgate.builtin_plugins.channels.polling import Poller
+from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.messages import new_id
+from hookgate.core.domain.ports import SWITCHES
+from hookgate.core.hooks.shielding import contained_task
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from hookgate.builtin_plugins.channels.hosting import Hosted, Hosting
+    from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+    from hookgate.core.domain.ports import Store, Switch
+    from hookgate.core.host import Host
+
+__all__ = ["PAUSED", "Service"]
+
+PAUSED = "channels.paused"
+"""The switch with the names of the channels that rest."""
+
+PART = "channels"
+READY_SECONDS = 0.02
+TIDY_BEATS = 30
+LEFT_AT_ONCE = 500
+MICROSECONDS_OF_DAY = 86_400_000_000
+
+
+class Service:
+    """Serves hosted channels.
+
+    Attributes:
+        host: The gateway.
+        settings: The settings of channels.
+        hosting: The channels.
+        events: What came in.
+        deliveries: What is to be said.
+        turning: The turns.
+        intake: Takes messages in.
+    """
+
+    def __init__(
+        self, host: Host, settings: ChannelsSettings, hosting: Hosting, store: Store
+    ) -> None:
+        self.host = host
+        self.settings = settings
+        self.hosting = hosting
+        self._shared = store.shared
+        self._leases = Leases(store, host.clock, new_id("gateway"))
+        self.events = Events(store, self._leases)
+        self.deliveries = Deliveries(store, self._leases)
+        self.turning = Turning(host, settings, self.events, self.deliveries, self.wake)
+        answers = Answers(host, self.deliveries, self.wake)
+        self.intake = Intake(self.events, self.turning, answers)
+        self._paused: frozenset[str] = frozenset()
+        self._senders: dict[str, Sender] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._took_up = False
+
+    # -- pausing -----------------------------------------------------------
+
+    def paused(self, name: str) -> bool:
+        """Whether a channel rests by an operator's word."""
+        return name in self._paused
+
+    def rests(self, name: str) -> bool:
+        """Whether nothing is to be taken in by a channel now."""
+        return not (self._took_up and self.host.ready) or self.paused(name)
+
+    async def pause(self, name: str, *, resume: bool) -> list[str]:
+        """Let a channel rest, or go on; return the names of those that rest.
+
+        Raises:
+            StoreError: It cannot be kept.
+        """
+        while True:
+            switch = await self.host[SWITCHES].get(PAUSED)
+            names = set(switch.value or ())
+            (names.discard if resume else names.add)(name)
+            put = await self.host[SWITCHES].put(PAUSED, sorted(names), version=switch.version)
+            if put is not None:
+                self._switched(put)
+                return sorted(names)
+
+    def _switched(self, switch: Switch) -> None:
+        self._paused = frozenset(switch.value or ())
+        for sender in self._senders.values():
+            sender.wake()
+
+    # -- working -----------------------------------------------------------
+
+    def wake(self, name: str) -> None:
+        """Say that there is something to be said by a channel."""
+        if (sender := self._senders.get(name)) is not None:
+            sender.wake()
+
+    async def run(self) -> None:
+        """Serve until it is cancelled: `close` ends what has begun by then."""
+        while not self.host.ready:  # noqa: ASYNC110 - there is nothing that tells of it
+            await asyncio.sleep(READY_SECONDS)
+        if not len(self.hosting):
+            return
+        unwatch = self.host[SWITCHES].watch(PAUSED, self._switched)
+        try:
+            self._switched(await self.host[SWITCHES].get(PAUSED))
+            for hosted in self.hosting:
+                self._serve(hosted)
+            beats = 0
+            while True:
+                await self._beat(tidy=beats % TIDY_BEATS == 0)
+                beats += 1
+                await asyncio.sleep(LEASE_SECONDS / 3 if self._took_up else 1.0)
+        finally:
+            unwatch()
+
+    def _serve(self, hosted: Hosted) -> None:
+        name = hosted.name
+        asking = Asking(self.host, hosted, self.deliveries, lambda: self.wake(name))
+        sender = self._senders[name] = Sender(
+            self.host,
+            hosted,
+            self.deliveries,
+            attempts=self.settings.attempts,
+            paused=lambda: self.paused(name),
+            told=asking.sent,
+        )
+        self._begin(sender.run(), f"deliveries of {name}")
+        if hosted.settings.approvers:
+            self._begin(asking.run(), f"approvals of {name}")
+        if hosted.webhook is None:
+            poller = Poller(
+                self.host,
+                hosted,
+                events=self.events,
+                leases=self._leases,
+                intake=self.intake,
+                rests=lambda: self.rests(name) or self.turning.is_full(name),
+            )
+            self._begin(poller.run(), f"polling of {name}")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._tasks.append(contained_task(work, name=f"channels: {name}"))
+
+    async def _beat(self, *, tidy: bool) -> None:
+        """Be heard of, and take over what gateways that have stopped have left."""
+        names = [hosted.name for hosted in self.hosting]
+        try:
+            if self._shared:
+                await self._leases.beat()
+            if self._shared or not self._took_up:
+                for left in await self.events.take_over(names, LEFT_AT_ONCE):
+                    hosted = self.hosting.get(left.channel)
+                    if hosted is not None:
+                        self.turning.put(hosted, left.message, left)
+                if await self.deliveries.take_over(names):
+                    for name in names:
+                        self.wake(name)
+            if tidy:
+                days = self.settings.keep_days * MICROSECONDS_OF_DAY
+                before = int(self.host.clock.now().timestamp() * 1_000_000) - days
+                await self.events.prune(before=before, most=self.settings.keep_events)
+                await self.deliveries.prune(self.settings.keep_events)
+        except StoreError as error:
+            self.host.degrade(PART, f"what was left over waits, since the store fails: {error}")
+            return
+        self.host.recover(PART)
+        self._took_up = True
+
+    async def close(self) -> None:
+        """End cleanly: what has ended is written, what is being sent is sent, then all stops."""
+        await self.turning.close()
+        await asyncio.gather(*(sender.close() for sender in self._senders.values()))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with suppress(StoreError):
+            if self._shared:
+                await self._leases.release()

@@ -1,0 +1,115 @@
+"""The settings of channels: ``[plugin.channels]``, and ``[plugin.channels.NAME]`` for each."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, model_validator
+
+from hookgate.core.settings.schema import Section
+
+__all__ = ["ApproverSettings", "ChannelSettings", "ChannelsSettings", "Kind"]
+
+Kind: TypeAlias = Literal["json", "slack", "discord"]
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+class ApproverSettings(Section):
+    """Somebody who may answer questions in a channel: ``[[plugin.channels.NAME.approvers]]``."""
+
+    sender: str = Field(min_length=1, max_length=256)
+    """The platform's id of this person."""
+    principal: str = Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x20\x7f]+$")
+    """Who that is here: the id by which ``[plugin.policy.approvals] approvers`` and rules name
+    approvers."""
+    peer: str = Field(default="", max_length=256)
+    """Where this person is asked, such as a private chat; `sender` where it is left out."""
+    account: str = Field(default="", max_length=256)
+    """By which of our accounts; that of the conversation where it is left out."""
+
+
+class ChannelSettings(Section):
+    """One channel: ``[plugin.channels.NAME]``."""
+
+    kind: Kind | None = None
+    """What it speaks, where it is one of those that come with hookgate. Without it, the section
+    is about a channel of this name that another plugin brings."""
+    agent: str | None = None
+    """The agent that answers, instead of the one that the bindings choose."""
+    senders: tuple[str, ...] | None = None
+    """Globs of the platform's ids of those who are listened to. Without it: everybody."""
+    public: bool | None = None
+    """Whether strangers write here: their messages are tainted then. Without it: they do where
+    `senders` is not set."""
+    approvers: tuple[ApproverSettings, ...] = ()
+    """Who may answer questions about tool calls in this channel."""
+    streaming: bool = True
+    """Whether an answer is shown while it is written, where messages can be changed."""
+    per_minute: int = Field(default=600, ge=1, le=1_000_000)
+    """Posts that are looked at in a minute."""
+    answer_seconds: float = Field(default=55.0, gt=0, le=600)
+    """How long a platform that waits for the answer in the response is kept waiting."""
+    secret: str = ""
+    """The name of the secret that posts are signed with; `NAME_secret` where it is left out. Of
+    ``discord``, the application's public key."""
+    token: str = ""
+    """The name of the secret that is sent along with what is said; `NAME_token` where it is left
+    out. ``json`` sends none without it."""
+    callback: str = ""
+    """``json``: the URL that answers are posted to; without it they stand in the response."""
+    api: str = ""
+    """``slack`` and ``discord``: the URL of the platform's API, where it is another one."""
+    application: str = Field(default="", pattern=r"^[0-9]{0,32}$")
+    """``discord``: the application's id."""
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> ChannelSettings:
+        if self.kind == "discord" and not self.application:
+            raise ValueError("found no `application`, expected the application's id")
+        only = {"callback": ("json",), "api": ("slack", "discord"), "application": ("discord",)}
+        for key, kinds in only.items():
+            if getattr(self, key) and self.kind not in kinds:
+                raise ValueError(f"found `{key}`, which is for the kinds {', '.join(kinds)} alone")
+        for key in ("callback", "api"):
+            url = getattr(self, key)
+            if url and not re.fullmatch(r"https?://[^\s?#]+", url):
+                raise ValueError(f"found the {key} {url!r}, expected a URL without a query")
+        return self
+
+
+class ChannelsSettings(Section):
+    """``[plugin.channels]``: what holds for all channels."""
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, ChannelSettings] = Field(init=False)
+
+    attempts: int = Field(default=10, ge=1, le=100)
+    """How often a message is tried before it is put with the dead letters."""
+    per_minute: int = Field(default=300, ge=1, le=1_000_000)
+    """Posts that are looked at in a minute from one address."""
+    waiting: int = Field(default=1000, ge=1, le=100_000)
+    """Messages of one channel that may wait for their turn; posts beyond are refused."""
+    turns: int = Field(default=32, ge=1, le=10_000)
+    """Turns of one channel that run at once."""
+    edit_seconds: float = Field(default=1.0, ge=0.05, le=60)
+    """Seconds from one change to the next of a message that is still being written."""
+    keep_days: int = Field(default=7, ge=1, le=365)
+    """For so long an event that comes again is known."""
+    keep_events: int = Field(default=100_000, ge=100, le=10_000_000)
+    """Events of one channel that are known at most, and dead letters that are kept."""
+
+    @model_validator(mode="after")
+    def _names_are_names(self) -> ChannelsSettings:
+        for name in self.of:
+            if not NAME.fullmatch(name):
+                raise ValueError(
+                    f"found the channel {name!r}, expected small letters, digits, `_` and `-`"
+                )
+        return self
+
+    @property
+    def of(self) -> dict[str, ChannelSettings]:
+        """The sections of single channels, by name."""
+        return self.__pydantic_extra__ or {}

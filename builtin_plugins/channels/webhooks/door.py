@@ -1,0 +1,182 @@
+"""The door for posts of platforms: ``/webhook/{channel}``."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from hookgate.builtin_plugins.channels.webhooks.limiting import Rates
+from hookgate.builtin_plugins.channels.webhooks.verifying import (
+    RefusedPostError,
+    check_body,
+    check_head,
+)
+from hookgate.core.domain.channels.hosted import AnsweringChannel, Parsed, RawMessage, WebhookReply
+from hookgate.core.domain.errors import ChannelError, StoreError
+from hookgate.core.gateway.request_keys import client_of
+from hookgate.core.hooks.shielding import apart, finish
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.channels.hosting import Hosted
+    from hookgate.builtin_plugins.channels.serving import Service
+    from hookgate.core.domain.channels.hosted import ReceivedMessage, Webhook
+
+__all__ = ["Door"]
+
+READ_SECONDS = 30.0
+BUSY_SECONDS = 5.0
+MAX_CHALLENGE = 256
+
+
+class Door:
+    """Serves posts. Whoever has posted is told as little as possible."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._rates = Rates(service.host.clock.monotonic)
+
+    # -- routes ------------------------------------------------------------
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """Check one post, commit what it holds, and acknowledge it."""
+        try:
+            hosted, webhook = self._hosted(request)
+            body = await self._body(request, hosted, webhook)
+            wait = self._rates.wait(f"channel {hosted.name}", hosted.settings.per_minute)
+            if wait:
+                return _later(429, "too many posts to this channel", wait)
+            if not body:
+                return _refusal(400, "the body is empty")
+            raw = RawMessage(
+                kind="webhook",
+                body=body,
+                headers={name.lower(): value for name, value in request.headers.items()},
+                query=dict(request.query),
+            )
+            return await self._taken(hosted, raw)
+        except _Later as later:
+            return _later(later.status, str(later), later.seconds)
+        except RefusedPostError as refused:
+            name = request.match_info["channel"][:64]
+            self._service.host.log.debug("post refused", channel=name, why=refused.why)
+            return _refusal(refused.status, "refused" if refused.status < 404 else refused.why)
+        except StoreError:
+            return _later(503, "it cannot be kept now", BUSY_SECONDS)
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """Answer a platform that makes sure of a webhook by GET."""
+        try:
+            hosted, webhook = self._hosted(request)
+        except _Later as later:
+            return _later(later.status, str(later), later.seconds)
+        except RefusedPostError as refused:
+            return _refusal(refused.status, refused.why)
+        handshake = webhook.handshake
+        if handshake is None:
+            return _refusal(404, "there is nothing at this path")
+        token = request.query.get(handshake.token, "")
+        echo = request.query.get(handshake.echo, "")
+        if not hmac.compare_digest(token.encode(), hosted.handshake.encode()):
+            return _refusal(403, "refused")
+        if not echo or len(echo) > MAX_CHALLENGE:
+            return _refusal(400, "found no challenge")
+        return web.Response(text=echo)
+
+    # -- one post ----------------------------------------------------------
+
+    def _hosted(self, request: web.Request) -> tuple[Hosted, Webhook]:
+        service = self._service
+        wait = self._rates.wait(f"address {client_of(request)}", service.settings.per_minute)
+        if wait:
+            raise _Later(429, "too many posts from this address", wait)
+        hosted = service.hosting.get(request.match_info["channel"])
+        if hosted is None or (webhook := hosted.webhook) is None:
+            raise RefusedPostError(404, "there is no such channel")
+        return hosted, webhook
+
+    async def _body(self, request: web.Request, hosted: Hosted, webhook: Webhook) -> bytes:
+        """Return the body of a post that comes from the platform.
+
+        What can be checked without it is checked before it is read, and what it is signed with
+        before anybody looks into it.
+        """
+        now = self._service.host.clock.now().timestamp()
+        check_head(webhook, hosted.secret, request.headers, now)
+        if self._service.rests(hosted.name):
+            raise _Later(503, "this channel is paused", BUSY_SECONDS)
+        if self._service.turning.is_full(hosted.name):
+            raise _Later(429, "too many messages wait", BUSY_SECONDS)
+        if (request.content_length or 0) > webhook.max_body:
+            raise RefusedPostError(413, f"expected {webhook.max_body} bytes at most")
+        body = bytearray()
+        async for piece in request.content.iter_any():
+            body += piece
+            if len(body) > webhook.max_body:
+                raise RefusedPostError(413, f"expected {webhook.max_body} bytes at most")
+        check_body(webhook, hosted.secret, request.headers, bytes(body))
+        return bytes(body)
+
+    async def _taken(self, hosted: Hosted, raw: RawMessage) -> web.StreamResponse:
+        read = await apart(partial(hosted.channel.parse_incoming, raw), limit=READ_SECONDS)
+        parsed = read.value
+        if not isinstance(parsed, Parsed):
+            why = read.error or ChannelError("it was not read in time, or as nothing")
+            if not isinstance(why, ChannelError):
+                self._service.host.log.error(
+                    "a channel failed to read a post", channel=hosted.name, exc_info=why
+                )
+            return _refusal(400, "the body cannot be read")
+        try:
+            # Whole: a platform that goes away has posted all the same.
+            waiting = await finish(self._service.intake.take(hosted, parsed))
+        except ChannelError as error:
+            self._service.host.log.warning(
+                "a channel has read what is no message", channel=hosted.name, error=str(error)
+            )
+            return _refusal(400, "the body cannot be read")
+        if waiting and isinstance(hosted.channel, AnsweringChannel):
+            return await self._answered(hosted, hosted.channel, waiting[0])
+        return _reply(parsed.reply or WebhookReply())
+
+    async def _answered(
+        self, hosted: Hosted, channel: AnsweringChannel, message: ReceivedMessage
+    ) -> web.StreamResponse:
+        """Wait for the answer, and respond with it; a post that comes again gets it, too."""
+        seconds = hosted.settings.answer_seconds
+        answer = await self._service.turning.answer(hosted.name, message.id, seconds)
+        if answer is None:
+            return _later(202, "the answer takes longer: post the same again for it", BUSY_SECONDS)
+        content = json.loads(answer) if answer else ""
+        said = await apart(partial(channel.answer, message, content), limit=READ_SECONDS)
+        if not isinstance(said.value, WebhookReply):
+            self._service.host.log.warning(
+                "an answer was not delivered", channel=hosted.name, error=str(said.error)
+            )
+            return _refusal(502, "the answer could not be said")
+        return _reply(said.value)
+
+
+class _Later(Exception):
+    """Not now."""
+
+    def __init__(self, status: int, why: str, seconds: float) -> None:
+        super().__init__(why)
+        self.status = status
+        self.seconds = seconds
+
+
+def _reply(reply: WebhookReply) -> web.Response:
+    return web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
+
+
+def _refusal(status: int, why: str) -> web.Response:
+    return web.json_response({"error": why}, status=status)
+
+
+def _later(status: int, why: str, seconds: float) -> web.Response:
+    headers = {"Retry-After": str(max(1, round(seconds)))}
+    return web.json_response({"error": why}, status=status, headers=headers)

@@ -1,0 +1,105 @@
+"""Whether a post comes from the platform: a secret in a header, or a signature over the body."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.core.domain.channels.hosted import Webhook
+
+__all__ = ["RefusedPostError", "check_body", "check_head", "verifies_ed25519"]
+
+MAX_HEADER = 1024
+"""Characters of a secret or a signature."""
+
+
+class RefusedPostError(Exception):
+    """A post is not taken.
+
+    Attributes:
+        status: What it is answered with.
+        why: Why, for the log; whoever has posted is told as little as possible.
+    """
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+def verifies_ed25519() -> bool:
+    """Whether signatures by Ed25519 can be checked: the extra ``ed25519`` is installed."""
+    try:
+        import nacl.signing  # noqa: F401 - that it can be imported is the answer
+    except ImportError:
+        return False
+    return True
+
+
+def check_head(webhook: Webhook, secret: str, headers: Mapping[str, str], now: float) -> None:
+    """Check what can be checked before the body is read.
+
+    Raises:
+        RefusedPostError: The secret is another one, there is no signature, or it is too old.
+    """
+    found = headers.get(webhook.header, "")
+    if not found or len(found) > MAX_HEADER or not found.isascii():
+        raise RefusedPostError(401, f"found no usable header {webhook.header}")
+    if webhook.verification == "header":
+        if not hmac.compare_digest(found.encode(), (webhook.prefix + secret).encode()):
+            raise RefusedPostError(401, f"found another secret in {webhook.header}")
+        return
+    if not found.startswith(webhook.prefix):
+        raise RefusedPostError(401, f"found {webhook.header} without {webhook.prefix!r}")
+    if webhook.timestamp:
+        stamp = headers.get(webhook.timestamp, "")
+        if not (stamp.isascii() and stamp.isdigit() and len(stamp) <= 12):
+            raise RefusedPostError(401, f"found no time in {webhook.timestamp}")
+        if abs(now - int(stamp)) > webhook.tolerance:
+            raise RefusedPostError(403, f"its time is off by more than {webhook.tolerance} s")
+
+
+def check_body(webhook: Webhook, secret: str, headers: Mapping[str, str], body: bytes) -> None:
+    """Check the signature over the body as it came.
+
+    Raises:
+        RefusedPostError: It is none of the platform's.
+    """
+    if webhook.verification == "header":
+        return
+    before, after = webhook.signed.split("{body}")
+    stamp = headers.get(webhook.timestamp, "") if webhook.timestamp else ""
+    before, after = (part.replace("{timestamp}", stamp) for part in (before, after))
+    signed = before.encode() + body + after.encode()
+    text = headers[webhook.header].removeprefix(webhook.prefix)
+    try:
+        found = bytes.fromhex(text) if webhook.encoding == "hex" else b64decode(text, validate=True)
+    except ValueError:
+        raise RefusedPostError(401, f"the signature is no {webhook.encoding}") from None
+    if webhook.verification == "hmac-sha256":
+        right = hmac.compare_digest(
+            hmac.new(secret.encode(), signed, hashlib.sha256).digest(), found
+        )
+    else:
+        right = _is_ed25519(bytes.fromhex(secret), signed, found)
+    if not right:
+        raise RefusedPostError(401, "the signature is another one")
+
+
+def _is_ed25519(key: bytes, signed: bytes, signature: bytes) -> bool:
+    # Only who speaks with such a platform has the library.
+    from nacl.exceptions import BadSignatureError
+    from nacl.signing import VerifyKey
+
+    if len(signature) != 64:
+        return False
+    try:
+        VerifyKey(key).verify(signed, signature)
+    except BadSignatureError:
+        return False
+    return True
