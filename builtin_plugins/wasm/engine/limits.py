@@ -43,7 +43,7 @@ class Limits:
     host_bytes: int = 16 * MB
     host_seconds: float = 10.0
     output_bytes: int = 1 * MB
-    compile_seconds: float = 30.0
+    compile_seconds: float = 120.0
     compile_memory_bytes: int = 2048 * MB
     module_bytes: int = 32 * MB
 

@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.wasm.engine import child
 from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact, Artefacts, FolderError
 from hookgate.builtin_plugins.wasm.engine.calls import HostFunction, Run
 from hookgate.builtin_plugins.wasm.engine.compiling import compiled
+from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
 from hookgate.builtin_plugins.wasm.engine.forms import Form, GuestForm, Loaded, Wanted
@@ -23,7 +24,7 @@ from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
 
 __all__ = ["Guest", "Sandbox"]
 
-FORMS: tuple[Form, ...] = (ExtismForm(), CoreForm())
+FORMS: tuple[Form, ...] = (ExtismForm(), CoreForm(), ComponentForm())
 """The forms of guests: the first that fits is taken."""
 CACHE_BYTES = 1024 * 1024 * 1024
 
