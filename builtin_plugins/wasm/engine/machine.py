@@ -7,6 +7,7 @@ process that finds itself forked leaves all of it alone and makes its own.
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import sys
 import threading
@@ -31,7 +32,9 @@ ENGINES = 16
 """How many sizes of stack there may be: each has an engine of its own."""
 LOOK_TICKS = 5
 """How many ticks a guest runs at most until it is looked whether anybody waits for it."""
-SLOTS_A_THREAD = 4
+SLOTS_A_THREAD = 8
+SLOT_BYTES = 6 << 30
+"""What a place takes of the addresses, with its guards; none of it is memory until it is used."""
 MOST_ELEMENTS = 10_000_000
 
 
@@ -145,18 +148,21 @@ def _engine(stack_bytes: int, threads: int) -> Engine:
     child.configure(config)
     config.max_wasm_stack = stack_bytes
     config.parallel_compilation = False
-    if _has_room():
-        _pool(config, threads * SLOTS_A_THREAD)
+    slots = threads * SLOTS_A_THREAD
+    if _has_room(slots):
+        _pool(config, slots)
     return Engine(config)
 
 
-def _has_room() -> bool:
-    """Whether the address space is free: a pool reserves hundreds of gigabytes of it, unused."""
+def _has_room(slots: int) -> bool:
+    """Whether the addresses of a pool are free. wasmtime ends the process where they are not."""
     if sys.platform == "win32":
         return False
-    import resource
-
-    return resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
+    try:
+        mmap.mmap(-1, slots * SLOT_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=0).close()
+    except OSError:
+        return False
+    return True
 
 
 def _pool(config: Any, slots: int) -> None:
@@ -168,9 +174,10 @@ def _pool(config: Any, slots: int) -> None:
     ffi = native().ffi
     pool = ffi.wasmtime_pooling_allocation_config_new()
     for name, value in {
-        "total_memories": slots * 2,
-        "total_tables": slots * 4,
-        "total_core_instances": slots * 64,
+        "total_memories": slots,
+        "total_tables": slots,
+        "total_stacks": 1,
+        "total_core_instances": slots * 16,
         "total_component_instances": slots,
         "max_core_instance_size": 16 << 20,
         "max_component_instance_size": 16 << 20,

@@ -10,6 +10,7 @@ nothing else. A test runs guests both ways and compares what comes out.
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable, Sequence
 from ctypes import c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint64, c_void_p
 from functools import cache
@@ -64,6 +65,7 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
         *(c_void_p, HOST_CALLBACK, c_void_p, c_void_p),
     ),
 }
+NUMBER = re.compile(r"^\d+: ")
 ARGUMENTS = 2
 TABLES = 16
 MEMORIES = 8
@@ -326,7 +328,8 @@ def described(error: Exception) -> Failure:
 
 
 def _last(message: str) -> str:
-    """Return the cause at the end of a message, without the trace of addresses before it."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    causes = [line for line in lines if not line[:1].isdigit() or line[1:2] not in ":0123456789"]
-    return (causes[-1] if causes else "no message").removeprefix("wasm trap: ")[:300]
+    """Return the last cause of a message, without the trace of addresses before it."""
+    _, _, causes = message.rpartition("Caused by:")
+    lines = [line.strip() for line in causes.splitlines() if line.strip()]
+    last = lines[-1] if lines else "no message"
+    return NUMBER.sub("", last).removeprefix("wasm trap: ")[:300]

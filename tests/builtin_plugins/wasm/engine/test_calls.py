@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 from tests.support.script import until
 
 from hookgate.builtin_plugins.wasm.engine import (
@@ -16,8 +17,6 @@ from hookgate.builtin_plugins.wasm.engine import (
     Limits,
     Sandbox,
 )
-
-from .guests import ECHO_GUEST, function, guest, host
 
 TOOL = "handle_tool_call"
 ASK = guest(function("(call $log (local.get $at) (local.get $length))"), imports=host("log"))

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from hookgate.builtin_plugins.wasm.engine import Guest, GuestError, GuestRefusedError, Sandbox
+
+from .modules import CALLS, REFUSED, UNGRANTED, Hostile
+
+TOOL = "handle_tool_call"
+REQUEST = b'{"name": "tool", "input": {}}'
+TOGETHER = (
+    *("loop", "loop-with-endless-fuel", "recursion", "grows-until-it-is-full", "unreachable"),
+    *("answers-at-minus-eight", "storm-of-host-calls", "sleeping-host-call"),
+)
+OVER = 0.1
+"""Seconds past its limit within which a guest must have ended."""
+TRIES = 3
+"""On a busy machine one of so many must end in time."""
+
+
+async def load(sandbox: Sandbox, hostile: Hostile, data: bytes | None = None) -> Guest:
+    return await sandbox.load(
+        data if data is not None else hostile.make(),
+        name="hostile",
+        limits=hostile.limits,
+        imports=hostile.imports,
+        wasi=hostile.wasi,
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_hostile_call_ends_in_time_with_an_error_that_names_its_limit(
+    name: str, sandbox: Sandbox
+) -> None:
+    hostile = CALLS[name]
+    guest = await load(sandbox, hostile)
+    took = []
+
+    for _ in range(TRIES):
+        started = time.monotonic()
+        with pytest.raises(GuestError) as found:
+            await guest.call(TOOL, REQUEST, host=hostile.host)
+        took.append(time.monotonic() - started)
+        assert found.value.kind == hostile.kind, str(found.value)
+        assert hostile.says in str(found.value)
+        assert str(found.value).startswith("guest 'hostile': ")
+        if took[-1] < hostile.within + OVER:
+            break
+
+    assert min(took) < hostile.within + OVER
+
+
+@pytest.mark.parametrize("name", REFUSED | UNGRANTED)
+async def test_a_hostile_module_is_refused_by_name(name: str, sandbox: Sandbox) -> None:
+    hostile = (REFUSED | UNGRANTED)[name]
+    data = hostile.make()
+
+    started = time.monotonic()
+    with pytest.raises(GuestRefusedError) as found:
+        await load(sandbox, hostile, data)
+    took = time.monotonic() - started
+
+    assert hostile.says in str(found.value)
+    assert took < (hostile.within + OVER) * TRIES
+
+
+async def test_all_of_them_at_once_leave_the_event_loop_alone(sandbox: Sandbox) -> None:
+    guests = [(CALLS[name], await load(sandbox, CALLS[name])) for name in TOGETHER]
+    calls = [
+        asyncio.create_task(guest.call(TOOL, REQUEST, host=one.host))
+        for one, guest in guests
+        for _ in range(4)
+    ]
+    turns = 0
+    while not all(call.done() for call in calls):
+        await asyncio.sleep(0.001)
+        turns += 1
+    found = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert turns > 20
+    assert {type(one) for one in found} == {GuestError}
