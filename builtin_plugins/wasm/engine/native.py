@@ -258,7 +258,8 @@ class Cell:
         Raises:
             Bounds: They do not lie in its memory.
         """
-        return ctypes.string_at(self._checked(memory, start, count), count) if count else b""
+        at = self._checked(memory, start, count)
+        return ctypes.string_at(at, count) if count else b""
 
     def write(self, memory: int, start: int, data: bytes) -> None:
         """Copy bytes into a guest.
