@@ -18,7 +18,7 @@ from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER
-from hookgate.core.registry.faces import own_sources
+from hookgate.core.registry.faces import is_own, own_sources
 from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def capability_rows(host: Host) -> dict[str, Capability]:
     rows: dict[str, Capability] = {}
     own = own_sources(host)
     for tool in host.tools.view().values():
-        whose: Whose = "own" if tool.plugin in own else "plugin"
+        whose: Whose = "own" if is_own(tool, own) else "plugin"
         rows[f"tool:{tool.name}"] = _of_tool(tool, whose)
     for name in host.channels:
         rows[f"channel:{name}"] = _of_channel(name)

@@ -22,12 +22,12 @@ from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.registry.sanitizing import UNSANITIZED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
-__all__ = ["OWN", "Faces", "own_sources"]
+__all__ = ["OWN", "Faces", "is_own", "own_sources"]
 
 OWN = ("builtin", "program")
 """Origins of plugins whose words count as the gateway's own."""
@@ -44,6 +44,18 @@ def own_sources(host: Host) -> frozenset[str]:
     return frozenset(
         {info.name for info in host.plugins(every=True) if info.origin in OWN} | {"core"}
     )
+
+
+def is_own(tool: Tool, own: Collection[str]) -> bool:
+    """Whether a tool's words are the gateway's own.
+
+    What a plugin of the gateway runs elsewhere, in a sandbox or at a server, comes from elsewhere.
+
+    Args:
+        tool: The tool.
+        own: What `own_sources` returns.
+    """
+    return tool.plugin in own and tool.sandbox == "python"
 
 
 class _UnfitError(Exception):
@@ -86,13 +98,13 @@ class Faces:
         """Return the tools that turns may use, and those that models see otherwise, by name."""
         there = self._host.tools.view()
         own = own_sources(self._host)
-        if all(tool.plugin in own for tool in there.values()):
+        if all(is_own(tool, own) for tool in there.values()):
             return there, {}
         shown: dict[str, Tool] = {}
         faces: dict[str, Tool] = {}
         for name, tool in there.items():
             looked = self._looked.get(name)
-            if tool.plugin in own:
+            if is_own(tool, own):
                 shown[name] = tool
             elif looked is not None and looked.face is not None and looked.is_of(tool):
                 shown[name] = tool
@@ -120,7 +132,7 @@ class Faces:
             version = self._host.sanitizers
             looked: dict[str, _Looked] = {}
             for name, tool in there.items():
-                if tool.plugin in own:
+                if is_own(tool, own):
                     continue
                 known = self._looked.get(name)
                 stays = known is not None and known.is_of(tool) and version == self._judged_by

@@ -312,3 +312,27 @@ async def test_tools_are_judged_again_by_what_a_sanitizer_reads_at_a_reload(
         await gate.reload()
         await gate.chat("hello")
     assert {"feed", "bake"} <= offered(script).keys()
+
+
+async def test_what_a_plugin_of_the_gateway_runs_in_a_sandbox_is_said_by_others(
+    tmp_path: Path,
+) -> None:
+    class Runner:
+        name = "wasm"
+
+        @hookimpl
+        def list_tools(self, host: Host) -> list[Tool]:
+            return [
+                replace(made("feed"), sandbox="wasm"),
+                replace(made("evil", ORDER), sandbox="wasm"),
+            ]
+
+    script = Script(say("ok"))
+    plugins = [Scripted(script), Allow(), Runner]
+    async with Gateway(settings(tmp_path), builtin=BUILTIN, plugins=plugins) as gate:
+        await settled(gate)
+        await gate.chat("hello")
+        told = gate.host.status()["degraded"]["text of tool evil of wasm"]
+    assert "its description" in told
+    assert "feed" in offered(script)
+    assert "evil" not in offered(script)

@@ -15,6 +15,7 @@ __all__ = [
     "Stamp",
     "decoded",
     "inside",
+    "read_bytes",
     "read_text",
     "stamp_of",
 ]
@@ -84,25 +85,48 @@ def read_text(path: Path, *, max_bytes: int) -> tuple[str, Stamp]:
     Raises:
         ContentError: It is missing, no regular file, too large, or no UTF-8.
     """
+    raw, stamp = _read(path, max_bytes, "a text file")
+    return decoded(raw, str(path), max_bytes=max_bytes), stamp
+
+
+def read_bytes(path: Path, *, max_bytes: int) -> bytes:
+    """Return the bytes of a file.
+
+    Args:
+        path: Its real path, as `inside` gives it: a link is refused.
+        max_bytes: The largest size.
+
+    Raises:
+        ContentError: It is missing, no regular file, or too large.
+    """
+    raw, _ = _read(path, max_bytes, "a file")
+    if len(raw) > max_bytes:
+        found, expected = f"more than {max_bytes} bytes", f"at most {max_bytes}"
+        raise ContentError(Problem(file=str(path), found=found, expected=expected))
+    return raw
+
+
+def _read(path: Path, max_bytes: int, expected: str) -> tuple[bytes, Stamp]:
+    """Return the bytes of a file, at most one more than `max_bytes`, and its stamp."""
 
     def refuse(found: str, expected: str) -> NoReturn:
         raise ContentError(Problem(file=str(path), found=found, expected=expected))
 
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            refuse("something that is not a regular file", "a text file")
+            refuse("something that is not a regular file", expected)
         descriptor = os.open(path, _READ)
     except OSError as error:
-        refuse(_why(error), "a text file that can be read")
+        refuse(_why(error), f"{expected} that can be read")
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
-            refuse("something that is not a regular file", "a text file")
+            refuse("something that is not a regular file", expected)
         try:
             raw = opened.read(max_bytes + 1)
         except OSError as error:
-            refuse(_why(error), "a text file that can be read")
-    return decoded(raw, str(path), max_bytes=max_bytes), _stamp(path, status)
+            refuse(_why(error), f"{expected} that can be read")
+    return raw, _stamp(path, status)
 
 
 def decoded(raw: bytes, file: str, *, max_bytes: int) -> str:
