@@ -22,6 +22,7 @@ BUILTIN = (
     "inventory",
     "tools",
     "schedules",
+    "wasm",
     "channels",
 )
 """Names in load order: the last one registered is the first one called. Each is a

@@ -88,7 +88,7 @@ def test_each_standing_of_a_flag_is_shown_on_a_line_of_100_columns(weather: Inst
     out = weather("tools", "list", NAME, "--capabilities", COLUMNS="100").out
     line, rests_on = (line for line in out.splitlines() if NAME in line)
     assert rests_on == f"{NAME}:"
-    assert out.splitlines()[-1] == "  reads: no, proven, by no grant http:"
+    assert out.splitlines()[-1] == "  reads: no, proven: no grant http:"
     words = ["wasm", "no,", "proven", "no", "unknown", "no", "no", "ready"]
     assert line.split() == [NAME, *words]
     assert max(map(len, out.splitlines())) <= 100

@@ -64,10 +64,10 @@ def _known(granted: Granted) -> dict[str, tuple[bool, str]]:
     }
     changes = any(not SAFE.issuperset(one.methods) for one in granted.http)
     if writes or not changes:
-        ground = _ground(writes, "no grant store:, and no http: that changes something")
+        ground = _ground(writes, "no grant store:, and no http: changes something")
         known["writes_persistent_state"] = (bool(writes), ground)
     if not changes:
-        ground = "a guest ends with its call, and no grant http: changes something"
+        ground = "a guest ends with its call, and no http: changes something"
         known["creates_autonomous_actions"] = (False, ground)
     return known
 

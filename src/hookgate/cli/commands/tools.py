@@ -145,7 +145,7 @@ def _print_grounds(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             continue
         console.print(Text.assemble("\n", (row["name"], "bold"), ":"))
         for name, flag in told:
-            ground = f", by {clean(flag['ground'])}"
+            ground = f": {clean(flag['ground'])}"
             line = Text.assemble(f"  {_HEADS[name]}: ", _mark(flag), ground)
             console.print(line, soft_wrap=True)
 

@@ -1,0 +1,293 @@
+"""A channel whose translation runs in the sandbox, while the gateway holds its connection."""
+
+from __future__ import annotations
+
+import base64
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
+from hookgate.builtin_plugins.wasm.wire import (
+    HttpRequest,
+    HttpResponse,
+    Incoming,
+    Outgoing,
+    OutgoingChoice,
+    ParsedIncoming,
+    PollCursor,
+    PollRequest,
+    Sent,
+    WireForm,
+    WireFormError,
+    as_content,
+    as_written,
+    read_form,
+)
+from hookgate.core.domain.channels.hosted import (
+    Parsed,
+    RawMessage,
+    ReceivedMessage,
+    WebhookReply,
+)
+from hookgate.core.domain.errors import ChannelError
+from hookgate.core.domain.parts import Image, plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.wire import IncomingMessage
+    from hookgate.core.domain.channels.channel import ChannelFeatures, Choice
+    from hookgate.core.domain.channels.hosted import Connection
+    from hookgate.core.domain.parts import Content
+    from hookgate.core.domain.turn import Address
+
+__all__ = ["GuestChannel", "PolledGuestChannel", "channel_of"]
+
+F = TypeVar("F", bound=WireForm)
+
+POLL_GRACE = 10.0
+"""Seconds that a poll may take beyond what the platform was asked to hold it for."""
+
+RETRIED = frozenset((408, 425, 429, 500, 502, 503, 504))
+"""Statuses after which the same request may succeed later."""
+
+
+class GuestChannel:
+    """One channel of a guest. A reload may bring another module of the same connection.
+
+    Attributes:
+        name: The plugin's name, which is the channel's.
+        sandboxed: Its code runs in the sandbox.
+
+    Args:
+        guests: Calls it.
+        current: Returns the plugin as it counts now; None where it does not.
+        loaded: The plugin as it is when the gateway starts.
+    """
+
+    sandboxed = True
+
+    def __init__(
+        self, guests: Guests, current: Callable[[str], Loaded | None], loaded: Loaded
+    ) -> None:
+        section = loaded.manifest.channel
+        assert section is not None, "the manifest of a channel was checked for its section"
+        self.name = loaded.name
+        self._features = section.features.value()
+        connection = section.webhook or section.polling
+        assert connection is not None, "the manifest was checked for one connection"
+        self._connection: Connection = connection.value()
+        self._guests = guests
+        self._current = current
+
+    @property
+    def features(self) -> ChannelFeatures:
+        """What it can show."""
+        return self._features
+
+    @property
+    def connection(self) -> Connection:
+        """How messages come in."""
+        return self._connection
+
+    async def parse_incoming(self, raw: RawMessage) -> Parsed:
+        """Have the guest read what came from the platform.
+
+        Raises:
+            ChannelError: It cannot.
+        """
+        body, encoded = _text(raw.body)
+        incoming = Incoming(
+            kind=raw.kind,
+            status=raw.status,
+            headers=dict(raw.headers),
+            query=dict(raw.query),
+            body=body,
+            base64=encoded,
+        )
+        parsed = await self._ask("parse_incoming", incoming, ParsedIncoming)
+        try:
+            messages = [_received(one) for one in parsed.messages]
+        except WireFormError as error:
+            raise self._wrong(str(error)) from None
+        return Parsed(messages=messages, cursor=parsed.cursor, reply=_reply(parsed.reply))
+
+    async def send(
+        self,
+        address: Address,
+        content: Content,
+        *,
+        thread: str = "",
+        choices: Sequence[Choice] = (),
+        key: str = "",
+    ) -> str:
+        """Send one message, and return the id that the platform gave it.
+
+        Raises:
+            ChannelError: It was not sent.
+        """
+        return await self._say("send", address, content, choices, thread=thread, key=key)
+
+    async def edit(
+        self,
+        address: Address,
+        message_id: str,
+        content: Content,
+        *,
+        choices: Sequence[Choice] = (),
+    ) -> None:
+        """Change a message that was sent.
+
+        Raises:
+            ChannelError: It was not changed.
+        """
+        await self._say("edit", address, content, choices, message_id=message_id)
+
+    # -- within ----------------------------------------------------------------
+
+    async def _say(
+        self,
+        action: Literal["send", "edit"],
+        address: Address,
+        content: Content,
+        choices: Sequence[Choice],
+        *,
+        thread: str = "",
+        message_id: str = "",
+        key: str = "",
+    ) -> str:
+        outgoing = Outgoing(
+            action=action,
+            content=as_written(content),
+            account=address.account,
+            peer=address.peer,
+            thread=thread,
+            message_id=message_id,
+            choices=tuple(OutgoingChoice(label=one.label, data=one.data) for one in choices),
+            key=key,
+        )
+        asked = await self._ask("format_outgoing", outgoing, HttpRequest)
+        response = await self._exchange(asked, self._plugin.limits.seconds)
+        self._check_status(response)
+        sent = await self._ask("parse_incoming", _incoming("sent", response), Sent)
+        return sent.message_id
+
+    def _check_status(self, response: HttpResponse) -> None:
+        if response.status < 400:
+            return
+        wait = response.headers.get("retry-after", "")
+        raise ChannelError(
+            f"channel {self.name}: the platform answered {response.status}: {response.body[:300]}",
+            transient=response.status in RETRIED,
+            retry_after=float(wait) if wait.isascii() and wait.isdigit() else None,
+        )
+
+    @property
+    def _plugin(self) -> Loaded:
+        loaded = self._current(self.name)
+        if loaded is None:
+            raise ChannelError(
+                f"channel {self.name}: its plugin does not count: `hookgate wasm list` says why",
+                transient=True,
+            )
+        return loaded
+
+    async def _ask(self, export: str, request: WireForm, answer: type[F]) -> F:
+        loaded = self._plugin
+        call = GuestCall(plugin=self.name, granted=loaded.granted)
+        try:
+            data = await self._guests.call(loaded, export, request, call)
+            return read_form(answer, data, what=f"the answer of {export}")
+        except GuestError as error:
+            raise ChannelError(f"channel {self.name}: {error}") from error
+        except WireFormError as error:
+            raise self._wrong(str(error)) from None
+
+    def _wrong(self, why: str) -> ChannelError:
+        return ChannelError(f"channel {self.name}: guest {self.name!r}: {why}")
+
+    async def _exchange(self, asked: HttpRequest, seconds: float) -> HttpResponse:
+        try:
+            return await self._plugin.door.send(
+                asked, deadline=monotonic() + seconds, longest=seconds
+            )
+        except HostRefusal as refusal:
+            transient = refusal.code in ("failed", "timeout")
+            raise ChannelError(f"channel {self.name}: {refusal}", transient=transient) from None
+
+
+class PolledGuestChannel(GuestChannel):
+    """One that is asked for what is new."""
+
+    async def poll(self, cursor: str) -> RawMessage:
+        """Ask the platform what has come.
+
+        Raises:
+            ChannelError: It could not be asked.
+        """
+        asked = await self._ask("poll", PollCursor(cursor=cursor), PollRequest)
+        response = await self._exchange(asked, asked.seconds + POLL_GRACE)
+        self._check_status(response)
+        data = response.body.encode()
+        return RawMessage(
+            kind="poll",
+            body=base64.b64decode(data) if response.base64 else data,
+            headers=response.headers,
+            status=response.status,
+        )
+
+
+def channel_of(
+    guests: Guests, current: Callable[[str], Loaded | None], loaded: Loaded
+) -> GuestChannel:
+    """Return the channel of a plugin of kind channel."""
+    section = loaded.manifest.channel
+    polled = section is not None and section.polling is not None
+    return (PolledGuestChannel if polled else GuestChannel)(guests, current, loaded)
+
+
+def _incoming(kind: Literal["sent"], response: HttpResponse) -> Incoming:
+    return Incoming(
+        kind=kind,
+        status=response.status,
+        headers=response.headers,
+        body=response.body,
+        base64=response.base64,
+    )
+
+
+def _received(message: IncomingMessage) -> ReceivedMessage:
+    content = as_content(message.content)
+    images: tuple[Image, ...] = ()
+    if not isinstance(content, str):
+        images = tuple(part for part in content if isinstance(part, Image))
+        content = tuple(part for part in content if not isinstance(part, Image))
+    return ReceivedMessage(
+        id=message.id,
+        content=plain_text(content),
+        account=message.account,
+        peer=message.peer,
+        guild=message.guild or None,
+        team=message.team or None,
+        sender=message.sender,
+        thread=message.thread,
+        choice=message.choice,
+        images=images,
+    )
+
+
+def _reply(reply: HttpResponse | None) -> WebhookReply | None:
+    if reply is None:
+        return None
+    headers: Mapping[str, str] = reply.headers
+    return WebhookReply(status=reply.status, headers=headers, body=reply.body.encode())
+
+
+def _text(body: bytes) -> tuple[str, bool]:
+    """Return a body as text, or as base64 where it is none, and which of the two."""
+    try:
+        return body.decode("utf-8"), False
+    except UnicodeDecodeError:
+        return base64.b64encode(body).decode(), True

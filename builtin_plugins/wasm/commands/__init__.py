@@ -1,0 +1,20 @@
+"""The commands of the sandbox: ``hookgate wasm ...``."""
+
+from __future__ import annotations
+
+from hookgate.builtin_plugins.wasm.commands.accepting import accept, install, remove
+from hookgate.builtin_plugins.wasm.commands.looking import inspect, list_plugins, verify
+from hookgate.builtin_plugins.wasm.commands.running import run
+
+__all__ = ["COMMANDS"]
+
+COMMANDS = {
+    "wasm list": list_plugins,
+    "wasm inspect": inspect,
+    "wasm verify": verify,
+    "wasm install": install,
+    "wasm accept": accept,
+    "wasm remove": remove,
+    "wasm run": run,
+}
+"""What the command line finds here, by its words."""

@@ -1,0 +1,103 @@
+"""``store``: keys and values under a quota, each owner's for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
+from hookgate.builtin_plugins.wasm.wire import StoreRequest, read_form
+from hookgate.core.domain.errors import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.wasm.tables import Kept
+    from hookgate.core.domain.messages import Taint
+
+__all__ = ["KeyValues", "serve_store"]
+
+NO_STORE = (
+    "there is no store here: the operator has to enable the plugin `storage`, as it is by itself"
+)
+
+
+class KeyValues(Protocol):
+    """Where guests' values are kept; see `hookgate.builtin_plugins.wasm.tables.Values`."""
+
+    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> Kept | None:
+        """Return a value; None where there is none."""
+
+    async def set(
+        self, plugin: str, namespace: str, owner: str, key: str, kept: Kept, *, quota: int
+    ) -> None:
+        """Keep a value; raise `QuotaError` where there is no room."""
+
+    async def delete(self, plugin: str, namespace: str, owner: str, key: str) -> bool:
+        """Delete a value; return whether it was there."""
+
+    async def keys(
+        self, plugin: str, namespace: str, owner: str, prefix: str
+    ) -> tuple[Sequence[str], Taint]:
+        """Return the keys that begin with `prefix`, and what taints them."""
+
+
+async def serve_store(values: KeyValues | None, call: GuestCall, request: bytes) -> Any:
+    """Get, set, delete or list what the guest keeps; return what it is answered.
+
+    What is kept carries the taint of the call; what is got adds its own to it.
+
+    Raises:
+        HostRefusal: The namespace is not granted, is full, or there is no store.
+    """
+    asked = read_form(StoreRequest, request, what="the request of store")
+    if values is None:
+        raise HostRefusal("unavailable", NO_STORE)
+    grants = call.granted.stores
+    name = asked.namespace or (next(iter(grants)) if len(grants) == 1 else "")
+    if name not in grants:
+        raise HostRefusal(
+            "not_granted", f"found the namespace {name[:80]!r}, expected {' or '.join(grants)}"
+        )
+    place = (call.plugin, name, call.owner)
+    try:
+        match asked.op:
+            case "get":
+                kept = await values.get(*place, asked.key)
+                call.taint |= kept.taint if kept else frozenset()
+                return kept.value if kept else None
+            case "list":
+                keys, taint = await values.keys(*place, asked.key)
+                call.taint |= taint
+                return list(keys)
+            case "delete":
+                return await values.delete(*place, asked.key)
+            case "set":
+                await _set(values, call, asked, place, grants[name].quota)
+    except StoreError as error:
+        raise HostRefusal("unavailable", f"the store: {error}") from error
+    return None
+
+
+async def _set(
+    values: KeyValues,
+    call: GuestCall,
+    asked: StoreRequest,
+    place: tuple[str, str, str],
+    quota: int,
+) -> None:
+    # SQLAlchemy takes long to import; where there is a store it is there.
+    from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
+
+    if asked.value is None or not asked.key:
+        missing = "value" if asked.value is None else "key"
+        raise HostRefusal("bad_request", f"found no {missing}, expected one to set")
+    if "\0" in asked.key + asked.value:
+        raise HostRefusal("bad_request", "found a zero character, which no database keeps")
+    try:
+        await values.set(
+            *place, asked.key, Kept(asked.value, call.before | call.taint), quota=quota
+        )
+    except QuotaError as error:
+        raise HostRefusal(
+            "limit", f"the namespace {place[1]} would hold {error}: delete something first"
+        ) from None

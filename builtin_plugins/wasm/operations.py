@@ -1,0 +1,308 @@
+"""The operations of the sandbox: what there is, what it may do, and accepting it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from hookgate.builtin_plugins.wasm.showing import PluginDetail, detail_of, held_against
+from hookgate.core.domain.errors import HookgateError, TurnError
+from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+    from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
+
+__all__ = ["WasmOperations"]
+
+
+class PluginRow(OperationModel):
+    """One plugin of the sandbox."""
+
+    name: str
+    """Its name; of a folder that cannot be read, the folder's."""
+    version: str
+    """Its version; empty where it cannot be read."""
+    kind: Literal["tool", "channel", ""]
+    """What it brings."""
+    state: Literal["running", "new", "changed", "hidden", "broken"]
+    """It runs; nobody has accepted it; it is not what was accepted; another of its name comes
+    before it; it cannot be used."""
+    why: str
+    """Why it does not run; empty where it does."""
+    folder: str
+    """Where it lies."""
+    installed: bool
+    """Whether it is a copy in the home folder."""
+    digest: str
+    """SHA-256 over manifest and module: what is accepted."""
+    module: str
+    """SHA-256 of the module."""
+    form: Literal["core", "component", "extism", ""]
+    """The form of its module, where it runs."""
+    grants: tuple[str, ...]
+    """All that it may do beside computing."""
+    tools: tuple[str, ...]
+    """The names of its tools."""
+
+
+class PluginRows(OperationModel):
+    """The plugins of the sandbox."""
+
+    plugins: tuple[PluginRow, ...]
+    """The installed ones, then those of the folders of the settings."""
+
+
+class NameParams(OperationModel):
+    """Which plugin."""
+
+    name: str = Field(min_length=1, max_length=256)
+    """Its name."""
+
+
+class AcceptParams(NameParams):
+    """Which plugin is accepted, as what."""
+
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """Its digest, as `wasm.inspect` shows it: what was looked at is what is accepted."""
+
+
+class InstallParams(OperationModel):
+    """Which folder is installed, as what."""
+
+    folder: str = Field(min_length=1, max_length=4096)
+    """A folder on the gateway's machine, as an absolute path."""
+    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """The digest over its manifest and module: what was looked at is what is installed."""
+
+
+class AcceptedRow(OperationModel):
+    """What was accepted."""
+
+    name: str
+    """The plugin."""
+    version: str
+    """Its version."""
+    digest: str
+    """SHA-256 over manifest and module."""
+    grants: tuple[str, ...]
+    """What it was granted."""
+    state: str
+    """What it is now: `running`, or another word of `wasm.list`."""
+    why: str
+    """Why it does not run; empty where it does."""
+
+
+class Removed(OperationModel):
+    """Whether something was removed."""
+
+    removed: bool
+    """False where nothing was accepted under the name."""
+
+
+class VerifiedRow(OperationModel):
+    """One accepted plugin, held against what lies in its folder now."""
+
+    name: str
+    """The plugin."""
+    folder: str
+    """Where it lies."""
+    intact: bool
+    """Whether it is what was accepted, byte by byte."""
+    why: str
+    """What is not; empty where all is."""
+    accepted: str
+    """The digest that was accepted."""
+    found: str
+    """The digest that was found; empty where nothing can be read."""
+    by: str
+    """Who accepted it; empty where the settings named its folder."""
+    at: str
+    """When, ISO 8601 in UTC."""
+
+
+class Verified(OperationModel):
+    """All accepted plugins, held against what lies there."""
+
+    intact: bool
+    """Whether all of them are what was accepted."""
+    plugins: tuple[VerifiedRow, ...]
+    """One row for each."""
+
+
+class WasmOperations:
+    """Makes the operations.
+
+    Args:
+        current: Returns the plugins of the running gateway.
+    """
+
+    def __init__(self, current: Callable[[], WasmPlugins]) -> None:
+        self._current = current
+
+    def all(self) -> Sequence[Operation[Any, Any]]:
+        """Return them."""
+        return [
+            Operation(
+                name="wasm.list",
+                summary="List the plugins of the sandbox, and why one does not run.",
+                params=Empty,
+                result=PluginRows,
+                handler=self.list,
+                scope="read",
+                rest=("GET", "/v1/wasm"),
+            ),
+            Operation(
+                name="wasm.inspect",
+                summary="Show what a plugin of the sandbox brings and may do.",
+                params=NameParams,
+                result=PluginDetail,
+                handler=self.inspect,
+                scope="read",
+            ),
+            Operation(
+                name="wasm.verify",
+                summary="Hold what was accepted against what lies in the folders now.",
+                params=Empty,
+                result=Verified,
+                handler=self.verify,
+                scope="read",
+            ),
+            Operation(
+                name="wasm.install",
+                summary="Copy a plugin from a folder of the gateway's machine, and accept it.",
+                params=InstallParams,
+                result=AcceptedRow,
+                handler=self.install,
+                scope="operate",
+            ),
+            Operation(
+                name="wasm.accept",
+                summary="Accept a plugin of the sandbox as it lies in its folder now.",
+                params=AcceptParams,
+                result=AcceptedRow,
+                handler=self.accept,
+                scope="operate",
+            ),
+            Operation(
+                name="wasm.remove",
+                summary="Forget what was accepted of a plugin, and delete its copy.",
+                params=NameParams,
+                result=Removed,
+                handler=self.remove,
+                scope="operate",
+            ),
+        ]
+
+    async def list(self, _: Invocation, __: Empty) -> PluginRows:
+        """Return all plugins, as they were found the last time."""
+        return PluginRows(plugins=tuple(map(_row, self._current().plugins)))
+
+    async def inspect(self, _: Invocation, params: NameParams) -> PluginDetail:
+        """Return all about one plugin, as it lies in its folder now."""
+        plugins = self._current()
+        plugin = plugins.named(params.name)
+        try:
+            package = await plugins.read(plugin.found.folder)
+        except HookgateError as error:
+            raise TurnError(
+                str(error), code="invalid_params", action="mend the plugin's folder"
+            ) from error
+        accepted = (await plugins.accepted()).get(package.name)
+        return detail_of(package, plugins.settings, accepted=accepted, loaded=plugin.loaded)
+
+    async def verify(self, _: Invocation, __: Empty) -> Verified:
+        """Return how each accepted plugin stands."""
+        plugins = self._current()
+        rows = []
+        places = {one.found.name: one.found.folder for one in reversed(plugins.plugins)}
+        for name, accepted in sorted((await plugins.accepted()).items()):
+            folder = places.get(name, Path(accepted.folder))
+            try:
+                package = await plugins.read(folder)
+            except HookgateError as error:
+                found, why = "", str(error)
+            else:
+                found, why = package.digest, ", ".join(held_against(accepted, package))
+            rows.append(
+                VerifiedRow(
+                    name=name,
+                    folder=str(folder),
+                    intact=not why,
+                    why=why,
+                    accepted=accepted.digest,
+                    found=found,
+                    by=accepted.by,
+                    at=accepted.at,
+                )
+            )
+        return Verified(intact=all(row.intact for row in rows), plugins=tuple(rows))
+
+    async def install(self, invocation: Invocation, params: InstallParams) -> AcceptedRow:
+        """Install a folder."""
+        folder = Path(params.folder)
+        if not folder.is_absolute():
+            raise TurnError(
+                f"found the folder {params.folder!r}, expected an absolute path",
+                code="invalid_params",
+            )
+        work = self._current().install(folder, digest=params.digest, by=invocation.principal.id)
+        return await self._accepted(work)
+
+    async def accept(self, invocation: Invocation, params: AcceptParams) -> AcceptedRow:
+        """Accept what lies in a plugin's folder."""
+        by = invocation.principal.id
+        return await self._accepted(
+            self._current().accept(params.name, digest=params.digest, by=by)
+        )
+
+    async def remove(self, invocation: Invocation, params: NameParams) -> Removed:
+        """Forget a plugin."""
+        plugins = self._current()
+        removed = await plugins.remove(params.name, by=invocation.principal.id)
+        await plugins.refresh()
+        return Removed(removed=removed)
+
+    async def _accepted(self, work: Any) -> AcceptedRow:
+        plugins = self._current()
+        try:
+            accepted: Acceptance = await work
+        except TurnError:
+            raise
+        except HookgateError as error:
+            raise TurnError(
+                str(error), code="invalid_params", action="mend the plugin's folder"
+            ) from error
+        await plugins.refresh()
+        now = plugins.named(accepted.name)
+        return AcceptedRow(
+            name=accepted.name,
+            version=accepted.version,
+            digest=accepted.digest,
+            grants=accepted.grants,
+            state=now.state,
+            why=now.why,
+        )
+
+
+def _row(plugin: Plugin) -> PluginRow:
+    found, package = plugin.found, plugin.found.package
+    manifest = None if package is None else package.manifest
+    return PluginRow(
+        name=found.name,
+        version="" if manifest is None else manifest.version,
+        kind="" if manifest is None else manifest.kind,
+        state=plugin.state,
+        why=plugin.why,
+        folder=str(found.folder),
+        installed=found.accepted is not None and found.accepted.installed,
+        digest="" if package is None else package.digest,
+        module="" if package is None else package.module_digest,
+        form="" if plugin.loaded is None else plugin.loaded.guest.form,
+        grants=() if manifest is None else manifest.granted.texts,
+        tools=() if manifest is None else tuple(one.name for one in manifest.tools),
+    )

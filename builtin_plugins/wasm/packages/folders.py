@@ -1,0 +1,126 @@
+"""Plugin folders: found, read and told apart by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, parse_manifest
+from hookgate.core.domain.errors import HookgateError
+from hookgate.kit.content.reading import MANIFEST_BYTES, inside, read_bytes, read_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
+
+__all__ = ["MOST_FOLDERS", "Package", "PackageError", "found_below", "read_package"]
+
+MOST_FOLDERS: Final = 256
+"""Plugin folders below one folder of the settings; the others are left out, and that is told."""
+
+
+class PackageError(HookgateError):
+    """A plugin's folder cannot be used; the text says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A plugin's folder as it was read at one moment.
+
+    Attributes:
+        folder: Where it lies.
+        manifest: What it says.
+        text: The manifest as it was written.
+        module: The module's bytes.
+        manifest_digest: SHA-256 of the manifest's file, in hex.
+        module_digest: SHA-256 of the module, in hex.
+    """
+
+    folder: Path
+    manifest: Manifest
+    text: str
+    module: bytes
+    manifest_digest: str
+    module_digest: str
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self.manifest.name
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over both: what somebody accepts."""
+        both = f"hookgate-plugin\n{self.manifest_digest}\n{self.module_digest}\n"
+        return hashlib.sha256(both.encode()).hexdigest()
+
+
+def read_package(folder: Path, *, max_bytes: int) -> Package:
+    """Read a plugin's folder. It blocks.
+
+    Args:
+        folder: The folder.
+        max_bytes: The largest module.
+
+    Raises:
+        ContentError: A file is missing, no regular file, too large, or leads out of the folder.
+        ConfigError: The manifest is wrong; all that is, with lines.
+        PackageError: The module is not the one whose digest the manifest names.
+    """
+    place = folder / MANIFEST
+    text, _ = read_text(inside(folder, MANIFEST, file=place), max_bytes=MANIFEST_BYTES)
+    manifest = parse_manifest(text, str(place))
+    path = inside(folder, manifest.module, file=place, key="module")
+    module = read_bytes(path, max_bytes=max_bytes)
+    digest = hashlib.sha256(module).hexdigest()
+    if manifest.digest not in (None, digest):
+        raise PackageError(
+            f"{path}: found the digest {digest}, expected {manifest.digest}, as `digest` in "
+            f"{place} says: the module is another one; build it again, or set the digest"
+        )
+    return Package(
+        folder=folder,
+        manifest=manifest,
+        text=text,
+        module=module,
+        manifest_digest=hashlib.sha256(text.encode()).hexdigest(),
+        module_digest=digest,
+    )
+
+
+def found_below(folders: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """Return the plugin folders that `folders` are or hold, in order, and what is wrong.
+
+    It blocks.
+
+    Args:
+        folders: Plugin folders themselves, or folders that hold some.
+    """
+    found: list[Path] = []
+    problems: list[str] = []
+    for folder in folders:
+        if (folder / MANIFEST).is_file():
+            found.append(folder)
+            continue
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(one.name for one in entries if not one.name.startswith("."))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            problems.append(
+                f"{folder}: found {why}, expected a folder of plugins, or one with {MANIFEST}; "
+                "it stands in `[plugin.wasm] folders`"
+            )
+            continue
+        inner = [folder / name for name in names if (folder / name / MANIFEST).is_file()]
+        if len(inner) > MOST_FOLDERS:
+            problems.append(
+                f"{folder}: found {len(inner)} plugins, expected at most {MOST_FOLDERS}: those "
+                "behind them are left out"
+            )
+        found += inner[:MOST_FOLDERS]
+    return list(dict.fromkeys(found)), problems

@@ -1,0 +1,73 @@
+"""The plugin ``wasm``: tools and channels that run in a sandbox, with grants and limits."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
+from hookgate.builtin_plugins.wasm.operations import WasmOperations
+from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
+from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from hookgate.core.domain.channels.channel import Channel
+    from hookgate.core.domain.operations import Operation
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.host import Host
+
+
+class Plugin:
+    """Brings what plugin folders bring, once it is accepted and loaded."""
+
+    Settings = WasmSettings
+
+    def __init__(self, settings: WasmSettings) -> None:
+        self._settings = settings
+        self._plugins: WasmPlugins | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Look at all plugins and load those that count; close them at the end."""
+        host.instruments.apply(SOURCE, INSTRUMENTS)
+        plugins = self._plugins = WasmPlugins(host, self._settings)
+        try:
+            if (use := await plugins.look_again()) is not None:
+                use()
+            yield
+        finally:
+            await plugins.close()
+            self._plugins = None
+
+    @hookimpl
+    async def reloading(self, host: Host) -> Callable[[], None] | None:
+        """Look again: folders come, change and go."""
+        del host
+        return await self._open.look_again()
+
+    @hookimpl
+    def list_tools(self, host: Host) -> Sequence[Tool]:
+        """Bring the tools of the guests."""
+        del host
+        return self._open.tools()
+
+    @hookimpl
+    def list_channels(self, host: Host) -> Sequence[Channel]:
+        """Bring the channels of the guests."""
+        del host
+        return self._open.channels()
+
+    @hookimpl
+    def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
+        """Bring what shows plugins, and accepts them."""
+        del host
+        return WasmOperations(lambda: self._open).all()
+
+    @property
+    def _open(self) -> WasmPlugins:
+        assert self._plugins is not None, "hooks and operations are called between start and stop"
+        return self._plugins

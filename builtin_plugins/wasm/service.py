@@ -1,0 +1,368 @@
+"""The plugins of the sandbox: which there are, which count, and what they bring."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
+from hookgate.builtin_plugins.wasm.packages.folders import PackageError, read_package
+from hookgate.builtin_plugins.wasm.packages.survey import look_through
+from hookgate.core.domain.errors import HookgateError, TurnError
+from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from hookgate.builtin_plugins.wasm.channel import GuestChannel
+    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.packages.folders import Package
+    from hookgate.builtin_plugins.wasm.packages.survey import Found
+    from hookgate.builtin_plugins.wasm.settings import WasmSettings
+    from hookgate.core.domain.tools import Tool
+    from hookgate.core.host import Host
+
+__all__ = ["SOURCE", "Plugin", "PluginState", "WasmPlugins"]
+
+SOURCE = "wasm"
+"""Under this name the plugins' tools stand in the gateway's registry."""
+
+PART = "wasm plugins"
+"""What `status` calls plugins that cannot be looked through at all."""
+
+TABLES = "hookgate.builtin_plugins.wasm.tables"
+
+LOAD_SECONDS = 20.0
+"""So long a start or a reload waits for modules that are compiled; what takes longer comes when
+it is ready."""
+
+PluginState: TypeAlias = Literal["running", "new", "changed", "hidden", "broken"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """One plugin, as it was found the last time that somebody looked.
+
+    Attributes:
+        found: What was found.
+        state: It runs, or why it does not, in a word.
+        why: The reason, in sentences; "" where it runs.
+        loaded: The module in the sandbox, where it runs.
+    """
+
+    found: Found
+    state: PluginState
+    why: str = ""
+    loaded: Loaded | None = None
+
+
+@dataclass(slots=True)
+class _Look:
+    """What one look at all plugins came to."""
+
+    plugins: list[Plugin] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def loaded(self) -> dict[str, Loaded]:
+        return {one.loaded.name: one.loaded for one in self.plugins if one.loaded is not None}
+
+
+class WasmPlugins:
+    """Finds, accepts and loads the plugins of one gateway.
+
+    Args:
+        host: The gateway.
+        settings: The settings.
+    """
+
+    def __init__(self, host: Host, settings: WasmSettings) -> None:
+        self.host = host
+        self.settings = settings
+        self._home = host.settings.home.expanduser()
+        self._accepted = Accepted(self._home)
+        self._look = _Look()
+        self._guests: Guests | None = None
+        self._looking = asyncio.Lock()
+        self._late: asyncio.Task[None] | None = None
+        self._told: set[str] = set()
+
+    # -- what there is -------------------------------------------------------
+
+    @property
+    def plugins(self) -> Sequence[Plugin]:
+        """All plugins, as they were found the last time."""
+        return tuple(self._look.plugins)
+
+    @property
+    def guests(self) -> Guests:
+        """What calls guests; there once one is loaded."""
+        assert self._guests is not None, "a guest that is called was loaded"
+        return self._guests
+
+    def loaded(self, name: str) -> Loaded | None:
+        """Return the plugin called `name` where it runs."""
+        return self._look.loaded.get(name)
+
+    def tools(self) -> list[Tool]:
+        """Return the tools of all plugins that run."""
+        if not self._look.loaded:
+            return []
+        # The engine is loaded with the first guest, and not before.
+        from hookgate.builtin_plugins.wasm.tools import tools_of
+
+        return [tool for one in self._look.loaded.values() for tool in tools_of(self.guests, one)]
+
+    def channels(self) -> list[GuestChannel]:
+        """Return the channels of all plugins that run."""
+        wanted = [one for one in self._look.loaded.values() if one.manifest.kind == "channel"]
+        if not wanted:
+            return []
+        from hookgate.builtin_plugins.wasm.channel import channel_of
+
+        return [channel_of(self.guests, self.loaded, one) for one in wanted]
+
+    # -- looking -------------------------------------------------------------
+
+    async def look_again(self) -> Callable[[], None] | None:
+        """Look at all plugins; return what puts into force what was found.
+
+        Modules that take longer than `LOAD_SECONDS` to compile come later by themselves: then
+        None is returned.
+        """
+        if self._late is not None and not self._late.done():
+            self._late.cancel()
+        look = asyncio.ensure_future(self._looked())
+        done, _ = await asyncio.wait({look}, timeout=LOAD_SECONDS)
+        if done:
+            found = look.result()
+            return lambda: self._use(found)
+        self.host.announce(PART, "modules are being compiled; what they bring comes then")
+        self._late = self.host.spawn(self._use_late(look), name="wasm.load")
+        return None
+
+    async def refresh(self) -> None:
+        """Look again, and let turns that begin from now on have what was found."""
+        if (use := await self.look_again()) is not None:
+            use()
+            self._publish()
+
+    def _publish(self) -> None:
+        """Bring the tools between reloads, when nobody asks for them."""
+        good = []
+        for tool in self.tools():
+            try:
+                good.append(self.host.tools.admit(SOURCE, tool))
+            except HookgateError as error:
+                self.host.degrade(f"tool {tool.name} of {SOURCE}", str(error))
+        self.host.tools.replace(SOURCE, good)
+
+    async def _use_late(self, look: asyncio.Future[_Look]) -> None:
+        try:
+            self._use(await look)
+        finally:
+            look.cancel()
+            self.host.withdraw(PART)
+        self._publish()
+
+    async def _looked(self) -> _Look:
+        async with self._looking:
+            look = _Look()
+            try:
+                accepted = await asyncio.to_thread(self._accepted.load)
+            except PackageError as error:
+                look.problem = str(error)
+                return look
+            if not accepted and not self.settings.folders:
+                return look
+            fresh: list[Acceptance] = []
+            found = look_through(
+                self.settings.folders,
+                accepted,
+                self._accepted,
+                self.settings.limits.module_bytes,
+            )
+            while (one := await asyncio.to_thread(next, found, None)) is not None:
+                look.plugins.append(await self._looked_at(one, fresh))
+            if fresh:
+                await asyncio.to_thread(self._accepted.put, *fresh)
+            return look
+
+    async def _looked_at(self, found: Found, fresh: list[Acceptance]) -> Plugin:
+        package = found.package
+        if found.state == "new" and self.settings.accept_new and package is not None:
+            fresh.append(Acceptance.of(package, installed=False, by="", at=self._now()))
+        elif found.state != "accepted" or package is None:
+            state: PluginState = "broken" if found.state == "accepted" else found.state
+            return Plugin(found=_without_bytes(found), state=state, why=found.why)
+        known = self.loaded(found.name)
+        light = _without_bytes(found)
+        if known is not None and known.package.digest == package.digest:
+            return Plugin(found=light, state="running", loaded=known)
+        try:
+            loaded = await (await self._open()).load(package)
+        except HookgateError as error:
+            return Plugin(found=light, state="broken", why=str(error))
+        return Plugin(found=light, state="running", loaded=loaded)
+
+    def _use(self, look: _Look) -> None:
+        """Put into force what was found. What runs meanwhile ends with the module it began with."""
+        host = self.host
+        if look.problem:
+            # What counted before still does: a file that cannot be read accepts nothing new.
+            host.degrade(PART, look.problem)
+            return
+        host.recover(PART)
+        kept = set(map(id, look.loaded.values()))
+        for one in self._look.loaded.values():
+            if id(one) not in kept:
+                host.spawn(one.door.close(), name="wasm.close")
+        self._look = look
+        parts = {f"wasm plugin {one.found.name}": one.why for one in look.plugins if one.why}
+        for part in self._told - parts.keys():
+            host.recover(part)
+        for part, why in parts.items():
+            host.degrade(part, why)
+        self._told = set(parts)
+
+    async def _open(self) -> Guests:
+        if self._guests is None:
+            from hookgate.builtin_plugins.wasm.guests import Guests
+
+            values = None
+            if (store := self.host.get(STORE)) is not None:
+                values = (await tables_of(store, SOURCE, TABLES)).Values(store)
+            self._guests = Guests(self.host, self.settings, values)
+        return self._guests
+
+    async def close(self) -> None:
+        """Close connections, and end the sandbox."""
+        if self._late is not None:
+            self._late.cancel()
+            await asyncio.gather(self._late, return_exceptions=True)
+        for one in self._look.loaded.values():
+            await one.door.close()
+        if self._guests is not None:
+            await self._guests.close()
+
+    # -- changing --------------------------------------------------------------
+
+    def named(self, name: str) -> Plugin:
+        """Return the plugin called `name`: the one that counts, where there are several.
+
+        Raises:
+            TurnError: There is none.
+        """
+        for one in self._matching(name):
+            return one
+        raise TurnError(
+            f"found no plugin {name!r} of the sandbox",
+            code="not_found",
+            action="`hookgate wasm list` shows all",
+        )
+
+    def _matching(self, name: str) -> Iterator[Plugin]:
+        named = [one for one in self._look.plugins if one.found.name == name]
+        yield from sorted(named, key=lambda one: one.state == "hidden")
+
+    async def read(self, folder: Path) -> Package:
+        """Read a plugin's folder.
+
+        Raises:
+            HookgateError: It cannot be used.
+        """
+        return await asyncio.to_thread(
+            read_package, folder, max_bytes=self.settings.limits.module_bytes
+        )
+
+    async def install(self, folder: Path, *, digest: str, by: str) -> Acceptance:
+        """Copy a plugin into the home folder, accept it and load it, if it can be loaded.
+
+        Args:
+            folder: Its folder.
+            digest: What somebody has looked at and accepts.
+            by: Who.
+
+        Raises:
+            TurnError: It is another one by now.
+            HookgateError: It cannot be loaded, or kept; what was installed before still is.
+        """
+        package = await self.read(folder)
+        _check_digest(package, digest)
+        # Tried before it takes the place of what works.
+        await (await self._open()).load(package)
+        at = self._now()
+        accepted = await asyncio.to_thread(self._accepted.install, package, by=by, at=at)
+        await self._record("wasm_installed", accepted)
+        return accepted
+
+    async def accept(self, name: str, *, digest: str, by: str) -> Acceptance:
+        """Accept a plugin as it lies in its folder now.
+
+        Args:
+            name: The plugin.
+            digest: What somebody has looked at and accepts.
+            by: Who.
+
+        Raises:
+            TurnError: There is none, or it is another one by now.
+            HookgateError: It cannot be kept.
+        """
+        found = self.named(name).found
+        package = await self.read(found.folder)
+        _check_digest(package, digest)
+        installed = found.accepted is not None and found.accepted.installed
+        accepted = Acceptance.of(package, installed=installed, by=by, at=self._now())
+        if installed:
+            # The copy lies where its digest says; what was changed there is kept anew.
+            at = self._now()
+            accepted = await asyncio.to_thread(self._accepted.install, package, by=by, at=at)
+        else:
+            await asyncio.to_thread(self._accepted.put, accepted)
+        await self._record("wasm_accepted", accepted)
+        return accepted
+
+    async def remove(self, name: str, *, by: str) -> bool:
+        """Forget what was accepted of a plugin, and delete its copy; whether there was any."""
+        removed = await asyncio.to_thread(self._accepted.remove, name)
+        if removed:
+            self.host.log.info("plugin of the sandbox removed", plugin=name, by=by)
+        return removed
+
+    async def accepted(self) -> Mapping[str, Acceptance]:
+        """Return what was accepted, by name."""
+        return await asyncio.to_thread(self._accepted.load)
+
+    async def _record(self, kind: str, accepted: Acceptance) -> None:
+        data = {
+            "plugin": accepted.name,
+            "version": accepted.version,
+            "digest": accepted.digest,
+            "grants": list(accepted.grants),
+            "folder": accepted.folder,
+            "by": accepted.by,
+        }
+        self.host.log.info("plugin of the sandbox accepted", **data)
+        if (audit := self.host.get(AUDIT)) is not None:
+            await audit.append(kind, data)
+
+    def _now(self) -> str:
+        return self.host.clock.now().isoformat()
+
+
+def _check_digest(package: Package, digest: str) -> None:
+    if package.digest != digest:
+        raise TurnError(
+            f"{package.name} in {package.folder} has the digest {package.digest}, and {digest} "
+            "was accepted: it has changed since it was looked at",
+            code="invalid_params",
+            action="look at it again with `hookgate wasm inspect`",
+        )
+
+
+def _without_bytes(found: Found) -> Found:
+    package = found.package
+    return found if package is None else replace(found, package=replace(package, module=b""))

@@ -1,0 +1,125 @@
+"""Tools of guests, as the gateway has tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.wire import (
+    ToolAnswer,
+    ToolRequest,
+    WireFormError,
+    as_content,
+    read_form,
+)
+from hookgate.core.domain.tools import Tool, ToolResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.packages.manifest import ToolSection
+    from hookgate.core.domain.messages import Taint
+    from hookgate.core.domain.turn import SessionKey, Turn
+
+__all__ = ["call_tool", "owner_of", "tools_of"]
+
+GRACE_SECONDS = 5.0
+"""What a tool may take beyond its guest's limit, for waiting until a thread is free: so that the
+error names the limit, and not the gateway's own."""
+
+
+def tools_of(guests: Guests, loaded: Loaded) -> list[Tool]:
+    """Return the tools of a plugin."""
+    return [_tool(guests, loaded, section) for section in loaded.manifest.tools]
+
+
+def _tool(guests: Guests, loaded: Loaded, section: ToolSection) -> Tool:
+    limits = loaded.limits_of(section)
+
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> ToolResult:
+        # The module that was judged is the one that runs: it is held here, not looked up.
+        return await call_tool(
+            guests, loaded, section, arguments, owner=owner_of(turn.session), before=turn.taint
+        )
+
+    return Tool(
+        name=section.name,
+        description=section.description,
+        schema=section.input_schema,
+        flags=loaded.manifest.flags_of(section),
+        run=run,
+        sandbox="wasm",
+        module=loaded.package.module_digest,
+        timeout=limits.seconds + GRACE_SECONDS,
+        category=section.category,
+        tags=section.tags,
+        examples=section.examples,
+        idempotent=section.idempotent,
+    )
+
+
+def owner_of(session: SessionKey) -> str:
+    """Return whose values in the store a call from a session sees: its peer's."""
+    return f"{session.channel}:{session.account}:{session.peer}"
+
+
+async def call_tool(
+    guests: Guests,
+    loaded: Loaded,
+    section: ToolSection,
+    arguments: Mapping[str, Any],
+    *,
+    owner: str,
+    before: Taint = frozenset(),
+) -> ToolResult:
+    """Call a tool of a guest; whatever becomes of it is a result.
+
+    Args:
+        guests: Calls it.
+        loaded: The plugin.
+        section: The tool.
+        arguments: Its arguments.
+        owner: Whose values in the store it sees.
+        before: The taint of the turn that calls it.
+    """
+    call = GuestCall(plugin=loaded.name, granted=loaded.granted, owner=owner, before=before)
+    limits = loaded.limits_of(section)
+    try:
+        if loaded.plain_exports:
+            data = await guests.call(
+                loaded, section.name, _plain(section, arguments), call, limits=limits
+            )
+            return ToolResult(content=data.decode("utf-8", "replace"), taint=call.taint)
+        request = ToolRequest(name=section.name, input=dict(arguments))
+        data = await guests.call(loaded, "handle_tool_call", request, call, limits=limits)
+        answer = read_form(ToolAnswer, data, what="the answer of handle_tool_call")
+        content = as_content(answer.content)
+    except GuestError as error:
+        return ToolResult(
+            content=f"{section.name} failed: {error}",
+            is_error=True,
+            status="timeout" if error.kind == "time" else "failed",
+            taint=call.taint,
+        )
+    except WireFormError as error:
+        text = f"{section.name} failed: guest {loaded.name!r}: {error}"
+        return ToolResult(content=text, is_error=True, status="failed", taint=call.taint)
+    return ToolResult(
+        content=content,
+        is_error=answer.is_error,
+        status="failed" if answer.is_error else "done",
+        taint=call.taint,
+    )
+
+
+def _plain(section: ToolSection, arguments: Mapping[str, Any]) -> bytes:
+    """Return what a module made for Extism is handed: its one text, or all arguments as JSON."""
+    if set(section.input_schema.get("properties", ())) == {"input"}:
+        text = arguments.get("input", "")
+        if isinstance(text, str):
+            return text.encode()
+    return to_json(dict(arguments))

@@ -1,0 +1,135 @@
+"""A tool of a plugin, run once without a gateway."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.guests import Guests
+from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
+from hookgate.builtin_plugins.wasm.tools import call_tool
+from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.schemas import compile_schema
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.runtime import Runtime
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from hookgate.builtin_plugins.wasm.guests import Loaded
+    from hookgate.builtin_plugins.wasm.packages.folders import Package
+    from hookgate.builtin_plugins.wasm.settings import WasmSettings
+    from hookgate.core.domain.messages import Taint
+    from hookgate.core.settings.schema import Settings
+
+__all__ = ["MemoryValues", "try_out"]
+
+OWNER = "cli:local:main"
+
+
+class MemoryValues:
+    """Keeps values until the process ends."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str], dict[str, Kept]] = {}
+
+    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> Kept | None:
+        """Return a value; None where there is none."""
+        return self._kept.get((plugin, namespace, owner), {}).get(key)
+
+    async def set(
+        self, plugin: str, namespace: str, owner: str, key: str, kept: Kept, *, quota: int
+    ) -> None:
+        """Keep a value.
+
+        Raises:
+            QuotaError: There is no room.
+        """
+        rows = self._kept.setdefault((plugin, namespace, owner), {})
+        total = sum(
+            len(name.encode()) + len(one.value.encode())
+            for name, one in {**rows, key: kept}.items()
+        )
+        if total > quota:
+            raise QuotaError(f"{total:,} bytes, and {quota:,} are granted")
+        rows[key] = kept
+
+    async def delete(self, plugin: str, namespace: str, owner: str, key: str) -> bool:
+        """Delete a value; return whether it was there."""
+        return self._kept.get((plugin, namespace, owner), {}).pop(key, None) is not None
+
+    async def keys(
+        self, plugin: str, namespace: str, owner: str, prefix: str
+    ) -> tuple[Sequence[str], Taint]:
+        """Return the keys that begin with `prefix`, and what taints them."""
+        rows = self._kept.get((plugin, namespace, owner), {})
+        keys = sorted(key for key in rows if key.startswith(prefix))
+        return keys, frozenset().union(*(rows[key].taint for key in keys))
+
+
+async def try_out(
+    settings: Settings,
+    wasm: WasmSettings,
+    package: Package,
+    tool: str,
+    arguments: Mapping[str, Any],
+) -> ToolResult:
+    """Run a tool of `package`, or an export of a channel, and return what it comes to.
+
+    Args:
+        settings: The settings, for secrets, limits and the way out.
+        wasm: ``[plugin.wasm]``.
+        package: The plugin.
+        tool: The tool's name; of a channel, an export.
+        arguments: What it is called with.
+
+    Raises:
+        HookgateError: The plugin cannot be loaded, or has no such tool.
+    """
+    # The way out alone: no store, no policy, no plugins of others.
+    plugins = settings.plugins.model_copy(update={"entry_points": False, "replace": {}})
+    log = settings.log.model_copy(update={"level": "error"})
+    alone = settings.model_copy(
+        update={"plugins": plugins, "log": log, "plugin": _only(settings, "egress")}
+    )
+    async with Runtime(alone, builtin=("egress",)) as gateway:
+        guests = Guests(gateway.host, wasm, MemoryValues())
+        try:
+            loaded = await guests.load(package)
+            if package.manifest.kind == "channel":
+                return await _export(guests, loaded, tool, arguments)
+            return await _tool(guests, loaded, tool, arguments)
+        finally:
+            await guests.close()
+
+
+def _only(settings: Settings, name: str) -> dict[str, Any]:
+    return {name: settings.plugin[name]} if name in settings.plugin else {}
+
+
+async def _tool(
+    guests: Guests, loaded: Loaded, tool: str, arguments: Mapping[str, Any]
+) -> ToolResult:
+    sections = {one.name: one for one in loaded.manifest.tools}
+    section = sections.get(tool)
+    if section is None:
+        raise HookgateError(
+            f"{loaded.name} has no tool {tool!r}, expected one of {', '.join(sections)}"
+        )
+    if problems := compile_schema(section.input_schema, tool=tool)(arguments):
+        return ToolResult.error(f"the arguments do not fit: {'; '.join(problems)}")
+    return await call_tool(guests, loaded, section, arguments, owner=OWNER)
+
+
+async def _export(
+    guests: Guests, loaded: Loaded, export: str, arguments: Mapping[str, Any]
+) -> ToolResult:
+    from pydantic_core import to_json
+
+    call = GuestCall(plugin=loaded.name, granted=loaded.granted)
+    try:
+        data = await guests.call(loaded, export, to_json(dict(arguments)), call)
+    except GuestError as error:
+        return ToolResult.error(str(error))
+    return ToolResult(content=data.decode("utf-8", "replace"))
