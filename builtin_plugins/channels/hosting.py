@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hookgate.builtin_plugins.channels.webhooks.verifying import verifies_ed25519
 from hookgate.core.domain.channels.hosted import (
     HostedChannel,
     PolledChannel,
@@ -165,7 +166,11 @@ class Hosting:
         hosted.secret = secret
         if not why and webhook.handshake is not None:
             hosted.handshake, why = await asyncio.to_thread(self._secret, webhook.handshake.secret)
-        return why or (wrong_key(secret) if webhook.verification == "ed25519" else "")
+        if not why and webhook.verification == "ed25519":
+            why = wrong_key(secret)
+            if not await asyncio.to_thread(verifies_ed25519):
+                why = "signatures by Ed25519 need a library: pip install 'hookgate[ed25519]'"
+        return why
 
     def _secret(self, name: str) -> tuple[str, str]:
         secrets = self._host.secrets

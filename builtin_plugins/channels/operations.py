@@ -166,6 +166,7 @@ class ChannelOperations:
         service = self._service()
         if service is None:
             return Channels(channels=[])
+        await service.read_switch()
         waiting, queued = await service.events.counts(), await service.deliveries.counts()
         return Channels(
             channels=[

@@ -69,7 +69,7 @@ class Service:
         self._paused: frozenset[str] = frozenset()
         self._senders: dict[str, Sender] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._took_up = False
+        self._took_up = asyncio.Event()
 
     # -- pausing -----------------------------------------------------------
 
@@ -79,7 +79,13 @@ class Service:
 
     def rests(self, name: str) -> bool:
         """Whether nothing is to be taken in by a channel now."""
-        return not (self._took_up and self.host.ready) or self.paused(name)
+        return not (self._took_up.is_set() and self.host.ready) or self.paused(name)
+
+    async def taken_up(self, seconds: float) -> None:
+        """Wait until what was left over is taken up, which comes before what is new."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._took_up.wait()
 
     async def pause(self, name: str, *, resume: bool) -> list[str]:
         """Let a channel rest, or go on; return the names of those that rest.
@@ -95,6 +101,10 @@ class Service:
             if put is not None:
                 self._switched(put)
                 return sorted(names)
+
+    async def read_switch(self) -> None:
+        """Read which channels rest: another gateway may have been told."""
+        self._switched(await self.host[SWITCHES].get(PAUSED))
 
     def _switched(self, switch: Switch) -> None:
         self._paused = frozenset(switch.value or ())
@@ -116,14 +126,13 @@ class Service:
             return
         unwatch = self.host[SWITCHES].watch(PAUSED, self._switched)
         try:
-            self._switched(await self.host[SWITCHES].get(PAUSED))
             for hosted in self.hosting:
                 self._serve(hosted)
             beats = 0
             while True:
                 await self._beat(tidy=beats % TIDY_BEATS == 0)
                 beats += 1
-                await asyncio.sleep(LEASE_SECONDS / 3 if self._took_up else 1.0)
+                await asyncio.sleep(LEASE_SECONDS / 3 if self._took_up.is_set() else 1.0)
         finally:
             unwatch()
 
@@ -159,9 +168,11 @@ class Service:
         """Be heard of, and take over what gateways that have stopped have left."""
         names = [hosted.name for hosted in self.hosting]
         try:
+            if not self._took_up.is_set():
+                await self.read_switch()
             if self._shared:
                 await self._leases.beat()
-            if self._shared or not self._took_up:
+            if self._shared or not self._took_up.is_set():
                 for left in await self.events.take_over(names, LEFT_AT_ONCE):
                     hosted = self.hosting.get(left.channel)
                     if hosted is not None:
@@ -178,7 +189,7 @@ class Service:
             self.host.degrade(PART, f"what was left over waits, since the store fails: {error}")
             return
         self.host.recover(PART)
-        self._took_up = True
+        self._took_up.set()
 
     async def close(self) -> None:
         """End cleanly: what has ended is written, what is being sent is sent, then all stops."""

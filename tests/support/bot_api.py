@@ -127,6 +127,12 @@ class BotApi:
 
     # -- the webhook ---------------------------------------------------------
 
+    async def set_webhook(self, url: str, secret: str) -> None:
+        """Post all updates to `url`, those too that were posted before."""
+        await self.close()
+        self._webhook = {"url": url, "secret_token": secret}
+        self._posting = asyncio.create_task(self._post_all())
+
     async def _post_all(self) -> None:
         """Post each update until it is taken, in order, as the platform does."""
         done = 0
@@ -175,7 +181,9 @@ class BotApi:
         given: dict[str, Any] = dict(request.query)
         if request.can_read_body:
             given |= await request.json()
-        self.calls.append(method)
+        async with self._changed:
+            self.calls.append(method)
+            self._changed.notify_all()
         if failures := self.failing.get(method):
             return _error(*failures.pop(0))
         return await self._run(method, given)

@@ -74,8 +74,9 @@ class Asking:
         principal = self._hosted.principal_of(approver)
         events = self._host.events
 
+        # No more may be asked of an event: policy tries with less whether anybody would get it.
         def is_question(event: Event) -> bool:
-            return event.type == "approval" and "id" in event.data
+            return event.type == "approval"
 
         with events.subscribe(principal=principal, where=is_question) as subscription:
             async for event in subscription:
@@ -89,7 +90,7 @@ class Asking:
                     )
 
     async def _take(self, approver: ApproverSettings, event: Event) -> None:
-        data, key = event.data, (str(event.data["id"]), approver.sender)
+        data, key = event.data, (str(event.data.get("id", "")), approver.sender)
         if data.get("state") == "pending":
             said = self._question(approver, data, event.session)
             if said:

@@ -14,9 +14,15 @@ __all__ = ["channel_of"]
 
 
 def channel_of(host: Host, egress: Egress, name: str, settings: ChannelSettings) -> HostedChannel:
-    """Return the channel of a section that has a kind.
+    """Return the channel of a section that has a kind."""
+    # Who has no such channel loads none.
+    from hookgate.builtin_plugins.channels.kinds.discord import DiscordChannel
+    from hookgate.builtin_plugins.channels.kinds.json_webhook import JsonChannel
+    from hookgate.builtin_plugins.channels.kinds.slack import SlackChannel
 
-    Raises:
-        StartError: It lacks something.
-    """
-    raise ValueError(name)
+    kinds: dict[str | None, type[JsonChannel | SlackChannel | DiscordChannel]] = {
+        "json": JsonChannel,
+        "slack": SlackChannel,
+        "discord": DiscordChannel,
+    }
+    return kinds[settings.kind](host, egress, name, settings)

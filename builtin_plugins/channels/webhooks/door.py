@@ -106,8 +106,9 @@ class Door:
         """
         now = self._service.host.clock.now().timestamp()
         check_head(webhook, hosted.secret, request.headers, now)
+        await self._service.taken_up(BUSY_SECONDS)
         if self._service.rests(hosted.name):
-            raise _Later(503, "this channel is paused", BUSY_SECONDS)
+            raise _Later(503, "this channel rests", BUSY_SECONDS)
         if self._service.turning.is_full(hosted.name):
             raise _Later(429, "too many messages wait", BUSY_SECONDS)
         if (request.content_length or 0) > webhook.max_body:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any, Protocol
 
 import aiohttp
 import pytest
+from tests.builtin_plugins.channels.platform import Platform, platform
 from tests.support.bot_api import BotApi, bot_api
 from tests.support.telegram import SECRET
 
@@ -17,8 +20,7 @@ from hookgate import Gateway
 from hookgate.builtin_plugins.channels import plugin
 from hookgate.core.domain.models import Provider
 from hookgate.core.gateway.serve import listen
-from hookgate.core.host import SystemClock
-from hookgate.kit.testing.gateway import started
+from hookgate.kit.testing.gateway import TurnedClock, started
 
 
 @dataclass
@@ -28,6 +30,21 @@ class Served:
     gateway: Gateway
     url: str
     http: aiohttp.ClientSession
+    clock: TurnedClock
+
+
+class Running(TurnedClock):
+    """A clock that runs, and can be turned on besides."""
+
+    def __init__(self) -> None:
+        super().__init__(datetime.now(UTC))
+        self._began = monotonic()
+
+    def now(self) -> datetime:
+        return self.time + timedelta(seconds=monotonic() - self._began)
+
+    def monotonic(self) -> float:
+        return super().monotonic() + monotonic() - self._began
 
 
 class Serve(Protocol):
@@ -48,6 +65,12 @@ async def api() -> AsyncIterator[BotApi]:
 
 
 @pytest.fixture
+async def there() -> AsyncIterator[Platform]:
+    async with platform() as one:
+        yield one
+
+
+@pytest.fixture
 def serve(tmp_path: Path) -> Serve:
     @asynccontextmanager
     async def serve(
@@ -59,12 +82,13 @@ def serve(tmp_path: Path) -> Serve:
             **more,
         }
         sections["plugin"] = {"channels": channels, **more.get("plugin", {})}
-        sections.setdefault("clock", SystemClock())
+        home = tmp_path / "home"
+        clock = more.pop("clock", None) or Running()
         async with (
-            started(*plugins, home=tmp_path / "home", model=model, **sections) as gateway,
+            started(*plugins, home=home, model=model, clock=clock, **sections) as gateway,
             listen(gateway) as listener,
             aiohttp.ClientSession() as http,
         ):
-            yield Served(gateway, f"http://127.0.0.1:{listener.port}", http)
+            yield Served(gateway, f"http://127.0.0.1:{listener.port}", http, clock)
 
     return serve

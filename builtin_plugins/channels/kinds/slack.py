@@ -1,0 +1,211 @@
+"""The kind ``slack``: the Events API, interactive buttons, and messages by the Web API."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+from hookgate.builtin_plugins.channels.kinds.calling import Api, read_json
+from hookgate.core.domain.channels.channel import ChannelFeatures
+from hookgate.core.domain.channels.hosted import (
+    Parsed,
+    RawMessage,
+    ReceivedMessage,
+    Webhook,
+    WebhookReply,
+)
+from hookgate.core.domain.errors import ChannelError
+from hookgate.core.domain.parts import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate.builtin_plugins.channels.settings import ChannelSettings
+    from hookgate.core.domain.channels.channel import Choice
+    from hookgate.core.domain.parts import Content
+    from hookgate.core.domain.ports import Egress
+    from hookgate.core.domain.turn import Address
+    from hookgate.core.host import Host
+
+__all__ = ["SlackChannel"]
+
+API = "https://slack.com/api"
+
+LONGEST = 3900
+"""Slack advises to keep a message below 4,000 characters."""
+
+SECTION = 3000
+"""The longest text of one block."""
+
+TRANSIENT = frozenset(
+    ("ratelimited", "rate_limited", "internal_error", "service_unavailable", "request_timeout")
+)
+_MENTION = re.compile(r"^\s*<@[A-Z0-9]+>\s*")
+
+
+class SlackChannel:
+    """A bot in a workspace."""
+
+    sandboxed = False
+    features = ChannelFeatures(
+        edit=True, threads=True, max_length=LONGEST, markdown=True, choices=True
+    )
+
+    def __init__(self, host: Host, egress: Egress, name: str, settings: ChannelSettings) -> None:
+        self.name = name
+        self.connection = Webhook(
+            verification="hmac-sha256",
+            secret=settings.secret or f"{name}_secret",
+            header="X-Slack-Signature",
+            prefix="v0=",
+            timestamp="X-Slack-Request-Timestamp",
+            signed="v0:{timestamp}:{body}",
+        )
+        self._url = (settings.api or API).rstrip("/")
+        token = settings.token or f"{name}_token"
+        self._api = Api(host, egress, name, f"{self._url}/*", token)
+
+    # -- coming in ---------------------------------------------------------
+
+    async def parse_incoming(self, raw: RawMessage) -> Parsed:
+        """Read an event, a button that was pressed, or the check of the URL.
+
+        Raises:
+            ChannelError: It is nothing of that.
+        """
+        try:
+            if raw.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+                form = parse_qs(raw.body.decode(), max_num_fields=20)
+                return Parsed(messages=_pressed(json.loads(form["payload"][0])))
+            found = json.loads(raw.body)
+            if found["type"] == "url_verification":
+                challenge = str(found["challenge"])[:1000].encode()
+                return Parsed(reply=WebhookReply(headers=_PLAIN, body=challenge))
+            if found["type"] == "event_callback":
+                return Parsed(messages=_said(found))
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise ChannelError(f"found no event of Slack: {error!r}") from error
+        return Parsed()
+
+    # -- going out ---------------------------------------------------------
+
+    async def send(
+        self,
+        address: Address,
+        content: Content,
+        *,
+        thread: str = "",
+        choices: Sequence[Choice] = (),
+        key: str = "",
+    ) -> str:
+        """Post a message. Slack takes no key of idempotency.
+
+        Raises:
+            ChannelError: It was not posted.
+        """
+        said = _message(address, content, choices)
+        if thread:
+            said["thread_ts"] = thread
+        return str((await self._call("chat.postMessage", said)).get("ts", ""))
+
+    async def edit(
+        self, address: Address, message_id: str, content: Content, *, choices: Sequence[Choice] = ()
+    ) -> None:
+        """Change a message.
+
+        Raises:
+            ChannelError: It was not changed.
+        """
+        said = {"blocks": [], **_message(address, content, choices), "ts": message_id}
+        await self._call("chat.update", said)
+
+    async def _call(self, method: str, said: dict[str, Any]) -> dict[str, Any]:
+        answer = await self._api.call("POST", f"{self._url}/{method}", json.dumps(said).encode())
+        found = read_json(answer)
+        if not found.get("ok"):
+            # Most failures come with the status 200.
+            error = str(found.get("error", "no JSON"))
+            raise ChannelError(f"{self.name}: {method}: {error}", transient=error in TRANSIENT)
+        return found
+
+
+_PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
+
+
+def _said(found: dict[str, Any]) -> list[ReceivedMessage]:
+    """Return what somebody has written. What bots write, this one too, is passed over."""
+    event = found["event"]
+    kinds = event.get("type") in ("message", "app_mention")
+    if not kinds or event.get("bot_id") or event.get("subtype") not in (None, "file_share"):
+        return []
+    channel, ts = str(event["channel"]), str(event["ts"])
+    direct = event.get("channel_type") == "im"
+    message = ReceivedMessage(
+        # A mention comes as two events of different ids; the message is one.
+        id=f"{channel}:{ts}",
+        content=_unescaped(_MENTION.sub("", str(event.get("text", "")))),
+        account=str(found.get("api_app_id") or "default"),
+        peer=channel,
+        team=str(found["team_id"]) if found.get("team_id") else None,
+        sender=str(event.get("user", "")),
+        thread=str(event.get("thread_ts") or ("" if direct else ts)),
+    )
+    return [message]
+
+
+def _pressed(found: dict[str, Any]) -> list[ReceivedMessage]:
+    if found["type"] != "block_actions":
+        return []
+    return [
+        ReceivedMessage(
+            id=f"action:{action['action_ts']}:{found['user']['id']}",
+            account=str(found.get("api_app_id") or "default"),
+            peer=str(found["channel"]["id"]),
+            team=str((found.get("team") or {}).get("id") or "") or None,
+            sender=str(found["user"]["id"]),
+            choice=str(action.get("value", "")),
+        )
+        for action in found["actions"]
+    ]
+
+
+def _message(address: Address, content: Content, choices: Sequence[Choice]) -> dict[str, Any]:
+    text = content if isinstance(content, str) else plain_text(content)
+    said: dict[str, Any] = {"channel": address.peer, "text": _escaped(text)}
+    if choices:
+        buttons = [
+            {
+                "type": "button",
+                "text": {"type": "plain_text", "text": one.label},
+                "value": one.data,
+                "action_id": one.data,
+            }
+            for one in choices
+        ]
+        sections = [
+            {"type": "section", "text": {"type": "mrkdwn", "text": part}} for part in _parts(text)
+        ]
+        said["blocks"] = [*sections, {"type": "actions", "elements": buttons}]
+    return said
+
+
+def _parts(text: str) -> list[str]:
+    """Return `text` escaped, in pieces that fit a block; every character is in one of them."""
+    parts, part = [], ""
+    for character in text:
+        escaped = _escaped(character)
+        if len(part) + len(escaped) > SECTION:
+            parts.append(part)
+            part = ""
+        part += escaped
+    return [*parts, part]
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

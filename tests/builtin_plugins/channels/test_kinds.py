@@ -1,0 +1,183 @@
+"""The channels that come with hookgate, each against what its platform sends and takes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from typing import Any
+from urllib.parse import urlencode
+
+from tests.builtin_plugins.channels.conftest import Serve, Served
+from tests.builtin_plugins.channels.platform import Platform
+from tests.builtin_plugins.channels.test_approvals import Bell, asking
+
+from hookgate.kit.testing.model import ScriptedModel, call, say
+
+KEY = "a-key-that-both-know"
+
+
+async def post(served: Served, name: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+    url = f"{served.url}/webhook/{name}"
+    async with served.http.post(url, data=body, headers=headers) as answer:
+        return answer.status, await answer.text()
+
+
+# -- json -------------------------------------------------------------------------
+
+
+def signed_json(body: bytes) -> dict[str, str]:
+    stamp = str(int(time.time()))
+    digest = hmac.new(KEY.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return {"X-Time": stamp, "X-Signature": f"sha256={digest}"}
+
+
+async def test_service_gets_the_answer_in_the_response_each_time_it_asks(serve: Serve) -> None:
+    model = ScriptedModel(say("It is sunny."))
+    channels = {"weather": {"kind": "json", "public": False}}
+    async with serve(model=model, channels=channels, secrets={"weather_secret": KEY}) as served:
+        body = json.dumps({"id": "q1", "peer": "station", "text": "how is it?"}).encode()
+        expected = {"id": "q1", "peer": "station", "text": "It is sunny."}
+        for _ in range(2):
+            status, text = await post(served, "weather", body, signed_json(body))
+            assert (status, json.loads(text)) == (200, expected)
+        assert (await post(served, "weather", b'{"id": 1}', signed_json(b'{"id": 1}')))[0] == 400
+    assert len(model.requests) == 1
+
+
+async def test_service_that_has_waited_long_asks_again(serve: Serve) -> None:
+    free = asyncio.Event()
+    model = ScriptedModel([free.wait, *say("At last.")])
+    channels = {"slow": {"kind": "json", "answer_seconds": 0.1}}
+    async with serve(model=model, channels=channels, secrets={"slow_secret": KEY}) as served:
+        body = json.dumps({"id": "q1", "peer": "p", "text": "?"}).encode()
+        assert (await post(served, "slow", body, signed_json(body)))[0] == 202
+        free.set()
+        async with asyncio.timeout(20):
+            while (found := await post(served, "slow", body, signed_json(body)))[0] == 202:
+                continue
+        assert json.loads(found[1])["text"] == "At last."
+    assert len(model.requests) == 1
+
+
+async def test_answer_is_posted_to_the_callback_signed_and_with_its_key(
+    serve: Serve, there: Platform
+) -> None:
+    there.answers = [(503, {}, {"Retry-After": "0"})]
+    model = ScriptedModel(say("It is sunny."))
+    channels = {"weather": {"kind": "json", "callback": f"{there.url}/answers"}}
+    secrets = {"weather_secret": KEY, "weather_token": "bearer-of-the-callback"}
+    async with serve(model=model, channels=channels, secrets=secrets) as served:
+        body = json.dumps({"id": "q1", "peer": "station", "text": "?", "thread": "t7"}).encode()
+        assert await post(served, "weather", body, signed_json(body)) == (200, "")
+        await there.until(lambda: len(there.sent) == 2)
+    first, second = there.sent
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] != ""
+    assert second.headers["authorization"] == "Bearer bearer-of-the-callback"
+    signed = f"{second.headers['x-time']}.".encode() + second.raw
+    digest = hmac.new(KEY.encode(), signed, hashlib.sha256).hexdigest()
+    assert second.headers["x-signature"] == f"sha256={digest}"
+    assert second.body == {
+        "account": "default",
+        "peer": "station",
+        "thread": "t7",
+        "text": "It is sunny.",
+        "choices": [],
+    }
+
+
+# -- slack ------------------------------------------------------------------------
+
+
+def signed_slack(body: bytes, **more: str) -> dict[str, str]:
+    stamp = str(int(time.time()))
+    digest = hmac.new(KEY.encode(), f"v0:{stamp}:".encode() + body, hashlib.sha256).hexdigest()
+    return {"X-Slack-Request-Timestamp": stamp, "X-Slack-Signature": f"v0={digest}", **more}
+
+
+def slack_event(ts: str, text: str, **more: Any) -> bytes:
+    event = {"type": "message", "user": "U1", "channel": "C1", "ts": ts, "text": text, **more}
+    found = {"type": "event_callback", "team_id": "T1", "api_app_id": "A1", "event": event}
+    return json.dumps({**found, "event_id": f"Ev{ts}{event['type']}"}).encode()
+
+
+def slack(there: Platform, **more: Any) -> dict[str, Any]:
+    there.usual = lambda number: {"ok": True, "ts": f"900.{number}"}
+    return {"edit_seconds": 0.05, "work": {"kind": "slack", "api": f"{there.url}/api", **more}}
+
+
+SLACK = {"work_secret": KEY, "work_token": "xoxb-token-of-the-bot"}
+
+
+async def test_slack_checks_the_url_and_gets_one_answer_in_the_thread(
+    serve: Serve, there: Platform
+) -> None:
+    model = ScriptedModel(say("1 < 2 & 3"))
+    channels = slack(there, streaming=False)
+    async with serve(model=model, channels=channels, secrets=SLACK) as served:
+        body = json.dumps({"type": "url_verification", "challenge": "3eZbrw1a"}).encode()
+        assert await post(served, "work", body, signed_slack(body)) == (200, "3eZbrw1a")
+        assert (await post(served, "work", body, {**signed_slack(b"other")}))[0] == 401
+        # A mention comes twice: as what it is, and as a message of the channel.
+        for kind in ("app_mention", "message"):
+            body = slack_event("100.1", "<@U0BOT> is 1 &lt; 2?", type=kind)
+            assert (await post(served, "work", body, signed_slack(body)))[0] == 200
+        bot = slack_event("100.2", "I am a bot", bot_id="B1")
+        assert (await post(served, "work", bot, signed_slack(bot)))[0] == 200
+        await there.until(lambda: there.sent)
+    (sent,) = there.sent
+    assert sent.path == "/api/chat.postMessage"
+    assert sent.headers["authorization"] == "Bearer xoxb-token-of-the-bot"
+    assert sent.body == {"channel": "C1", "text": "1 &lt; 2 &amp; 3", "thread_ts": "100.1"}
+    (request,) = model.requests
+    assert request.messages[-1].text == "is 1 < 2?"
+
+
+async def test_slack_shows_the_answer_while_it_is_written(serve: Serve, there: Platform) -> None:
+    free = asyncio.Event()
+    model = ScriptedModel([*say("One two")[:2], free.wait, *say(" three.")])
+    async with serve(model=model, channels=slack(there), secrets=SLACK) as served:
+        body = slack_event("100.1", "count", channel_type="im")
+        assert (await post(served, "work", body, signed_slack(body)))[0] == 200
+        await there.until(lambda: there.sent)
+        free.set()
+        await there.until(lambda: there.sent[-1].body["text"] == "One two three.")
+    assert there.sent[0].path == "/api/chat.postMessage"
+    assert "thread_ts" not in there.sent[0].body
+    assert there.sent[-1].path == "/api/chat.update"
+    assert there.sent[-1].body["ts"] == "900.1"
+
+
+async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform) -> None:
+    bell = Bell()
+    model = ScriptedModel(call("ring", how="<& once"), say("Rung."))
+    approver = {"sender": "U9", "principal": "ada", "peer": "D9"}
+    channels = slack(there, approvers=[approver], streaming=False)
+    setup: dict[str, Any] = {"tools": [bell.tool()], "plugin": asking("ada")}
+    async with serve(model=model, channels=channels, secrets=SLACK, **setup) as served:
+        body = slack_event("100.1", "ring")
+        assert (await post(served, "work", body, signed_slack(body)))[0] == 200
+        await there.until(lambda: there.sent)
+        asked = there.sent[0].body
+        assert asked["channel"] == "D9"
+        *sections, actions = asked["blocks"]
+        shown = "".join(section["text"]["text"] for section in sections)
+        assert shown == asked["text"]
+        assert '"how": "&lt;&amp; once"' in shown
+        pressed = {
+            "type": "block_actions",
+            "user": {"id": "U9"},
+            "channel": {"id": "D9"},
+            "actions": [{"value": actions["elements"][0]["value"], "action_ts": "1.2"}],
+        }
+        form = urlencode({"payload": json.dumps(pressed)}).encode()
+        kind = {"Content-Type": "application/x-www-form-urlencoded"}
+        assert (await post(served, "work", form, signed_slack(form, **kind)))[0] == 200
+        await there.until(lambda: any(one.body.get("text") == "Rung." for one in there.sent))
+        await there.until(lambda: any(one.path == "/api/chat.update" for one in there.sent))
+    (changed,) = (one.body for one in there.sent if one.path == "/api/chat.update")
+    assert changed["blocks"] == []
+    assert "allowed by ada" in changed["text"]
+    assert bell.rung == ["<& once"]

@@ -1,0 +1,139 @@
+"""A gateway that stops or dies in between: nothing is lost, and nothing is answered twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builtin_plugins.channels.conftest import Serve
+from tests.builtin_plugins.channels.test_telegram import FAST, connect, telegram
+from tests.support.bot_api import BotApi
+from tests.support.telegram import SECRET
+
+from hookgate.kit.testing.model import ScriptedModel, say
+
+ways = pytest.mark.parametrize("way", ["webhook", "polling"])
+
+
+@ways
+async def test_update_that_comes_again_after_a_restart_is_answered_once(
+    serve: Serve, api: BotApi, way: str
+) -> None:
+    model = ScriptedModel(say("Once."))
+    async with serve(telegram(api, way), model=model, channels=FAST) as served:
+        await connect(served, api, way)
+        update = await api.write("hello")
+        await api.until(lambda: api.said() == ["Once."])
+    async with serve(telegram(api, way), model=model, channels=FAST) as served:
+        await connect(served, api, way)
+        if way == "webhook":
+            await api.again(update)
+            assert api.statuses[-1] == 200
+        await api.write("next")
+        await api.until(lambda: api.said() == ["Once.", "Once."])
+        assert len(model.requests) == 2
+
+
+@ways
+async def test_answer_that_could_not_be_sent_is_sent_after_a_restart(
+    serve: Serve, api: BotApi, way: str
+) -> None:
+    api.failing["sendMessage"] = [(429, "Too Many Requests", {"retry_after": 3600})]
+    model = ScriptedModel(say("At last."))
+    channels = {**FAST, "telegram": {"streaming": False}}
+    async with serve(telegram(api, way), model=model, channels=channels) as served:
+        await connect(served, api, way)
+        await api.write("hello")
+        await api.until(lambda: "sendMessage" in api.calls)
+        assert api.said() == []
+    model = ScriptedModel(say("another"))
+    async with serve(telegram(api, way), model=model, channels=channels) as served:
+        assert await _unsent(served) == 1
+        # It waits for as long as the platform has asked for.
+        served.clock.turn(seconds=3601)
+        await api.until(lambda: api.said() == ["At last."])
+    assert model.requests == []
+
+
+async def _unsent(served: Any) -> int:
+    async with served.http.get(f"{served.url}/v1/channels") as answer:
+        (row,) = (await answer.json())["channels"]
+    return int(row["unsent"])
+
+
+@ways
+async def test_turn_that_a_stop_has_cut_says_so_in_the_message_that_showed_it(
+    serve: Serve, api: BotApi, way: str
+) -> None:
+    model = ScriptedModel([*say("Half of")[:2], asyncio.Event().wait])
+    limits = {"gateway": {"port": 0, "limits": {"drain_seconds": 0}}}
+    async with serve(telegram(api, way), model=model, channels=FAST, **limits) as served:
+        await connect(served, api, way)
+        await api.write("hello")
+        await api.until(lambda: api.said() == ["Half of"])
+    again = ScriptedModel(say("another"))
+    async with serve(telegram(api, way), model=again, channels=FAST) as served:
+        await api.until(lambda: "broken off" in api.said()[0])
+    assert len(api.said()) == 1
+    assert again.requests == []
+
+
+CHILD = Path(__file__).with_name("killed_gateway.py")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@ways
+async def test_killed_gateways_answer_every_message_once(
+    api: BotApi, way: str, tmp_path: Path, short: bool
+) -> None:
+    """Each message is asked of a model once at most, and its peer gets an answer or an excuse."""
+    rounds, each = (2, 6) if short else (8, 8)
+    sent, dice = 0, random.Random(7)
+    for number in range(rounds + 1):
+        child = await asyncio.create_subprocess_exec(
+            *(sys.executable, str(CHILD), api.url, way, str(tmp_path / "home")),
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(CHILD.parents[3])},
+        )
+        assert child.stdout is not None
+        line = (await asyncio.wait_for(child.stdout.readline(), 60)).decode().split()
+        assert line[:1] == ["serves"], line
+        if way == "webhook":
+            # Everything is posted again, as by a platform that has heard no answer.
+            await api.set_webhook(f"{line[1]}/webhook/telegram", SECRET)
+        if number == rounds:
+            await api.until(partial(is_whole, api, sent), 50)
+            child.terminate()
+        else:
+            for _ in range(each):
+                sent += 1
+                await api.write(f"message {sent}.", chat=sent % 5 + 1)
+                await asyncio.sleep(dice.uniform(0, 0.05))
+            await asyncio.sleep(dice.uniform(0.0, 0.6))
+            child.send_signal(signal.SIGKILL)
+        await child.wait()
+    turns = Counter((tmp_path / "home" / "turns.txt").read_text().splitlines())
+    assert set(turns.values()) == {1}
+    answered, excused = counted(api)
+    assert len(answered | {*turns}) + len(excused) >= sent
+    assert answered <= {*turns}
+
+
+def is_whole(api: BotApi, sent: int) -> bool:
+    return sum(map(len, counted(api))) >= sent
+
+
+def counted(api: BotApi) -> tuple[set[str], list[str]]:
+    """Return the messages that were answered, and the excuses."""
+    said = [one.text for chat in api.chats.values() for one in chat]
+    answered = {text.removeprefix("re: ") for text in said if text.startswith("re: ")}
+    return answered, [text for text in said if "restarted" in text]
