@@ -30,7 +30,7 @@ __all__ = ["Machine"]
 COMPILERS = 2
 ENGINES = 16
 """How many sizes of stack there may be: each has an engine of its own."""
-LOOK_TICKS = 5
+LOOK_TICKS = 50
 """How many ticks a guest runs at most until it is looked whether anybody waits for it."""
 SLOTS_A_THREAD = 8
 SLOT_BYTES = 6 << 30
@@ -74,20 +74,9 @@ class Machine:
             self._engines = {**self._engines, limits.stack_bytes: found}
         return found
 
-    @contextmanager
-    def store(self, run: Run, engine: int) -> Iterator[Cell]:
-        """Give the store of a call, on its thread: limits, fuel and clock are set."""
-        here = self._here
-        cell: Cell | None = getattr(here, "cell", None)
-        if cell is None:
-            cell = here.cell = Cell()
-        here.run = run
-        try:
-            cell.open(engine, run.limits, self._epoch)
-            yield cell
-        finally:
-            cell.close()
-            here.run = None
+    def store(self, run: Run, engine: int) -> _Opened:
+        """Return what opens the store of a call, on its thread: limits, fuel and clock are set."""
+        return _Opened(self._here, run, engine, self._epoch)
 
     @contextmanager
     def public_store(self, run: Run) -> Iterator[Store]:
@@ -141,6 +130,31 @@ class Machine:
         return 0
 
 
+class _Opened:
+    """The store of one call of a module. Written out, since it is on the way of every call."""
+
+    __slots__ = ("_cell", "_engine", "_epoch", "_here", "_run")
+
+    def __init__(self, here: threading.local, run: Run, engine: int, epoch: Any) -> None:
+        self._here = here
+        self._run = run
+        self._engine = engine
+        self._epoch = epoch
+        cell: Cell | None = getattr(here, "cell", None)
+        if cell is None:
+            cell = here.cell = Cell()
+        self._cell = cell
+
+    def __enter__(self) -> Cell:
+        self._here.run = self._run
+        self._cell.open(self._engine, self._run.limits, self._epoch)
+        return self._cell
+
+    def __exit__(self, *error: object) -> None:
+        self._cell.close()
+        self._here.run = None
+
+
 def _engine(stack_bytes: int, threads: int) -> Engine:
     from wasmtime import Config, Engine
 
@@ -186,6 +200,8 @@ def _pool(config: Any, slots: int) -> None:
         "max_tables_per_component": 16,
         "max_tables_per_module": 16,
         "max_memory_size": 1 << 32,
+        # What a short call has touched is wiped, which takes less than to give it back.
+        "linear_memory_keep_resident": 128 << 10,
         "table_elements": MOST_ELEMENTS,
     }.items():
         getattr(ffi, f"wasmtime_pooling_allocation_config_{name}_set")(pool, value)

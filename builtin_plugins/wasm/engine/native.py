@@ -144,7 +144,10 @@ class Cell:
         self._words = [c_uint64.from_buffer(self._arguments, offset) for offset in offsets]
         self._result = c_uint64.from_buffer(self._results, n.value_offset)
         self._store: int | None = None
-        self._keep: list[Any] = []
+        self._room = max(n.extern_size, n.instance_size)
+        self._buffers: list[Any] = []
+        self._places: list[int] = []
+        self._used = 0
         self.context = 0
         """Where the context of the store lies."""
         self.answering = False
@@ -172,11 +175,11 @@ class Cell:
         if self._store is not None:
             self._native.store_delete(self._store)
             self._store = None
-            self._keep.clear()
+            self._used = 0
 
     def instantiate(self, pre: int) -> int:
         """Make an instance of what was linked, and return where it lies."""
-        instance = self._buffer(self._native.instance_size)
+        instance = self._place()
         self._check(
             self._native.instance_pre_instantiate(pre, self.context, instance, self._trap_at)
         )
@@ -185,10 +188,8 @@ class Cell:
     def instantiate_with(self, module: int, externs: Sequence[int]) -> int:
         """Make an instance of a module with these imports, and return where it lies."""
         n = self._native
-        instance = self._buffer(n.instance_size)
-        imports = self._buffer(n.extern_size * len(externs))
-        for number, extern in enumerate(externs):
-            ctypes.memmove(imports + number * n.extern_size, extern, n.extern_size)
+        instance = self._place()
+        imports = b"".join(ctypes.string_at(extern, n.extern_size) for extern in externs)
         self._check(
             n.instance_new(self.context, module, imports, len(externs), instance, self._trap_at)
         )
@@ -200,7 +201,7 @@ class Cell:
 
     def linked(self, linker: Any, module: bytes, name: bytes) -> int:
         """Return where something lies that a linker knows by this name."""
-        extern = self._buffer(self._native.extern_size)
+        extern = self._place()
         at = self._native.address(linker)
         if not self._native.linker_get(
             at, self.context, module, len(module), name, len(name), extern
@@ -280,7 +281,7 @@ class Cell:
 
     def _found(self, get: Callable[..., bool], *where: int | bytes) -> int:
         """Look an export up with `get`, whose arguments end with the name."""
-        extern = self._buffer(self._native.extern_size)
+        extern = self._place()
         name = where[-1]
         assert isinstance(name, bytes)
         if not get(*where, len(name), extern):
@@ -292,10 +293,13 @@ class Cell:
             raise Failure("", f"its export {name.decode()!r} is of another kind")
         return extern + self._native.extern_value
 
-    def _buffer(self, size: int) -> int:
-        buffer = ctypes.create_string_buffer(size)
-        self._keep.append(buffer)
-        return ctypes.addressof(buffer)
+    def _place(self) -> int:
+        """Return where there is room for an instance or an export, until the store is closed."""
+        if self._used == len(self._places):
+            self._buffers.append(ctypes.create_string_buffer(self._room))
+            self._places.append(ctypes.addressof(self._buffers[-1]))
+        self._used += 1
+        return self._places[self._used - 1]
 
     def _check(self, error: int | None) -> None:
         trap = self._trap.value
