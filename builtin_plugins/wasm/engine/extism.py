@@ -27,6 +27,8 @@ KERNEL = Path(__file__).with_name("extism_kernel.wat")
 ENV = "extism:host/env"
 USER = "extism:host/user"
 FUNCTION = "func()->i32"
+SILENT = "func()->"
+OF_THE_LANGUAGE = {"_initialize", "_start", "__wasm_call_ctors", "__wasm_call_dtors"}
 WORD = 0xFFFF_FFFF
 FUNCTIONS = frozenset(
     {
@@ -45,21 +47,26 @@ class ExtismForm:
     kind: GuestForm = "extism"
 
     def fits(self, said: dict[str, Any]) -> bool:
-        """Whether it imports anything of Extism."""
-        return said["form"] == "core" and any(one[0] in {ENV, USER} for one in said["imports"])
+        """Whether it imports anything of Extism, or has functions as Extism calls them alone."""
+        if said["form"] != "core":
+            return False
+        if any(one[0] in {ENV, USER} for one in said["imports"]):
+            return True
+        return "alloc" not in said["exports"] and bool(_functions(said))
 
     def check(self, said: dict[str, Any], wanted: Wanted) -> frozenset[str]:
         """Return its functions. What it imports of a host, as HTTP, is refused by its name."""
         parts = wasi.names(wanted.wasi)
         problems = [
-            f"it imports {module}.{name}, which Extism's modules do not get here"
+            f"it imports {module}.{name}, which "
+            + ("is not granted" if module == wasi.MODULE else "Extism's modules do not get here")
             for module, name, _ in said["imports"]
             if not (module == ENV and name in FUNCTIONS)
             and not (module == wasi.MODULE and name in parts)
         ]
         exports: dict[str, str] = said["exports"]
         problems += memory_problems(exports, wanted)
-        functions = frozenset(name for name, kind in exports.items() if kind == FUNCTION)
+        functions = _functions(said)
         if not functions:
             problems.append(f"it exports no function of the type {FUNCTION}")
         refuse(problems, wanted.name)
@@ -68,6 +75,13 @@ class ExtismForm:
     def load(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> ExtismGuest:
         """Load it into this process."""
         return ExtismGuest(machine, artefact, wanted)
+
+
+def _functions(said: dict[str, Any]) -> frozenset[str]:
+    """Return what may be called: functions without parameters that give a status or nothing."""
+    exports: dict[str, str] = said["exports"]
+    found = {name for name, kind in exports.items() if kind in {FUNCTION, SILENT}}
+    return frozenset(found - OF_THE_LANGUAGE)
 
 
 @cache
@@ -91,7 +105,8 @@ class ExtismGuest:
         self._module: Module = deserialised(machine, artefact, wanted)
         self._kernel = Module(engine, kernel_bytes())
         self._imports = [(one[0].encode(), one[1].encode()) for one in artefact.said["imports"]]
-        self._initialize = artefact.said["exports"].get("_initialize") == "func()->"
+        self._silent = {name for name, kind in artefact.said["exports"].items() if kind == SILENT}
+        self._initialize = artefact.said["exports"].get("_initialize") == SILENT
         self._linker = Linker(engine)
         self._wasi = wanted.wasi
         if self._wasi is not None:
@@ -115,8 +130,9 @@ class ExtismGuest:
                 cell.write(memory, block, request)
                 given = cell.function(kernel, b"input_set")
                 cell.call(given, block, len(request), results=0, wide=True)
-                status = cell.call(cell.function(instance, export.encode())) & WORD
-                if status != 0:
+                results = 0 if export in self._silent else 1
+                status = cell.call(cell.function(instance, export.encode()), results=results)
+                if results and (status := status & WORD) != 0:
                     raise run.fail("trap", _error(cell, kernel, memory, status))
                 return _output(cell, run, kernel, memory)
             except Failure as found:
@@ -154,5 +170,5 @@ def _error(cell: Cell, kernel: int, memory: int, status: int) -> str:
     """Say what the guest says of its failure, as far as it can be read."""
     block = _ask(cell, kernel, b"error_get")
     length = min(_ask(cell, kernel, b"length", block), 500)
-    said = cell.read(memory, block, length).decode("utf-8", "replace")
+    said = cell.read(memory, block, length).decode("utf-8", "replace") if length else ""
     return f"it failed with status {status}: {said or 'it said nothing'}"
