@@ -39,7 +39,7 @@ class LimitSettings(Section):
     """Wall time in host functions in one call."""
     output_bytes: int = Field(default=4 * MB, ge=1)
     """The answer of one call."""
-    compile_seconds: float = Field(default=30.0, gt=0, le=600)
+    compile_seconds: float = Field(default=120.0, gt=0, le=600)
     """Time of compiling a module, which happens once."""
     compile_memory_bytes: int = Field(default=2048 * MB, ge=64 * MB)
     """Memory of the process that compiles."""

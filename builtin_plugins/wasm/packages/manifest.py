@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MANIFEST",
+    "NAME",
     "ChannelSection",
     "LimitsSection",
     "Manifest",
@@ -38,7 +39,7 @@ __all__ = [
 MANIFEST: Final = "hookgate-plugin.toml"
 """The manifest's name in a plugin's folder."""
 
-NAME = r"^[a-z][a-z0-9_-]{0,63}$"
+NAME: Final = r"^[a-z][a-z0-9_-]{0,63}$"
 MODULE = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\.wasm$"
 MOST_TOOLS = 64
 DESCRIPTION_CHARS = 4_000

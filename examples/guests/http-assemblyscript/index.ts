@@ -33,11 +33,8 @@ function field(url: string, path: string): Json {
   if (status != 200) {
     return toolError("The server answers with status " + status.toString() + ".");
   }
-  const body = response.get("body").text();
-  if (!Json.isJson(body)) {
-    return toolError("What is there is no JSON.");
-  }
-  return found(Json.parse(body), path);
+  const document = Json.read(response.get("body").text());
+  return document == null ? toolError("What is there is no JSON.") : found(document, path);
 }
 
 /** Follows `user.emails.0`: names in objects, numbers in lists. */

@@ -28,9 +28,14 @@ export function request(at: usize, len: usize): Json {
   return Json.parse(String.UTF8.decodeUnsafe(at, len));
 }
 
+// Half of a pair, which is no text by itself, is written as U+FFFD.
+function written(value: Json): ArrayBuffer {
+  return String.UTF8.encode(value.toString(), false, String.UTF8.ErrorMode.REPLACE);
+}
+
 /** The answer of an export. */
 export function answer(value: Json): u64 {
-  const text = String.UTF8.encode(value.toString());
+  const text = written(value);
   return ((changetype<usize>(text) as u64) << 32) | (text.byteLength as u64);
 }
 
@@ -49,10 +54,6 @@ declare function importHttp(at: usize, len: usize): u64;
 @external("hookgate", "env")
 declare function importEnv(at: usize, len: usize): u64;
 
-function asked(value: Json): ArrayBuffer {
-  return String.UTF8.encode(value.toString());
-}
-
 function answered(packed: u64): Json {
   return request((packed >> 32) as usize, (packed & 0xffff_ffff) as usize);
 }
@@ -62,37 +63,37 @@ function answered(packed: u64): Json {
 
 /** Writes a line to the gateway's log. */
 export function log(level: string, message: string): Json {
-  const ask = asked(Json.object().put("level", Json.of(level)).put("message", Json.of(message)));
+  const ask = written(Json.object().put("level", Json.of(level)).put("message", Json.of(message)));
   return answered(importLog(changetype<usize>(ask), ask.byteLength));
 }
 
 /** ok: {"unix", "monotonic"}, in seconds. */
 export function clock(): Json {
-  const ask = asked(Json.object());
+  const ask = written(Json.object());
   return answered(importClock(changetype<usize>(ask), ask.byteLength));
 }
 
 /** ok: base64. */
 export function random(bytes: i32): Json {
-  const ask = asked(Json.object().put("bytes", Json.number(bytes.toString())));
+  const ask = written(Json.object().put("bytes", Json.number(bytes.toString())));
   return answered(importRandom(changetype<usize>(ask), ask.byteLength));
 }
 
 /** {"op": "get" | "set" | "delete" | "list", "key", "value"?} */
 export function store(what: Json): Json {
-  const ask = asked(what);
+  const ask = written(what);
   return answered(importStore(changetype<usize>(ask), ask.byteLength));
 }
 
 /** {"url", "method", "headers", "body"}; ok: {"status", "headers", "body"}. */
 export function http(what: Json): Json {
-  const ask = asked(what);
+  const ask = written(what);
   return answered(importHttp(changetype<usize>(ask), ask.byteLength));
 }
 
 /** ok: the value, or null. */
 export function env(name: string): Json {
-  const ask = asked(Json.object().put("name", Json.of(name)));
+  const ask = written(Json.object().put("name", Json.of(name)));
   return answered(importEnv(changetype<usize>(ask), ask.byteLength));
 }
 
@@ -122,17 +123,19 @@ export enum Kind {
 /** Containers within containers, at most. */
 const DEEPEST: i32 = 64;
 
+const NO_ITEMS: Array<Json> = [];
+const NO_KEYS: Array<string> = [];
+
 /** A JSON value. Numbers are kept as they were written, so that an id of 64 bits stays what it is. */
 export class Json {
-  /** The items of a list, or the values of an object. */
-  items: Array<Json> = [];
-  /** The keys of an object. */
-  keys: Array<string> = [];
-
   private constructor(
     public kind: Kind,
     /** The text, the digits of a number, `true` or `false`. */
     public written: string,
+    /** The items of a list, or the values of an object. */
+    public items: Array<Json> = NO_ITEMS,
+    /** The keys of an object. */
+    public keys: Array<string> = NO_KEYS,
   ) {}
 
   static of(text: string): Json {
@@ -152,26 +155,24 @@ export class Json {
   }
 
   static object(): Json {
-    return new Json(Kind.Object, "");
+    return new Json(Kind.Object, "", [], []);
   }
 
   static list(items: Array<Json>): Json {
-    const list = new Json(Kind.List, "");
-    list.items = items;
-    return list;
+    return new Json(Kind.List, "", items);
   }
 
-  /** Reads one JSON value; what is none, or deeper than 64, reads as null. `isJson` tells. */
+  /** Reads one JSON value; what is none, or deeper than 64, reads as null. */
   static parse(text: string): Json {
+    const value = Json.read(text);
+    return value == null ? Json.none() : value;
+  }
+
+  /** Reads one JSON value, or nothing where it is none. */
+  static read(text: string): Json | null {
     const reader = new Reader(text);
     const value = reader.whole();
-    return reader.wrong ? Json.none() : value;
-  }
-
-  static isJson(text: string): bool {
-    const reader = new Reader(text);
-    reader.whole();
-    return !reader.wrong;
+    return reader.wrong ? null : value;
   }
 
   /** The value of `key` in an object; of several the last, as most readers take it. */
@@ -186,7 +187,7 @@ export class Json {
     return there ? this.items[index] : Json.none();
   }
 
-  /** Adds to an object, and returns it. */
+  /** Adds to an object that `object` made, and returns it. */
   put(key: string, value: Json): Json {
     this.keys.push(key);
     this.items.push(value);
@@ -212,20 +213,55 @@ export class Json {
   }
 
   toString(): string {
-    if (this.kind == Kind.Text) {
-      return quoted(this.written);
-    }
-    if (this.kind != Kind.List && this.kind != Kind.Object) {
-      return this.written;
-    }
-    const parts = new Array<string>(this.items.length);
-    for (let i = 0; i < this.items.length; i++) {
-      const value = this.items[i].toString();
-      parts[i] = this.kind == Kind.Object ? quoted(this.keys[i]) + ":" + value : value;
-    }
-    const inner = parts.join(",");
-    return this.kind == Kind.Object ? "{" + inner + "}" : "[" + inner + "]";
+    const out: Array<i32> = [];
+    this.write(out);
+    return String.fromCharCodes(out);
   }
+
+  private write(out: Array<i32>): void {
+    if (this.kind == Kind.Text) {
+      quote(this.written, out);
+    } else if (this.kind != Kind.List && this.kind != Kind.Object) {
+      add(this.written, out);
+    } else {
+      const object = this.kind == Kind.Object;
+      out.push(object ? 0x7b : 0x5b);
+      for (let i = 0; i < this.items.length; i++) {
+        if (i > 0) {
+          out.push(0x2c);
+        }
+        if (object) {
+          quote(this.keys[i], out);
+          out.push(0x3a);
+        }
+        this.items[i].write(out);
+      }
+      out.push(object ? 0x7d : 0x5d);
+    }
+  }
+}
+
+function add(text: string, out: Array<i32>): void {
+  for (let i = 0; i < text.length; i++) {
+    out.push(text.charCodeAt(i));
+  }
+}
+
+function quote(text: string, out: Array<i32>): void {
+  out.push(0x22);
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    if (code < 0x20) {
+      add(code < 16 ? "\\u000" : "\\u00", out);
+      add(code.toString(16), out);
+    } else {
+      if (code == 0x22 || code == 0x5c) {
+        out.push(0x5c);
+      }
+      out.push(code);
+    }
+  }
+  out.push(0x22);
 }
 
 /** Whether digits are a number of at most 18, which 64 bits hold in any case. */
@@ -241,27 +277,6 @@ function isWhole(digits: string): bool {
 
 function isDigit(code: i32): bool {
   return code >= 0x30 && code <= 0x39;
-}
-
-function quoted(text: string): string {
-  const parts: Array<string> = ['"'];
-  let begin = 0;
-  for (let i = 0; i < text.length; i++) {
-    const code = text.charCodeAt(i);
-    if (code >= 0x20 && code != 0x22 && code != 0x5c) {
-      continue;
-    }
-    parts.push(text.substring(begin, i));
-    begin = i + 1;
-    if (code >= 0x20) {
-      parts.push("\\" + String.fromCharCode(code));
-    } else {
-      parts.push("\\u00" + (code < 16 ? "0" : "") + code.toString(16));
-    }
-  }
-  parts.push(text.substring(begin));
-  parts.push('"');
-  return parts.join("");
 }
 
 /** Reads JSON as RFC 8259 has it, and sets `wrong` where it finds something else. */
@@ -303,10 +318,11 @@ class Reader {
 
   private value(depth: i32): Json {
     const code = this.next();
-    if (depth > DEEPEST) {
+    if (code == 0x7b || code == 0x5b) {
+      if (depth <= DEEPEST) {
+        return this.container(depth, code == 0x7b);
+      }
       this.wrong = true;
-    } else if (code == 0x7b || code == 0x5b) {
-      return this.container(depth, code == 0x7b);
     } else if (code == 0x22) {
       return Json.of(this.string());
     } else if (code == 0x2d || isDigit(code)) {
@@ -379,27 +395,29 @@ class Reader {
   }
 
   private string(): string {
-    const parts: Array<string> = [];
     this.expect(0x22);
-    let begin = this.at;
+    const begin = this.at;
+    let units: Array<i32> | null = null;
     while (!this.wrong) {
       const code = this.next();
       if (code == 0x22) {
-        parts.push(this.text.substring(begin, this.at));
-        this.at++;
-        break;
+        const end = this.at++;
+        return units == null ? this.text.substring(begin, end) : String.fromCharCodes(units);
       }
-      if (code == 0x5c) {
-        parts.push(this.text.substring(begin, this.at));
-        this.at++;
-        parts.push(String.fromCharCode(this.escape()));
-        begin = this.at;
-      } else {
-        this.wrong = code < 0x20;
-        this.at++;
+      if (code == 0x5c && units == null) {
+        units = [];
+        for (let i = begin; i < this.at; i++) {
+          units.push(this.text.charCodeAt(i));
+        }
+      }
+      this.wrong = code < 0x20;
+      this.at++;
+      const unit = code == 0x5c ? this.escape() : code;
+      if (units != null) {
+        units.push(unit);
       }
     }
-    return parts.join("");
+    return "";
   }
 
   private escape(): i32 {

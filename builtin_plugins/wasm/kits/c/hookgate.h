@@ -147,6 +147,7 @@ static void hg_put_int(hg_out *out, int64_t value) {
 
 /* -- reading JSON ------------------------------------------------------------------------ */
 
+/* Containers within containers, at most. */
 enum { HG_DEEPEST = 64 };
 
 typedef enum {
@@ -261,7 +262,7 @@ static const char *hg__end_of_word(const char *at, const char *end, const char *
 }
 
 static const char *hg__end_of(const char *at, const char *end, int depth) {
-    if (at >= end || depth > HG_DEEPEST) {
+    if (at >= end) {
         return NULL;
     }
     switch (*at) {
@@ -271,6 +272,9 @@ static const char *hg__end_of(const char *at, const char *end, int depth) {
     case 'n': return hg__end_of_word(at, end, "null");
     case '{': case '[': break;
     default: return hg__end_of_number(at, end);
+    }
+    if (depth > HG_DEEPEST) {
+        return NULL;
     }
     bool object = *at == '{';
     char close = object ? '}' : ']';
@@ -448,6 +452,16 @@ static bool hg_next(hg_entries *it, hg_json *key, hg_json *value) {
     return true;
 }
 
+static bool hg__names(hg_json key, hg_text name) {
+    hg_text raw = {key.at + 1, (size_t)(key.end - key.at) - 2};
+    for (size_t i = 0; i < raw.len; i++) {
+        if (raw.at[i] == '\\') {
+            return hg_same(hg_string(key), name);
+        }
+    }
+    return hg_same(raw, name);
+}
+
 /* The value of `name` in an object; of several the last, as most readers take it. */
 static hg_json hg_get(hg_json object, const char *name) {
     hg_json key, value, found = hg_nothing;
@@ -455,7 +469,7 @@ static hg_json hg_get(hg_json object, const char *name) {
         return found;
     }
     for (hg_entries it = hg_begin(object); hg_next(&it, &key, &value);) {
-        if (hg_same(hg_string(key), hg_of(name))) {
+        if (hg__names(key, hg_of(name))) {
             found = value;
         }
     }

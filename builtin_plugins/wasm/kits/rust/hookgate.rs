@@ -389,10 +389,8 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, depth: usize) -> Option<Json> {
-        if depth > DEEPEST {
-            return None;
-        }
         match self.next()? {
+            b'{' | b'[' if depth > DEEPEST => None,
             b'{' => self.object(depth),
             b'[' => self.list(depth),
             b'"' => self.string().map(Json::Text),

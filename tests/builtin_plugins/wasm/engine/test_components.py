@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.wasm.engine import (
     Sandbox,
 )
 
-from .written import ECHO, ask, component
+from ..components import ECHO, ask, component
 
 TOOL = "handle_tool_call"
 ASK = component(ask("http"), imports=("http",))

@@ -1,0 +1,16 @@
+"""What guests are written with, by language, and the folder that a new one begins as."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["Language"]
+
+
+class Language(StrEnum):
+    """What a guest is written in."""
+
+    C = "c"
+    RUST = "rust"
+    ASSEMBLYSCRIPT = "assemblyscript"
+    PYTHON = "python"
