@@ -36,7 +36,7 @@ from hookgate.core.domain.parts import Image, plain_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.wire import IncomingMessage
     from hookgate.core.domain.channels.channel import ChannelFeatures, Choice
     from hookgate.core.domain.channels.hosted import Connection
@@ -70,7 +70,7 @@ class GuestChannel:
     sandboxed = True
 
     def __init__(
-        self, guests: Guests, current: Callable[[str], Loaded | None], loaded: Loaded
+        self, guests: Guests, current: Callable[[str], LoadedPlugin | None], loaded: LoadedPlugin
     ) -> None:
         section = loaded.manifest.channel
         assert section is not None, "the manifest of a channel was checked for its section"
@@ -185,7 +185,7 @@ class GuestChannel:
         )
 
     @property
-    def _plugin(self) -> Loaded:
+    def _plugin(self) -> LoadedPlugin:
         loaded = self._current(self.name)
         if loaded is None:
             raise ChannelError(
@@ -240,7 +240,7 @@ class PolledGuestChannel(GuestChannel):
 
 
 def channel_of(
-    guests: Guests, current: Callable[[str], Loaded | None], loaded: Loaded
+    guests: Guests, current: Callable[[str], LoadedPlugin | None], loaded: LoadedPlugin
 ) -> GuestChannel:
     """Return the channel of a plugin of kind channel."""
     section = loaded.manifest.channel

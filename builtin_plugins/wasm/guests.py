@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.core.host import Host
 
-__all__ = ["Guests", "Loaded", "limits_of"]
+__all__ = ["Guests", "LoadedPlugin", "limits_of"]
 
 NEEDED = {"tool": ("handle_tool_call",), "channel": ("parse_incoming", "format_outgoing")}
 """What a guest of each kind exports; one that polls exports ``poll`` as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Loaded:
+class LoadedPlugin:
     """One plugin whose module is loaded.
 
     Attributes:
@@ -102,7 +102,7 @@ class Guests:
         self._values = values
         self._sandbox: Sandbox | None = None
 
-    async def load(self, package: Package) -> Loaded:
+    async def load(self, package: Package) -> LoadedPlugin:
         """Compile a plugin's module, or take what was compiled, and try it.
 
         Raises:
@@ -119,7 +119,7 @@ class Guests:
             wasi=self._wasi(granted),
         )
         door = Door(self._host, self._settings, package.name, granted)
-        loaded = Loaded(
+        loaded = LoadedPlugin(
             package=replace(package, module=b""),
             guest=guest,
             limits=limits,
@@ -132,7 +132,7 @@ class Guests:
 
     async def call(
         self,
-        loaded: Loaded,
+        loaded: LoadedPlugin,
         export: str,
         request: WireForm | bytes,
         call: GuestCall,
@@ -190,7 +190,7 @@ class Guests:
         folders = {str(one.folder): _readable(Path(one.folder), home) for one in granted.folders}
         return WasiGrants(clock=clock, random=random, env=env, read_only=folders)
 
-    async def _check_description(self, loaded: Loaded) -> None:
+    async def _check_description(self, loaded: LoadedPlugin) -> None:
         """Hold what a guest says of itself against its manifest, which counts."""
         if "describe" not in loaded.guest.exports or loaded.plain_exports:
             return
@@ -236,7 +236,7 @@ def limits_of(manifest: Manifest, settings: WasmSettings) -> Limits:
     return limits
 
 
-def _check_exports(loaded: Loaded) -> None:
+def _check_exports(loaded: LoadedPlugin) -> None:
     manifest, exports = loaded.manifest, loaded.guest.exports
     needed = list(NEEDED[manifest.kind])
     if loaded.plain_exports:

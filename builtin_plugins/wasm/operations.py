@@ -12,10 +12,11 @@ from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
+    from hookgate.core.host import Host
 
 __all__ = ["WasmOperations"]
 
@@ -251,34 +252,33 @@ class WasmOperations:
                 code="invalid_params",
             )
         work = self._current().install(folder, digest=params.digest, by=invocation.principal.id)
-        return await self._accepted(work)
+        return await self._accepted(invocation.host, work)
 
     async def accept(self, invocation: Invocation, params: AcceptParams) -> AcceptedRow:
         """Accept what lies in a plugin's folder."""
-        by = invocation.principal.id
-        return await self._accepted(
-            self._current().accept(params.name, digest=params.digest, by=by)
-        )
+        work = self._current().accept(params.name, digest=params.digest, by=invocation.principal.id)
+        return await self._accepted(invocation.host, work)
 
     async def remove(self, invocation: Invocation, params: NameParams) -> Removed:
         """Forget a plugin."""
-        plugins = self._current()
-        removed = await plugins.remove(params.name, by=invocation.principal.id)
-        await plugins.refresh()
+        removed = await self._current().remove(params.name, by=invocation.principal.id)
+        if removed:
+            await invocation.host.reload()
         return Removed(removed=removed)
 
-    async def _accepted(self, work: Any) -> AcceptedRow:
-        plugins = self._current()
+    async def _accepted(self, host: Host, work: Awaitable[Acceptance]) -> AcceptedRow:
+        """Return what was accepted, once turns have what it brings."""
         try:
-            accepted: Acceptance = await work
+            accepted = await work
         except TurnError:
             raise
         except HookgateError as error:
             raise TurnError(
                 str(error), code="invalid_params", action="mend the plugin's folder"
             ) from error
-        await plugins.refresh()
-        now = plugins.named(accepted.name)
+        # Its tools are looked at, as those of others are, before a model sees them.
+        await host.reload()
+        now = self._current().named(accepted.name)
         return AcceptedRow(
             name=accepted.name,
             version=accepted.version,

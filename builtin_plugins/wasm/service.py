@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
-    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
@@ -56,7 +56,7 @@ class Plugin:
     found: Found
     state: PluginState
     why: str = ""
-    loaded: Loaded | None = None
+    loaded: LoadedPlugin | None = None
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class _Look:
     problem: str = ""
 
     @property
-    def loaded(self) -> dict[str, Loaded]:
+    def loaded(self) -> dict[str, LoadedPlugin]:
         return {one.loaded.name: one.loaded for one in self.plugins if one.loaded is not None}
 
 
@@ -103,7 +103,7 @@ class WasmPlugins:
         assert self._guests is not None, "a guest that is called was loaded"
         return self._guests
 
-    def loaded(self, name: str) -> Loaded | None:
+    def loaded(self, name: str) -> LoadedPlugin | None:
         """Return the plugin called `name` where it runs."""
         return self._look.loaded.get(name)
 
@@ -143,12 +143,6 @@ class WasmPlugins:
         self.host.announce(PART, "modules are being compiled; what they bring comes then")
         self._late = self.host.spawn(self._use_late(look), name="wasm.load")
         return None
-
-    async def refresh(self) -> None:
-        """Look again, and let turns that begin from now on have what was found."""
-        if (use := await self.look_again()) is not None:
-            use()
-            self._publish()
 
     def _publish(self) -> None:
         """Bring the tools between reloads, when nobody asks for them."""
@@ -221,7 +215,7 @@ class WasmPlugins:
             if id(one) not in kept:
                 host.spawn(one.door.close(), name="wasm.close")
         self._look = look
-        parts = {f"wasm plugin {one.found.name}": one.why for one in look.plugins if one.why}
+        parts = {_part(one): one.why for one in look.plugins if one.why}
         for part in self._told - parts.keys():
             host.recover(part)
         for part, why in parts.items():
@@ -351,6 +345,12 @@ class WasmPlugins:
 
     def _now(self) -> str:
         return self.host.clock.now().isoformat()
+
+
+def _part(plugin: Plugin) -> str:
+    """Return what `status` calls a plugin that does not run."""
+    place = f" in {plugin.found.folder}" if plugin.state == "hidden" else ""
+    return f"wasm plugin {plugin.found.name}{place}"
 
 
 def _check_digest(package: Package, digest: str) -> None:

@@ -11,7 +11,7 @@ from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.operations import OperationModel
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.guests import Loaded
+    from hookgate.builtin_plugins.wasm.guests import LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
@@ -88,7 +88,7 @@ def detail_of(
     settings: WasmSettings,
     *,
     accepted: Acceptance | None = None,
-    loaded: Loaded | None = None,
+    loaded: LoadedPlugin | None = None,
 ) -> PluginDetail:
     """Return all about a plugin.
 

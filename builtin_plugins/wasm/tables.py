@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, MetaData, Table, Text, delete, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    MetaData,
+    Table,
+    Text,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 if TYPE_CHECKING:
@@ -120,7 +131,7 @@ class Values:
                 raise QuotaError(f"{total:,} bytes, and {quota:,} are granted")
             connection.execute(delete(VALUES).where(row))
             connection.execute(
-                VALUES.insert().values(
+                insert(VALUES).values(
                     plugin=plugin,
                     namespace=namespace,
                     owner=owner,

@@ -20,7 +20,7 @@ from hookgate.core.domain.tools import Tool, ToolResult
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hookgate.builtin_plugins.wasm.guests import Guests, Loaded
+    from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.manifest import ToolSection
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.turn import SessionKey, Turn
@@ -32,12 +32,12 @@ GRACE_SECONDS = 5.0
 error names the limit, and not the gateway's own."""
 
 
-def tools_of(guests: Guests, loaded: Loaded) -> list[Tool]:
+def tools_of(guests: Guests, loaded: LoadedPlugin) -> list[Tool]:
     """Return the tools of a plugin."""
     return [_tool(guests, loaded, section) for section in loaded.manifest.tools]
 
 
-def _tool(guests: Guests, loaded: Loaded, section: ToolSection) -> Tool:
+def _tool(guests: Guests, loaded: LoadedPlugin, section: ToolSection) -> Tool:
     limits = loaded.limits_of(section)
 
     async def run(turn: Turn, arguments: Mapping[str, Any]) -> ToolResult:
@@ -69,7 +69,7 @@ def owner_of(session: SessionKey) -> str:
 
 async def call_tool(
     guests: Guests,
-    loaded: Loaded,
+    loaded: LoadedPlugin,
     section: ToolSection,
     arguments: Mapping[str, Any],
     *,

@@ -17,7 +17,7 @@ from hookgate.core.runtime import Runtime
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hookgate.builtin_plugins.wasm.guests import Loaded
+    from hookgate.builtin_plugins.wasm.guests import LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.core.domain.messages import Taint
@@ -109,7 +109,7 @@ def _only(settings: Settings, name: str) -> dict[str, Any]:
 
 
 async def _tool(
-    guests: Guests, loaded: Loaded, tool: str, arguments: Mapping[str, Any]
+    guests: Guests, loaded: LoadedPlugin, tool: str, arguments: Mapping[str, Any]
 ) -> ToolResult:
     sections = {one.name: one for one in loaded.manifest.tools}
     section = sections.get(tool)
@@ -123,7 +123,7 @@ async def _tool(
 
 
 async def _export(
-    guests: Guests, loaded: Loaded, export: str, arguments: Mapping[str, Any]
+    guests: Guests, loaded: LoadedPlugin, export: str, arguments: Mapping[str, Any]
 ) -> ToolResult:
     from pydantic_core import to_json
 

@@ -55,16 +55,20 @@ def look_through(
         copies: Where installed plugins lie.
         max_bytes: The largest module.
     """
-    seen: dict[str, Path] = {}
+    seen: dict[str, tuple[Path, str]] = {}
     installed = [copies.copy_of(one) for one in accepted.values() if one.installed]
     named, problems = found_below(folders)
     for folder in (*installed, *named):
         found = _found(folder, accepted, max_bytes, installed=folder in installed)
         if found.package is not None and found.name in seen:
-            why = f"the plugin of this name in {seen[found.name]} comes before it: rename one"
+            first, digest = seen[found.name]
+            if digest == found.package.digest:
+                # What an installed one was copied from, mostly.
+                continue
+            why = f"the plugin of this name in {first} comes before it: rename one of the two"
             found = Found(name=found.name, folder=folder, state="hidden", why=why)
         elif found.package is not None:
-            seen[found.name] = folder
+            seen[found.name] = folder, found.package.digest
         yield found
     for problem in problems:
         place = Path(problem.partition(": ")[0])

@@ -1,0 +1,333 @@
+"""Plugin folders: found, accepted, loaded, changed and gone."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.builtin_plugins.wasm.conftest import Started
+from tests.builtin_plugins.wasm.folders import constant, module, relay, tool, write_plugin
+
+from hookgate.builtin_plugins.wasm.packages.folders import read_package
+from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.turn import SessionKey
+from hookgate.hookspecs import hookimpl
+
+HELLO = constant(handle_tool_call={"content": "hello"})
+BYE = constant(handle_tool_call={"content": "bye"})
+SESSION = SessionKey("main", "cli", "local", "main")
+
+
+async def test_a_plugin_in_a_folder_of_the_settings_brings_its_tools(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO, tools=[tool("greet")])
+    async with started() as sandboxed:
+        assert (await sandboxed.call("greet", {})).content == "hello"
+        found = sandboxed.gateway.host.tools.view()["greet"]
+        assert (found.sandbox, found.plugin) == ("wasm", "wasm")
+        assert found.flags.proven
+        row = (await sandboxed.rows())["greeter"]
+        assert found.module == row["module"]
+    assert (row["state"], row["form"], row["installed"]) == ("running", "core", False)
+
+
+async def test_a_gateway_without_plugins_starts_no_sandbox(
+    started: Started, tmp_path: Path
+) -> None:
+    async with started() as sandboxed:
+        assert await sandboxed.rows() == {}
+        assert not (tmp_path / "home" / "wasm").exists()
+
+
+BROKEN: list[Any] = [
+    pytest.param(b"(module)", {}, "begins with b'(module)'", id="text"),
+    pytest.param(b"\0asm\1\0\0\0\xff", {}, "guest 'bad'", id="junk"),
+    pytest.param(constant(describe={}), {}, "handle_tool_call", id="no export"),
+    pytest.param(relay("http"), {}, "http", id="no grant"),
+    pytest.param(relay("launch"), {"grants": ["log"]}, "launch", id="no such function"),
+    pytest.param(HELLO, {"grants": ["lgo"]}, "did you mean `log`", id="grant"),
+    pytest.param(HELLO, {"digest": "0" * 64}, "the module is another one", id="digest"),
+    pytest.param(HELLO, {"limits": {"seconds": 300}}, "at most 60", id="limits"),
+    pytest.param(HELLO, {"tools": [tool(timeout=300)]}, "`tools[0].timeout`", id="timeout"),
+    pytest.param(HELLO, {"grants": ["fs-read:/nowhere/at/all"]}, "no folder", id="folder"),
+    pytest.param(
+        constant(handle_tool_call={}, describe={"tools": [{"name": "x"}]}),
+        {},
+        "names the tool 'ask'",
+        id="description",
+    ),
+    pytest.param(
+        constant(handle_tool_call={}, describe={"tool": []}),
+        {},
+        "unknown key 'tool'",
+        id="no description",
+    ),
+    pytest.param(
+        HELLO,
+        {"tools": [tool(flags={"sends_externally": True})]},
+        "the grants prove false",
+        id="contradiction",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "more", "told"), BROKEN)
+async def test_what_cannot_be_used_is_named_and_left_out_and_the_others_load(
+    data: bytes, more: dict[str, Any], told: str, started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "bad", data, **more)
+    write_plugin(tmp_path / "plugins" / "good", HELLO, tools=[tool("greet")])
+    async with started() as sandboxed:
+        rows = await sandboxed.rows()
+        assert rows["bad"]["state"] == "broken"
+        assert told in rows["bad"]["why"]
+        assert told in sandboxed.gateway.host.degraded["wasm plugin bad"]
+        assert (await sandboxed.call("greet", {})).content == "hello"
+        assert "ask" not in sandboxed.gateway.host.tools.view()
+
+
+async def test_a_folder_of_the_gateways_keys_is_never_read(
+    started: Started, tmp_path: Path
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "home")
+    for name, folder in (("over", tmp_path), ("behind", tmp_path / "link")):
+        write_plugin(tmp_path / "plugins" / name, HELLO, grants=[f"fs-read:{folder}"])
+    write_plugin(tmp_path / "plugins" / "beside", HELLO, grants=[f"fs-read:{tmp_path / 'data'}"])
+    (tmp_path / "home").mkdir(mode=0o700)
+    async with started() as sandboxed:
+        rows = await sandboxed.rows()
+    assert "holds its keys" in rows["over"]["why"]
+    assert "holds its keys" in rows["behind"]["why"]
+    assert rows["beside"]["state"] == "running"
+
+
+async def test_a_reload_sees_what_has_come_changed_and_gone(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plugins"
+    gone = write_plugin(folder / "gone", HELLO, tools=[tool("old")])
+    kept = write_plugin(folder / "kept", HELLO, tools=[tool("greet")])
+    async with started() as sandboxed:
+        for name in os.listdir(gone):
+            (gone / name).unlink()
+        write_plugin(folder / "fresh", BYE, tools=[tool("leave")])
+        (kept / "guest.wasm").write_bytes(BYE)
+        await sandboxed.gateway.reload()
+        tools = sandboxed.gateway.host.tools.view()
+        assert sorted(tools) == ["leave"]
+        assert (await sandboxed.call("leave", {})).content == "bye"
+        row = (await sandboxed.rows())["kept"]
+        assert row["state"] == "changed"
+        assert "the module" in row["why"]
+
+        (kept / "guest.wasm").write_bytes(HELLO)
+        await sandboxed.gateway.reload()
+        assert sorted(sandboxed.gateway.host.tools.view()) == ["greet", "leave"]
+        assert "wasm plugin kept" not in sandboxed.gateway.host.degraded
+
+
+async def test_a_changed_module_manifest_or_grant_waits_until_it_is_accepted(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started():
+        pass
+    write_plugin(folder, HELLO, grants=["http:api.example.com"])
+    async with started() as sandboxed:
+        row = (await sandboxed.rows())["greeter"]
+        assert row["state"] == "changed"
+        assert "a grant more: http:api.example.com" in row["why"]
+        assert "ask" not in sandboxed.gateway.host.tools.view()
+
+        detail = await sandboxed.operation("wasm.inspect", name="greeter")
+        assert detail["changes"] == ["a grant more: http:api.example.com", "the manifest"]
+        with pytest.raises(TurnError, match="it has changed since it was looked at"):
+            await sandboxed.operation("wasm.accept", name="greeter", digest="0" * 64)
+        done = await sandboxed.operation("wasm.accept", name="greeter", digest=detail["digest"])
+        assert done["state"] == "running"
+        assert (await sandboxed.call("ask", {})).content == "hello"
+    async with started() as sandboxed:
+        assert (await sandboxed.rows())["greeter"]["state"] == "running"
+
+
+async def test_what_is_new_waits_where_the_operator_wants_to_look_first(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started(wasm={"accept_new": False}) as sandboxed:
+        row = (await sandboxed.rows())["greeter"]
+        assert row["state"] == "new"
+        assert "hookgate wasm accept greeter" in row["why"]
+        await sandboxed.operation("wasm.accept", name="greeter", digest=row["digest"])
+        assert (await sandboxed.call("ask", {})).content == "hello"
+
+
+async def test_what_is_installed_is_a_copy_and_what_changes_in_the_folder_changes_nothing(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "elsewhere" / "greeter", HELLO)
+    async with started() as sandboxed:
+        with pytest.raises(TurnError, match="has the digest"):
+            await sandboxed.operation("wasm.install", folder=str(folder), digest="0" * 64)
+        with pytest.raises(TurnError, match="absolute"):
+            await sandboxed.operation("wasm.install", folder="greeter", digest="0" * 64)
+        digest = digest_of(folder)
+        done = await sandboxed.operation("wasm.install", folder=str(folder), digest=digest)
+        assert (done["state"], done["name"]) == ("running", "greeter")
+        (folder / "guest.wasm").write_bytes(BYE)
+        await sandboxed.gateway.reload()
+        assert (await sandboxed.call("ask", {})).content == "hello"
+        row = (await sandboxed.rows())["greeter"]
+        assert row["installed"]
+        assert Path(row["folder"]).is_relative_to(tmp_path / "home" / "wasm" / "plugins")
+        assert (await sandboxed.operation("wasm.verify"))["intact"]
+
+        # A newer one takes its place, and one copy is left.
+        await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+        assert (await sandboxed.call("ask", {})).content == "bye"
+        assert len(list(Path(row["folder"]).parent.iterdir())) == 1
+
+        assert (await sandboxed.operation("wasm.remove", name="greeter"))["removed"]
+        assert await sandboxed.rows() == {}
+        assert not Path(row["folder"]).parent.exists()
+        assert not (await sandboxed.operation("wasm.remove", name="greeter"))["removed"]
+
+
+async def test_what_cannot_be_loaded_is_not_installed_and_the_one_before_stays(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "elsewhere" / "greeter", HELLO)
+    async with started() as sandboxed:
+        await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+        (folder / "guest.wasm").write_bytes(relay("http"))
+        with pytest.raises(TurnError, match="http"):
+            await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+        await sandboxed.gateway.reload()
+        assert (await sandboxed.call("ask", {})).content == "hello"
+
+
+async def test_a_copy_that_somebody_has_changed_does_not_run(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "elsewhere" / "greeter", HELLO)
+    async with started() as sandboxed:
+        await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+        place = Path((await sandboxed.rows())["greeter"]["folder"])
+    (place / "guest.wasm").write_bytes(BYE)
+    async with started() as sandboxed:
+        assert (await sandboxed.rows())["greeter"]["state"] == "changed"
+        verified = await sandboxed.operation("wasm.verify")
+        assert not verified["intact"]
+        assert "the module" in verified["plugins"][0]["why"]
+
+
+async def test_of_two_plugins_of_one_name_the_installed_one_counts(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "a", HELLO, name="greeter")
+    write_plugin(tmp_path / "plugins" / "b", BYE, name="greeter")
+    async with started() as sandboxed:
+        rows = (await sandboxed.operation("wasm.list"))["plugins"]
+        assert [row["state"] for row in rows] == ["running", "hidden"]
+        assert "comes before it" in rows[1]["why"]
+        folder = tmp_path / "plugins" / "b"
+        await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+        assert (await sandboxed.call("ask", {})).content == "bye"
+
+
+async def test_a_record_that_cannot_be_read_accepts_nothing_and_says_so(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started():
+        pass
+    record = tmp_path / "home" / "wasm" / "accepted.json"
+    for junk in ("{", "[]", json.dumps({"format": "other"}), json.dumps({"format": 1})):
+        record.write_text(junk)
+        async with started() as sandboxed:
+            assert await sandboxed.rows() == {}
+            assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
+
+
+async def test_a_call_that_runs_while_its_plugin_changes_ends_with_the_module_it_began_with(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started() as sandboxed:
+        before = sandboxed.gateway.host.tools.view()["ask"]
+        (folder / "guest.wasm").write_bytes(BYE)
+        await sandboxed.operation("wasm.accept", name="greeter", digest=digest_of(folder))
+        after = sandboxed.gateway.host.tools.view()["ask"]
+        assert before.module != after.module
+        assert before.run is not None
+        turn: Any = type("Turn", (), {"session": SESSION, "taint": frozenset()})()
+        assert (await before.run(turn, {})).content == "hello"  # type: ignore[union-attr]
+        assert (await sandboxed.call("ask", {})).content == "bye"
+
+
+LIMITS: list[Any] = [
+    pytest.param("(loop $l (br $l)) (i64.const 0)", {"fuel": 100_000}, "fuel", id="fuel"),
+    pytest.param("(loop $l (br $l)) (i64.const 0)", {"seconds": 0.3}, "seconds = 0.3", id="time"),
+    pytest.param("unreachable", {}, "trapped", id="trap"),
+    pytest.param(
+        "(drop (memory.grow (i32.const 9000))) (i64.const 68719476752)",
+        {"output_bytes": 8},
+        "output_bytes = 8",
+        id="output",
+    ),
+    pytest.param("(i64.const -1)", {}, "guest 'hostile'", id="pointer"),
+    pytest.param("(i64.const 4)", {}, "no JSON", id="answer"),
+]
+
+
+@pytest.mark.parametrize(("body", "limits", "told"), LIMITS)
+async def test_a_trap_or_a_limit_is_an_error_of_the_tool_and_the_gateway_goes_on(
+    body: str, limits: dict[str, Any], told: str, started: Started, tmp_path: Path
+) -> None:
+    more = {"limits": limits} if limits else {}
+    write_plugin(tmp_path / "plugins" / "hostile", module(body), **more)
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO, tools=[tool("greet")])
+    async with started() as sandboxed:
+        result = await sandboxed.call("ask", {})
+        assert result.is_error
+        assert "hostile" in result.text
+        assert told in result.text
+        assert (await sandboxed.call("greet", {})).content == "hello"
+
+
+async def test_calls_are_measured_by_how_they_end(started: Started, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class Measuring:
+        name = "measuring"
+
+        @hookimpl
+        def log_metrics(self, record: Any) -> None:
+            seen.append(record)
+
+    write_plugin(tmp_path / "plugins" / "hostile", module("unreachable"))
+    curious = relay("env", "peek")
+    write_plugin(tmp_path / "plugins" / "curious", curious, grants=["env:TZ"], tools=[tool("peek")])
+    async with started(extra=[Measuring()]) as sandboxed:
+        await sandboxed.call("ask", {})
+        answer = await sandboxed.ask({"name": "PATH"}, "peek")
+        assert answer["error"]["code"] == "not_granted"
+        assert "hookgate_wasm_calls" in sandboxed.gateway.host.instruments.view()
+        await sandboxed.gateway.drain(0)
+    calls = [one.fields for one in seen if one.name == "wasm.call"]
+    assert [(one["plugin"], one["export"], one["ending"]) for one in calls] == [
+        ("hostile", "handle_tool_call", "trap"),
+        ("curious", "handle_tool_call", "done"),
+    ]
+    refused = [one.fields for one in seen if one.name == "wasm.refused"]
+    assert refused == [{"plugin": "curious", "function": "env", "code": "not_granted"}]
+    assert calls[0]["seconds"] >= 0
+
+
+def digest_of(folder: Path) -> str:
+    return read_package(folder, max_bytes=1 << 25).digest
