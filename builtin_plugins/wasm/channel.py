@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from hookgate.builtin_plugins.wasm.engine import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
+    FaultError,
     HttpRequest,
     HttpResponse,
     Incoming,
@@ -22,7 +23,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     WireFormError,
     as_content,
     as_written,
-    read_form,
+    read_answer,
 )
 from hookgate.core.domain.channels.hosted import (
     Parsed,
@@ -170,8 +171,10 @@ class GuestChannel:
         )
         asked = await self._ask("format_outgoing", outgoing, HttpRequest)
         response = await self._exchange(asked, self._plugin.limits.seconds)
-        self._check_status(response)
+        # The guest reads a refusal as well: platforms say in the body when to come again.
         sent = await self._ask("parse_incoming", _incoming("sent", response), Sent)
+        if not sent.done:
+            self._check_status(response)
         return sent.message_id
 
     def _check_status(self, response: HttpResponse) -> None:
@@ -199,9 +202,15 @@ class GuestChannel:
         call = GuestCall(plugin=self.name, granted=loaded.granted)
         try:
             data = await self._guests.call(loaded, export, request, call)
-            return read_form(answer, data, what=f"the answer of {export}")
+            return read_answer(answer, data, export=export)
         except GuestError as error:
             raise ChannelError(f"channel {self.name}: {error}") from error
+        except FaultError as fault:
+            raise ChannelError(
+                f"channel {self.name}: {fault}",
+                transient=fault.transient,
+                retry_after=fault.retry_after,
+            ) from None
         except WireFormError as error:
             raise self._wrong(str(error)) from None
 
@@ -229,6 +238,8 @@ class PolledGuestChannel(GuestChannel):
         """
         asked = await self._ask("poll", PollCursor(cursor=cursor), PollRequest)
         response = await self._exchange(asked, asked.seconds + POLL_GRACE)
+        if response.status >= 400:
+            await self._ask("parse_incoming", _incoming("poll", response), ParsedIncoming)
         self._check_status(response)
         data = response.body.encode()
         return RawMessage(
@@ -248,7 +259,7 @@ def channel_of(
     return (PolledGuestChannel if polled else GuestChannel)(guests, current, loaded)
 
 
-def _incoming(kind: Literal["sent"], response: HttpResponse) -> Incoming:
+def _incoming(kind: Literal["poll", "sent"], response: HttpResponse) -> Incoming:
     return Incoming(
         kind=kind,
         status=response.status,

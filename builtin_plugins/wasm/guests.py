@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     Description,
     WireForm,
     WireFormError,
-    read_form,
+    read_answer,
     written,
 )
 from hookgate.core.domain.errors import HookgateError
@@ -197,7 +197,7 @@ class Guests:
         call = GuestCall(plugin=loaded.name, granted=loaded.granted)
         try:
             data = await self.call(loaded, "describe", b"{}", call)
-            described = read_form(Description, data, what="the answer of describe")
+            described = read_answer(Description, data, export="describe")
         except (GuestError, WireFormError) as error:
             raise GuestRefusedError(
                 f"it cannot describe itself: {error}", guest=loaded.name

@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     ToolRequest,
     WireFormError,
     as_content,
-    read_form,
+    read_answer,
 )
 from hookgate.core.domain.tools import Tool, ToolResult
 
@@ -96,7 +96,7 @@ async def call_tool(
             return ToolResult(content=data.decode("utf-8", "replace"), taint=call.taint)
         request = ToolRequest(name=section.name, input=dict(arguments))
         data = await guests.call(loaded, "handle_tool_call", request, call, limits=limits)
-        answer = read_form(ToolAnswer, data, what="the answer of handle_tool_call")
+        answer = read_answer(ToolAnswer, data, export="handle_tool_call")
         content = as_content(answer.content)
     except GuestError as error:
         return ToolResult(

@@ -10,6 +10,7 @@ silence. What may be left out has a default.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -29,6 +30,9 @@ __all__ = [
     "Description",
     "EnvRequest",
     "ErrorCode",
+    "Fault",
+    "FaultAnswer",
+    "FaultError",
     "HttpRequest",
     "HttpResponse",
     "Incoming",
@@ -51,6 +55,7 @@ __all__ = [
     "as_written",
     "error_answer",
     "ok_answer",
+    "read_answer",
     "read_form",
     "written",
 ]
@@ -70,6 +75,20 @@ MOST_MESSAGES = 1000
 
 class WireFormError(ValueError):
     """JSON that is none of the forms here; the text says where, what was found and expected."""
+
+
+class FaultError(WireFormError):
+    """A guest says that it has no answer, and why.
+
+    Attributes:
+        transient: Whether it may work by itself when it is tried again.
+        retry_after: Seconds after which it may, where that is known.
+    """
+
+    def __init__(self, message: str, *, transient: bool, retry_after: float | None) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = retry_after
 
 
 class WireForm(Documented):
@@ -275,6 +294,9 @@ class Sent(WireForm):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
     message_id: _Id = ""
+    done: bool = False
+    """Whether all is well, although the status says that the platform has refused: such as a
+    message that was to be changed and says already what it should."""
 
 
 class PollCursor(WireForm):
@@ -289,6 +311,23 @@ class PollRequest(HttpRequest):
 
     seconds: float = Field(default=30.0, ge=0, le=120)
     """How long the platform may hold the request before it answers."""
+
+
+class Fault(WireForm):
+    """Why a guest has no answer; from any export, as ``{"error": {...}}``."""
+
+    message: str = Field(max_length=4096)
+    """What was found, what was expected and what to do."""
+    transient: bool = False
+    """Whether it may work by itself when it is tried again."""
+    retry_after: float | None = Field(default=None, ge=0, le=86_400)
+    """Seconds after which it may, where the platform says so."""
+
+
+class FaultAnswer(WireForm):
+    """The answer of an export that has none."""
+
+    error: Fault
 
 
 # -- what guests ask of the host -------------------------------------------------------
@@ -380,6 +419,24 @@ def read_form(form: type[F], data: bytes, *, what: str) -> F:
         return form.model_validate_json(data)
     except ValidationError as error:
         raise WireFormError(f"{what}: {_told(form, error)}") from None
+
+
+def read_answer(form: type[F], data: bytes, *, export: str) -> F:
+    """Read what an export of a guest has answered.
+
+    Raises:
+        FaultError: The guest says that it has no answer.
+        WireFormError: It is not `form`.
+    """
+    try:
+        return read_form(form, data, what=f"the answer of {export}")
+    except WireFormError:
+        with suppress(ValidationError):
+            fault = FaultAnswer.model_validate_json(data).error
+            raise FaultError(
+                fault.message, transient=fault.transient, retry_after=fault.retry_after
+            ) from None
+        raise
 
 
 def _told(form: type[WireForm], error: ValidationError) -> str:

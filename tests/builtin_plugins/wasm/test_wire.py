@@ -7,14 +7,17 @@ import json
 import pytest
 
 from hookgate.builtin_plugins.wasm.wire import (
+    FaultError,
     Incoming,
     ParsedIncoming,
     PollRequest,
+    Sent,
     ToolAnswer,
     WireFormError,
     as_content,
     error_answer,
     ok_answer,
+    read_answer,
     read_form,
     written,
 )
@@ -88,3 +91,15 @@ def test_what_the_host_says_is_json_that_a_guest_reads():
 def test_a_poll_that_would_wait_for_ever_is_refused():
     with pytest.raises(WireFormError, match="seconds: found 1000"):
         read_form(PollRequest, b'{"url": "https://a.example/", "seconds": 1000}', what="poll")
+
+
+def test_a_guest_may_say_that_it_has_no_answer():
+    data = b'{"error": {"message": "come again", "transient": true, "retry_after": 5}}'
+
+    with pytest.raises(FaultError, match=r"^come again$") as fault:
+        read_answer(Sent, data, export="parse_incoming")
+
+    assert (fault.value.transient, fault.value.retry_after) == (True, 5)
+    with pytest.raises(WireFormError, match="the answer of poll: found the unknown key 'error'"):
+        read_answer(Sent, b'{"error": "no"}', export="poll")
+    assert read_answer(Sent, b'{"message_id": 7}', export="parse_incoming").message_id == "7"

@@ -41,7 +41,7 @@ fn parse_incoming(request: &Json) -> Json {
         Some("sent") => match result(request, &body) {
             Ok(message) => object([("message_id", id(message.get("message_id")).unwrap_or_default().into())]),
             // The message says already what it was to be changed to.
-            Err(_) if description(&body).contains("message is not modified") => object([("message_id", "".into())]),
+            Err(_) if description(&body).contains("message is not modified") => object([("done", true.into())]),
             Err(error) => error,
         },
         _ => failed("found no kind that Telegram has, expected webhook, poll or sent"),
