@@ -27,6 +27,7 @@ from hookgate.builtin_plugins.wasm.wire import (
 )
 from hookgate.core.domain.channels.hosted import (
     Parsed,
+    Polling,
     RawMessage,
     ReceivedMessage,
     WebhookReply,
@@ -236,7 +237,9 @@ class PolledGuestChannel(GuestChannel):
         Raises:
             ChannelError: It could not be asked.
         """
-        asked = await self._ask("poll", PollCursor(cursor=cursor), PollRequest)
+        polling = self._connection
+        seconds = round(polling.seconds) if isinstance(polling, Polling) else 0
+        asked = await self._ask("poll", PollCursor(cursor=cursor, seconds=seconds), PollRequest)
         response = await self._exchange(asked, asked.seconds + POLL_GRACE)
         if response.status >= 400:
             await self._ask("parse_incoming", _incoming("poll", response), ParsedIncoming)

@@ -304,6 +304,8 @@ class PollCursor(WireForm):
 
     cursor: str = ""
     """What the last `parse_incoming` said; "" at first."""
+    seconds: int = 25
+    """How long the platform may hold the request, as the manifest says; rounded."""
 
 
 class PollRequest(HttpRequest):

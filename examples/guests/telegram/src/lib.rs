@@ -11,8 +11,10 @@ use hookgate::{object, Json};
 
 /// Where the Bot API is, unless the value TELEGRAM_API of the environment names a server of one's own.
 const API: &str = "https://api.telegram.org";
-/// Seconds that Telegram may hold a request for updates.
+/// Seconds that Telegram may hold a request for updates, where the manifest does not say.
 const WAIT: i64 = 25;
+/// The most of them that Telegram takes.
+const LONGEST_WAIT: i64 = 50;
 /// Messages of one answer; Telegram sends 100 at most.
 const MOST: usize = 1000;
 
@@ -197,15 +199,16 @@ fn format_outgoing(request: &Json) -> Json {
 }
 
 fn poll(request: &Json) -> Json {
+    let wait = request.get("seconds").int().unwrap_or(WAIT).clamp(0, LONGEST_WAIT);
     let mut body = object([
-        ("timeout", WAIT.into()),
+        ("timeout", wait.into()),
         ("allowed_updates", Json::List(vec!["message".into(), "callback_query".into()])),
     ]);
     if let Some(offset) = whole(request.get("cursor").text()) {
         body.put("offset", offset);
     }
     let mut asked = method("getUpdates", &body);
-    asked.put("seconds", WAIT);
+    asked.put("seconds", wait);
     asked
 }
 

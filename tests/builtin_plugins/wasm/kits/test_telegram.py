@@ -257,10 +257,11 @@ async def test_an_empty_message_is_refused_before_telegram_does(telegram: Guest)
 
 async def test_a_poll_waits_and_goes_on_where_the_last_one_ended(telegram: Guest) -> None:
     first = await asked(telegram, "poll", {"cursor": ""})
-    later = await asked(telegram, "poll", {"cursor": "9007199254740993"})
+    later = await asked(telegram, "poll", {"cursor": "9007199254740993", "seconds": 2})
 
     assert (first["url"], first["seconds"]) == (f"{API}getUpdates", 25)
     assert first["body"] == {"timeout": 25, "allowed_updates": ["message", "callback_query"]}
+    assert (later["seconds"], later["body"]["timeout"]) == (2, 2)
     assert later["body"]["offset"] == 9007199254740993
 
 
