@@ -9,6 +9,7 @@ from pydantic_core import to_json
 from hookgate.builtin_plugins.wasm.engine import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
+    FaultError,
     ToolAnswer,
     ToolRequest,
     WireFormError,
@@ -105,6 +106,9 @@ async def call_tool(
             status="timeout" if error.kind == "time" else "failed",
             taint=call.taint,
         )
+    except FaultError as fault:
+        text = f"{section.name} failed: {fault}"
+        return ToolResult(content=text, is_error=True, status="failed", taint=call.taint)
     except WireFormError as error:
         text = f"{section.name} failed: guest {loaded.name!r}: {error}"
         return ToolResult(content=text, is_error=True, status="failed", taint=call.taint)

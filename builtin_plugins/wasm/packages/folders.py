@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, parse_manifest
-from hookgate.core.domain.errors import HookgateError
+from hookgate.core.domain.errors import ConfigError, HookgateError
 from hookgate.kit.content.reading import MANIFEST_BYTES, inside, read_bytes, read_text
 
 if TYPE_CHECKING:
@@ -68,12 +68,16 @@ def read_package(folder: Path, *, max_bytes: int) -> Package:
 
     Raises:
         ContentError: A file is missing, no regular file, too large, or leads out of the folder.
-        ConfigError: The manifest is wrong; all that is, with lines.
-        PackageError: The module is not the one whose digest the manifest names.
+        PackageError: The manifest is wrong (all that is, with lines), or the module is not the one
+            whose digest it names.
     """
     place = folder / MANIFEST
     text, _ = read_text(inside(folder, MANIFEST, file=place), max_bytes=MANIFEST_BYTES)
-    manifest = parse_manifest(text, str(place))
+    try:
+        manifest = parse_manifest(text, str(place))
+    except ConfigError as error:
+        # No settings of the gateway: who reads them would look in the wrong file.
+        raise PackageError(str(error)) from error
     path = inside(folder, manifest.module, file=place, key="module")
     module = read_bytes(path, max_bytes=max_bytes)
     digest = hashlib.sha256(module).hexdigest()

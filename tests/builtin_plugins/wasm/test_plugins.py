@@ -300,6 +300,14 @@ async def test_a_trap_or_a_limit_is_an_error_of_the_tool_and_the_gateway_goes_on
         assert (await sandboxed.call("greet", {})).content == "hello"
 
 
+async def test_a_guest_may_say_why_it_cannot(started: Started, tmp_path: Path) -> None:
+    answer = {"error": {"message": "found no town of that name"}}
+    write_plugin(tmp_path / "plugins" / "weather", constant(handle_tool_call=answer))
+    async with started() as sandboxed:
+        result = await sandboxed.call("ask", {})
+    assert (result.is_error, result.content) == (True, "ask failed: found no town of that name")
+
+
 async def test_calls_are_measured_by_how_they_end(started: Started, tmp_path: Path) -> None:
     seen: list[Any] = []
 

@@ -1,0 +1,192 @@
+"""What guests may ask of the host beside requests: log, time, chance, environment, store."""
+
+from __future__ import annotations
+
+import base64
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from tests.builtin_plugins.stores import differences, opened_store
+from tests.builtin_plugins.wasm.conftest import Sandboxed, Started
+from tests.builtin_plugins.wasm.folders import relay, tool, write_plugin
+from tests.support.script import call, say
+
+from hookgate.builtin_plugins.wasm import tables
+from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+
+CANARY = "canary-of-the-guests"
+
+
+async def test_a_line_of_the_log_is_masked_cut_and_says_who(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "talker", relay("log"), grants=["log"])
+    async with started(secrets={"key": CANARY}) as sandboxed:
+        with structlog.testing.capture_logs() as logged:
+            sandboxed.gateway.host.log = structlog.get_logger()
+            said = f"a\u001b[2J {CANARY} " + "x" * 5000
+            assert await sandboxed.ask({"message": said, "level": "error"}) == {"ok": None}
+        answer = await sandboxed.ask({"message": 3})
+        assert answer["error"]["code"] == "bad_request"
+    (line,) = [one for one in logged if one["event"] == "a guest says"]
+    assert (line["plugin"], line["log_level"]) == ("talker", "error")
+    assert CANARY not in line["said"]
+    assert "\u001b" not in line["said"]
+    assert len(line["said"]) <= 2000
+
+
+async def test_the_time_and_chance_are_those_of_the_host(started: Started, tmp_path: Path) -> None:
+    write_plugin(tmp_path / "plugins" / "a", relay("clock"), grants=["clock"])
+    write_plugin(
+        tmp_path / "plugins" / "b", relay("random", "draw"), grants=["random"], tools=[tool("draw")]
+    )
+    async with started() as sandboxed:
+        before = time.time()
+        told = (await sandboxed.ask({}))["ok"]
+        assert before - 1 <= told["unix"] <= time.time() + 1
+        assert told["monotonic"] > 0
+        one = (await sandboxed.ask({"bytes": 16}, "draw"))["ok"]
+        other = (await sandboxed.ask({"bytes": 16}, "draw"))["ok"]
+        assert len(base64.b64decode(one)) == 16
+        assert one != other
+        refused = await sandboxed.ask({"bytes": 1_000_000}, "draw")
+        assert refused["error"]["code"] == "bad_request"
+
+
+async def test_the_environment_is_read_by_granted_names_and_tells_no_secret(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GUEST_TOWN", "Oslo")
+    monkeypatch.setenv("GUEST_KEY", CANARY)
+    monkeypatch.delenv("GUEST_GONE", raising=False)
+    grants = ["env:GUEST_TOWN", "env:GUEST_GONE"]
+    write_plugin(tmp_path / "plugins" / "a", relay("env"), grants=grants)
+    write_plugin(
+        tmp_path / "plugins" / "b",
+        relay("env", "key"),
+        grants=["env:GUEST_KEY"],
+        tools=[tool("key")],
+    )
+    async with started(secrets={"key": CANARY}) as sandboxed:
+        assert await sandboxed.ask({"name": "GUEST_TOWN"}) == {"ok": "Oslo"}
+        assert await sandboxed.ask({"name": "GUEST_GONE"}) == {"ok": None}
+        refused = await sandboxed.ask({"name": "GUEST_KEY"})
+        assert refused["error"]["code"] == "not_granted"
+        row = (await sandboxed.rows())["b"]
+    assert row["state"] == "broken"
+    assert "is a secret" in row["why"]
+    assert CANARY not in row["why"]
+
+
+# -- the store -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Path:
+    grants = ["store:notes=1KB"]
+    return write_plugin(tmp_path / "plugins" / "keeper", relay("store"), grants=grants)
+
+
+async def test_values_are_kept_found_listed_and_deleted_and_outlive_the_gateway(
+    started: Started, keeper: Path
+) -> None:
+    async with started() as sandboxed:
+        assert await sandboxed.ask({"op": "get", "key": "a"}) == {"ok": None}
+        for key in ("b", "a", "A", "a%", "ä"):
+            assert await sandboxed.ask({"op": "set", "key": key, "value": f"is {key}"}) == {
+                "ok": None
+            }
+        await sandboxed.ask({"op": "set", "key": "a", "value": "is new"})
+    async with started() as sandboxed:
+        assert await sandboxed.ask({"op": "get", "key": "a"}) == {"ok": "is new"}
+        assert await sandboxed.ask({"op": "list", "key": "a"}) == {"ok": ["a", "a%"]}
+        assert await sandboxed.ask({"op": "delete", "key": "a"}) == {"ok": True}
+        assert await sandboxed.ask({"op": "delete", "key": "a"}) == {"ok": False}
+        assert await sandboxed.ask({"op": "list"}) == {"ok": ["A", "a%", "b", "ä"]}
+
+
+async def test_what_is_kept_for_one_peer_is_nobody_elses(started: Started, keeper: Path) -> None:
+    async with started() as sandboxed:
+        await sandboxed.ask({"op": "set", "key": "word", "value": "ada's"}, peer="ada")
+        await sandboxed.ask({"op": "set", "key": "word", "value": "bob's"}, peer="bob")
+        assert await sandboxed.ask({"op": "get", "key": "word"}, peer="ada") == {"ok": "ada's"}
+        assert await sandboxed.ask({"op": "list"}, peer="carl") == {"ok": []}
+        await sandboxed.ask({"op": "delete", "key": "word"}, peer="bob")
+        assert await sandboxed.ask({"op": "get", "key": "word"}, peer="ada") == {"ok": "ada's"}
+
+
+async def test_a_namespace_holds_no_more_than_its_quota(started: Started, keeper: Path) -> None:
+    async with started() as sandboxed:
+        full = await sandboxed.ask({"op": "set", "key": "a", "value": "x" * 1024})
+        assert full["error"]["code"] == "limit"
+        assert "1,024 are granted" in full["error"]["message"]
+        large = {"op": "set", "key": "a", "value": "x" * 900}
+        assert await sandboxed.ask(large) == {"ok": None}
+        assert await sandboxed.ask(large) == {"ok": None}
+        # Of another peer as well: the quota is the plugin's.
+        other = await sandboxed.ask({"op": "set", "key": "b", "value": "x" * 100}, peer="bob")
+        assert other["error"]["code"] == "limit"
+        await sandboxed.ask({"op": "delete", "key": "a"})
+        assert await sandboxed.ask({"op": "set", "key": "b", "value": "x" * 900}) == {"ok": None}
+        many = [await sandboxed.ask({"op": "set", "key": f"k{n}", "value": ""}) for n in range(9)]
+        assert "error" in many[-1]
+
+
+@pytest.mark.parametrize(
+    ("asked", "code"),
+    [
+        ({"op": "get", "key": "a", "namespace": "other"}, "not_granted"),
+        ({"op": "set", "key": "a"}, "bad_request"),
+        ({"op": "set", "value": "a"}, "bad_request"),
+        ({"op": "set", "key": "a\u0000", "value": "a"}, "bad_request"),
+        ({"op": "drop"}, "bad_request"),
+        ({"op": "get", "key": "k" * 300}, "bad_request"),
+    ],
+)
+async def test_what_is_no_request_to_the_store_is_told(
+    asked: dict[str, Any], code: str, started: Started, keeper: Path
+) -> None:
+    async with started() as sandboxed:
+        assert (await sandboxed.ask(asked))["error"]["code"] == code
+
+
+async def test_without_a_store_the_guest_is_told_and_goes_on(
+    started: Started, keeper: Path
+) -> None:
+    async with started(without=["storage"]) as sandboxed:
+        answer = await sandboxed.ask({"op": "get", "key": "a"})
+    assert answer["error"]["code"] == "unavailable"
+    assert "storage" in answer["error"]["message"]
+
+
+async def test_what_a_tainted_turn_keeps_taints_who_gets_it(started: Started, keeper: Path) -> None:
+    keep = call(("c1", "ask", {"op": "set", "key": "page", "value": "as the page says"}))
+    get = call(("c2", "ask", {"op": "get", "key": "page"}))
+    one = {"model": "script/one"}
+    agents = {"agents": {"main": one, "other": one}, "default_agent": "main"}
+    async with started(keep, say("kept"), get, say("got it"), **agents) as sandboxed:
+        tainted = await _turn(sandboxed, "keep this", taint=frozenset({"channel:mail"}))
+        assert tainted.calls[0].result.text == '{"ok":null}'
+        # Another session of the same peer, which nothing has tainted.
+        clean = await _turn(sandboxed, "what was it?", taint=frozenset(), agent="other")
+    result = clean.calls[0].result
+    assert "as the page says" in result.text
+    assert "channel:mail" in result.taint
+    assert "channel:mail" in clean.taint
+
+
+async def _turn(sandboxed: Sandboxed, text: str, *, taint: Any, agent: str | None = None) -> Any:
+    request = TurnRequest(content=text, address=Address(), agent=agent, taint=taint)
+    origin = Origin(provenance=Provenance.EXTERNAL_USER, path="test")
+    handle = sandboxed.gateway.host.start_turn(Principal.owner(), origin, request)
+    return await handle.wait()
+
+
+async def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+    async with opened_store(tmp_path) as store:
+        await store.migrate("wasm", tables.METADATA, tables.SCRIPTS)
+        assert await differences(store, tables.METADATA) == []
