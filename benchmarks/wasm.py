@@ -39,7 +39,7 @@ from benchmarks.growth import start
 from benchmarks.report import Figure, interleaved, report, timed
 from hookgate.builtin_plugins.wasm.engine import Guest, GuestError, Limits, Sandbox
 from hookgate.builtin_plugins.wasm.engine.calls import Run
-from hookgate.builtin_plugins.wasm.engine.child import configure
+from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
 
 HERE = Path(__file__).parent
 EXTISM, COMPONENT = "HOOKGATE_EXTISM", "HOOKGATE_WASM_COMPONENT"

@@ -11,8 +11,8 @@ import ctypes
 from ctypes import byref
 from typing import TYPE_CHECKING, Any, Final
 
-from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, refuse
 from hookgate.builtin_plugins.wasm.engine.machine import Machine

@@ -10,13 +10,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 
-__all__ = ["Form", "GuestForm", "Loaded", "Wanted", "refuse"]
+__all__ = ["Form", "GuestForm", "LoadedGuest", "Wanted", "refuse"]
 
 GuestForm = Literal["core", "component", "extism"]
 SHOWN = 20
@@ -39,7 +39,7 @@ class Wanted:
     wasi: WasiGrants | None
 
 
-class Loaded(Protocol):
+class LoadedGuest(Protocol):
     """A guest in this process. Every call makes a store and an instance of its own."""
 
     def trial(self, run: Run) -> None:
@@ -80,7 +80,7 @@ class Form(Protocol):
         """
         ...
 
-    def load(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> Loaded:
+    def load(self, machine: Machine, artefact: Artefact, wanted: Wanted) -> LoadedGuest:
         """Load it into this process, on a worker thread.
 
         Raises:

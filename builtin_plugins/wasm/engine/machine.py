@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from ctypes import c_uint8, c_uint64
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.wasm.engine import child
 from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.compiled import child
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.native import EPOCH_CALLBACK, Cell, native
 from hookgate.builtin_plugins.wasm.engine.workers import TICK, Ticker, Workers
@@ -202,6 +202,7 @@ def _pool(config: Any, slots: int) -> None:
         "max_memory_size": 1 << 32,
         # What a short call has touched is wiped, which takes less than to give it back.
         "linear_memory_keep_resident": 128 << 10,
+        "table_keep_resident": 256 << 10,
         "table_elements": MOST_ELEMENTS,
     }.items():
         getattr(ffi, f"wasmtime_pooling_allocation_config_{name}_set")(pool, value)

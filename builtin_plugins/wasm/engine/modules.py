@@ -12,8 +12,8 @@ from ctypes import c_uint64
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.wasm.engine import wasi
-from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.calls import Run
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, refuse
 from hookgate.builtin_plugins.wasm.engine.machine import Machine

@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hookgate.builtin_plugins.wasm.engine import child
-from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact, Artefacts, FolderError
 from hookgate.builtin_plugins.wasm.engine.calls import HostFunction, Run
-from hookgate.builtin_plugins.wasm.engine.compiling import compiled
+from hookgate.builtin_plugins.wasm.engine.compiled import child
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact, Artefacts, FolderError
+from hookgate.builtin_plugins.wasm.engine.compiled.compiling import compiled
 from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
-from hookgate.builtin_plugins.wasm.engine.forms import Form, GuestForm, Loaded, Wanted
+from hookgate.builtin_plugins.wasm.engine.forms import Form, GuestForm, LoadedGuest, Wanted
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
@@ -50,7 +50,7 @@ class Guest:
         self._form = form
         self._wanted = wanted
         self._machine: Machine | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedGuest | None = None
 
     async def call(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.script import Allow, Script, Scripted
 
+from hookgate.builtin_plugins.wasm.engine import Sandbox
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import ToolResult
@@ -99,3 +100,11 @@ def started(tmp_path: Path) -> Started:
             yield Sandboxed(gateway, script, plugins)
 
     return start
+
+
+@pytest.fixture
+async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
+    """The engine by itself."""
+    made = Sandbox(tmp_path / "guests")
+    yield made
+    await made.close()

@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.wasm.engine import (
     Limits,
     Sandbox,
 )
-from hookgate.builtin_plugins.wasm.engine.child import configure
+from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
 from hookgate.builtin_plugins.wasm.engine.native import (
     EPOCH_CALLBACK,
     Bounds,

@@ -11,13 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hookgate.builtin_plugins.wasm.engine import child
-from hookgate.builtin_plugins.wasm.engine.artefacts import Artefact, Artefacts
+from hookgate.builtin_plugins.wasm.engine.compiled import child
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact, Artefacts
 from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 
 __all__ = ["compiled"]
 
+KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
+"""What an interpreter may need of the environment to start. Nothing else of it is handed over."""
 SAID_BYTES = 4 * 1024 * 1024
 ARTEFACT_BYTES = 1024 * 1024 * 1024
 
@@ -61,7 +63,7 @@ async def _run(data: bytes, artefact: int, *, name: str, limits: Limits) -> dict
         pass_fds=(artefact,),
         start_new_session=True,
         cwd="/",
-        env={},
+        env={name: os.environ[name] for name in KEPT if name in os.environ},
         limit=SAID_BYTES,
     )
     try:

@@ -22,7 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from hookgate.builtin_plugins.wasm.engine.child import UNSUPPORTED
+from hookgate.builtin_plugins.wasm.engine.compiled.child import UNSUPPORTED
 
 __all__ = ["Artefact", "Artefacts", "FolderError"]
 
