@@ -7,8 +7,9 @@ noisy. A benchmark that does not run to its end does.
 where the environment variable HOOKGATE_BENCH_DATA names no folder with them. ``agentdojo`` is
 skipped where HOOKGATE_AGENTDOJO names no interpreter that has AgentDojo, and ``policy_speed``
 measures hookgate alone where HOOKGATE_POLICY_PEERS names none with the other engines; so do
-``dispatch`` and ``chat`` where HOOKGATE_CPEX and HOOKGATE_LITELLM name none. ``against``
-compares with another checkout, and is skipped where HOOKGATE_BENCH_BEFORE names none.
+``dispatch``, ``chat`` and ``wasm`` where HOOKGATE_CPEX, HOOKGATE_LITELLM and HOOKGATE_EXTISM name
+none. ``against`` compares with another checkout, and is skipped where HOOKGATE_BENCH_BEFORE names
+none.
 """
 
 from __future__ import annotations

@@ -291,7 +291,7 @@ def p99(taken: Sequence[float]) -> float:
 async def measure(python: str | None, component: Path | None, *, quick: bool) -> list[Figure]:
     """Return all figures."""
     with tempfile.TemporaryDirectory() as home:
-        sandbox = Sandbox(Path(home) / "guests")
+        sandbox = Sandbox(Path(home) / "guests", threads=2 * RUNAWAYS)
         figures = await calls(sandbox, python, quick=quick)
         if component is not None:
             figures += await large(sandbox, component, quick=quick)

@@ -10,7 +10,7 @@ from hookgate.builtin_plugins.wasm.engine import Sandbox
 
 
 async def test_a_call_is_timed_against_its_peers(tmp_path: Path) -> None:
-    sandbox = Sandbox(tmp_path / "guests")
+    sandbox = Sandbox(tmp_path / "guests", threads=2 * wasm.RUNAWAYS)
 
     found = {
         (one.name, one.against): one.value for one in await wasm.calls(sandbox, None, quick=True)
@@ -22,7 +22,7 @@ async def test_a_call_is_timed_against_its_peers(tmp_path: Path) -> None:
 
 
 async def test_runaway_guests_leave_turns_alone(tmp_path: Path) -> None:
-    sandbox = Sandbox(tmp_path / "guests")
+    sandbox = Sandbox(tmp_path / "guests", threads=2 * wasm.RUNAWAYS)
 
     figures = await wasm.beside(sandbox, tmp_path / "gateway", quick=True)
 

@@ -21,6 +21,7 @@ from hookgate.builtin_plugins.wasm.engine.forms import Form, GuestForm, LoadedGu
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
+from hookgate.builtin_plugins.wasm.engine.native import native
 
 __all__ = ["Guest", "Sandbox"]
 
@@ -109,7 +110,7 @@ class Sandbox:
 
     Args:
         cache: A folder of this sandbox alone; made with mode 0700, refused when others can write.
-        threads: How many guests run at the same time.
+        threads: How many calls run at the same time; one guest has half of them at most.
         cache_bytes: How large the cache may grow.
     """
 
@@ -144,6 +145,7 @@ class Sandbox:
         wanted = Wanted(name, limits, frozenset(imports), wasi)
         _look_at(data, wanted)
         digest = await asyncio.to_thread(_digest, data)
+        await asyncio.to_thread(native)  # loads wasmtime, which takes a while
         try:
             machine = self.machine()
             artefact = await asyncio.to_thread(self.artefacts.find, digest)

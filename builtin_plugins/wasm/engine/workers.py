@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ RESTS_AFTER = 1.0
 GRACE = 0.05
 """Seconds past its deadline after which nobody waits for a call any longer, wherever it stands."""
 QUEUE = 16
-"""How many calls may wait for each thread."""
+"""How many calls of a guest may wait for each thread that it may have."""
 NICENESS = 10
 
 
@@ -87,12 +88,17 @@ class Ticker:
 
 
 class Workers:
-    """A bounded number of threads, each of which runs one guest at a time."""
+    """A bounded number of threads, each of which runs one guest at a time.
+
+    One guest holds half of them at most, so that its runaway calls leave threads for others.
+    """
 
     def __init__(self, threads: int, ticker: Ticker) -> None:
-        self._threads = threads
+        self._share = max(1, threads // 2)
         self._ticker = ticker
-        self._pending = 0
+        self._changed = threading.Lock()
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[_Work]] = {}
         self._executor = ThreadPoolExecutor(threads, "hookgate-wasm", initializer=_step_back)
 
     async def run(self, run: Run, job: Callable[[], T]) -> T:
@@ -101,39 +107,64 @@ class Workers:
         Raises:
             GuestError: It failed, it did not end in time, or no thread was free for as long.
         """
-        if self._pending >= self._threads * QUEUE:
-            raise run.fail("busy", f"{self._pending} calls of guests wait: try again later")
-        work = _Work(run, job, self._ticker)
-        self._pending += 1
+        work = _Work(run, job)
         try:
-            self._executor.submit(contextvars.copy_context().run, work.perform)
+            self._begin(work)
             answer: T = await work.answer
             return answer
         except asyncio.CancelledError:
             run.cancel()
             raise
         finally:
-            self._pending -= 1
             work.timer.cancel()
 
     def close(self) -> None:
         """Take no more calls. Those that run end at their deadline."""
         self._executor.shutdown(wait=False, cancel_futures=True)
 
+    def _begin(self, work: _Work) -> None:
+        guest = work.run.context.guest
+        with self._changed:
+            if self._running[guest] < self._share:
+                self._running[guest] += 1
+                self._executor.submit(self._perform, work)
+                return
+            waiting = self._waiting.setdefault(guest, deque())
+            if len(waiting) >= self._share * QUEUE:
+                raise work.run.fail("busy", f"{len(waiting)} of its calls wait: try again later")
+            waiting.append(work)
+
+    def _perform(self, work: _Work) -> None:
+        """Run a call, on a thread, and let the next of this guest take its place."""
+        guest = work.run.context.guest
+        try:
+            work.context.run(work.perform, self._ticker)
+        finally:
+            with self._changed:
+                waiting = self._waiting.get(guest)
+                if waiting:
+                    # To the end of the line: calls of other guests may wait for this thread.
+                    self._executor.submit(self._perform, waiting.popleft())
+                else:
+                    self._waiting.pop(guest, None)
+                    self._running[guest] -= 1
+                    if not self._running[guest]:
+                        del self._running[guest]
+
 
 class _Work:
     """One call on its way to a thread and back."""
 
-    def __init__(self, run: Run, job: Callable[[], Any], ticker: Ticker) -> None:
+    def __init__(self, run: Run, job: Callable[[], Any]) -> None:
         self.run = run
         self.job = job
-        self.ticker = ticker
+        self.context = contextvars.copy_context()
         self.loop = asyncio.get_running_loop()
         self.answer: asyncio.Future[Any] = self.loop.create_future()
         # The wait ends even if the thread stands in a function of the host.
         self.timer = self.loop.call_later(run.limits.seconds + GRACE, self._expire)
 
-    def perform(self) -> None:
+    def perform(self, ticker: Ticker) -> None:
         """Run the job, on its thread."""
         if self.answer.done():
             return  # nobody waits for it any longer
@@ -141,7 +172,7 @@ class _Work:
         failure: BaseException | None = None
         try:
             self.run.begin()
-            with self.ticker:
+            with ticker:
                 result = self.job()
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             failure = error

@@ -190,6 +190,56 @@ async def test_a_guest_that_finds_no_thread_says_so(tmp_path: Path) -> None:
     await sandbox.close()
 
 
+async def test_runaway_calls_of_one_guest_leave_threads_for_others(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path / "guests", threads=4)
+    limits = Limits(fuel=10**12, seconds=30)
+    wild = await sandbox.load(SPIN, name="wild", limits=limits, imports=())
+    echo = await sandbox.load(ECHO_GUEST, name="echo", limits=Limits(), imports=())
+    calls = [asyncio.create_task(wild.call(TOOL, b"", host={})) for _ in range(8)]
+    await asyncio.sleep(0)
+
+    assert await echo.call(TOOL, b"meanwhile", host={}) == b"meanwhile"
+
+    assert not any(call.done() for call in calls)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await sandbox.close()
+
+
+async def test_calls_that_wait_are_taken_in_their_order(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path / "guests", threads=1)
+    asking = await sandbox.load(ASK, name="ask", limits=Limits(), imports={"log"})
+    order: list[bytes] = []
+
+    async def log(request: bytes, context: CallContext) -> bytes:
+        order.append(request)
+        return b""
+
+    requests = [b"%d" % number for number in range(10)]
+    await asyncio.gather(*(asking.call(TOOL, one, host={"log": log}) for one in requests))
+
+    assert order == requests
+    await sandbox.close()
+
+
+async def test_too_many_calls_of_a_guest_are_told_so_at_once(tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path / "guests", threads=1)
+    limits = Limits(fuel=10**12, seconds=30)
+    wild = await sandbox.load(SPIN, name="wild", limits=limits, imports=())
+    calls = [asyncio.create_task(wild.call(TOOL, b"", host={})) for _ in range(17)]
+    await asyncio.sleep(0)
+
+    with pytest.raises(GuestError, match="16 of its calls wait: try again later") as busy:
+        await wild.call(TOOL, b"", host={})
+
+    assert busy.value.kind == "busy"
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    await sandbox.close()
+
+
 async def test_nothing_wakes_while_no_guest_runs(sandbox: Sandbox) -> None:
     echo = await sandbox.load(ECHO_GUEST, name="echo", limits=Limits(), imports=())
     await echo.call(TOOL, b"", host={})
