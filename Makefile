@@ -14,7 +14,7 @@ PY := .venv/bin/python
 RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
-EXTRAS := postgres,sentence-transformers,otel,testing
+EXTRAS := postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -184,9 +185,6 @@ class Hosting:
 
 def wrong_key(text: str) -> str:
     """Return why `text` is no public key for Ed25519; "" where it is one."""
-    try:
-        if len(bytes.fromhex(text)) == 32:
-            return ""
-    except ValueError:
-        pass
+    if re.fullmatch(r"[0-9a-fA-F]{64}", text):
+        return ""
     return "its public key is none: expected 64 hexadecimal digits"

@@ -84,14 +84,14 @@ class Plugin:
 
     @hookimpl
     async def add_routes(self, host: Host, routes: Routes) -> None:
-        """Serve the webhooks. All channels are listed by now; without any, nothing is opened."""
+        """Serve the webhooks. All channels are listed by now; without any, there is no door."""
         assert self._hosting is not None, "routes are added while the plugin is open"
         await self._hosting.find()
+        if not len(self._hosting):
+            return
         access = Access.self_checked("the secret or signature of the channel's platform")
         routes.add("POST", PATH, self._post, access=access, max_body=MAX_BODY)
         routes.add("GET", PATH, self._get, access=access)
-        if not len(self._hosting):
-            return
         if (store := host.get(STORE)) is None:
             host.degrade(
                 PART,

@@ -13,14 +13,16 @@ from typing import Any, Protocol
 import aiohttp
 import pytest
 from tests.builtin_plugins.channels.platform import Platform, platform
-from tests.support.bot_api import BotApi, bot_api
-from tests.support.telegram import SECRET
+from tests.support.bot_api import SECRET_HEADER, TOKEN, BotApi, bot_api
+from tests.support.telegram import SECRET, Telegram
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.channels import plugin
 from hookgate.core.domain.models import Provider
 from hookgate.core.gateway.serve import listen
 from hookgate.kit.testing.gateway import TurnedClock, started
+
+GUEST = Path(__file__).parents[3] / "examples" / "guests" / "telegram"
 
 
 @dataclass
@@ -92,3 +94,82 @@ def serve(tmp_path: Path) -> Serve:
             yield Served(gateway, f"http://127.0.0.1:{listener.port}", http, clock)
 
     return serve
+
+
+class Bot:
+    """A bot on the local platform: the channel in Python, or the guest of the examples.
+
+    Attributes:
+        way: ``webhook`` or ``polling``.
+    """
+
+    def __init__(self, serve: Serve, api: BotApi, form: str, way: str, folder: Path) -> None:
+        self.way = way
+        self._serve = serve
+        self._api = api
+        self._form = form
+        self._folder = folder
+
+    @asynccontextmanager
+    async def served(
+        self, *, model: Provider, channels: dict[str, Any], **more: Any
+    ) -> AsyncIterator[Served]:
+        """Run a gateway with the bot, to which the platform posts where it does."""
+        plugins = []
+        if self._form == "python":
+            plugins = [Telegram(self._api.url, polling=self.way == "polling")]
+        else:
+            wasm = {"wasm": {"folders": [str(self._folder)]}}
+            more["plugin"] = {**wasm, **more.get("plugin", {})}
+        async with self._serve(*plugins, model=model, channels=channels, **more) as served:
+            if self.way == "webhook":
+                given = {"url": f"{served.url}/webhook/telegram", "secret_token": SECRET}
+                url = f"{self._api.url}/bot{TOKEN}/setWebhook"
+                async with served.http.post(url, json=given) as answer:
+                    assert answer.status == 200
+            yield served
+
+
+def guest_for(api: BotApi, way: str, folder: Path) -> None:
+    """Put the guest of the examples into `folder`, with grants for the local platform alone."""
+    plugin = folder / "telegram"
+    plugin.mkdir(parents=True)
+    (plugin / "telegram.wasm").write_bytes((GUEST / "telegram.wasm").read_bytes())
+    manifest = (GUEST / "hookgate-plugin.toml").read_text(encoding="utf-8")
+    manifest = manifest.replace("https://api.telegram.org", api.url)
+    head, polling = manifest.split("[channel.polling]")
+    assert "seconds = 25" in polling
+    connection = "[channel.polling]\nseconds = 1\n"
+    if way == "webhook":
+        connection = (
+            f'[channel.webhook]\nverification = "header"\nheader = "{SECRET_HEADER}"\n'
+            'secret = "TELEGRAM_WEBHOOK_SECRET"\n'
+        )
+    (plugin / "hookgate-plugin.toml").write_text(head + connection, encoding="utf-8")
+
+
+@pytest.fixture(
+    params=[(form, way) for form in ("python", "guest") for way in ("webhook", "polling")],
+    ids="-".join,
+)
+def bot(
+    request: pytest.FixtureRequest,
+    serve: Serve,
+    api: BotApi,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bot:
+    form, way = request.param
+    folder = tmp_path / "plugins"
+    if form == "guest":
+        guest_for(api, way, folder)
+        monkeypatch.setenv("TELEGRAM_API", api.url)
+        monkeypatch.setenv("TELEGRAM_BOT_TOKEN", TOKEN)
+        monkeypatch.setenv("TELEGRAM_WEBHOOK_SECRET", SECRET)
+    return Bot(serve, api, form, way, folder)
+
+
+@pytest.fixture
+def hook(serve: Serve, api: BotApi, tmp_path: Path) -> Bot:
+    """The bot in Python, by its webhook, where the form and the way make no difference."""
+    return Bot(serve, api, "python", "webhook", tmp_path)

@@ -6,9 +6,8 @@ import json
 import re
 from typing import Any
 
-import pytest
-from tests.builtin_plugins.channels.conftest import Serve
-from tests.builtin_plugins.channels.test_telegram import FAST, connect, telegram
+from tests.builtin_plugins.channels.conftest import Bot
+from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
 
 from hookgate import Flags, Tool, tool
@@ -53,18 +52,15 @@ def code_in(text: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("way", ["webhook", "polling"])
-async def test_button_allows_the_call_that_was_shown(serve: Serve, api: BotApi, way: str) -> None:
+async def test_button_allows_the_call_that_was_shown(bot: Bot, api: BotApi) -> None:
     bell = Bell()
     model = ScriptedModel(call("ring", how="twice\u202e"), say("Rung."))
-    async with serve(
-        telegram(api, way),
+    async with bot.served(
         model=model,
         channels=settings(),
         tools=[bell.tool()],
         plugin=asking("ada"),
-    ) as served:
-        await connect(served, api, way)
+    ):
         await api.write("ring it", chat=GROUP, user=EVE)
         await api.until(lambda: api.said(ADA))
         (question,) = api.chats[str(ADA)]
@@ -82,20 +78,18 @@ async def test_button_allows_the_call_that_was_shown(serve: Serve, api: BotApi, 
         assert question.buttons == {}
         assert len(api.said(ADA)) == 1
     assert bell.rung == ["twice\u202e"]
-    assert (way == "webhook") == bool(api.answered)
+    assert (bot.way == "webhook") == bool(api.answered)
 
 
-async def test_code_answers_and_those_of_others_change_nothing(serve: Serve, api: BotApi) -> None:
+async def test_code_answers_and_those_of_others_change_nothing(hook: Bot, api: BotApi) -> None:
     bell = Bell()
     model = ScriptedModel(call("ring", how="once"), say("Not rung."), say("What code?"))
-    async with serve(
-        telegram(api, "webhook"),
+    async with hook.served(
         model=model,
         channels=settings(),
         tools=[bell.tool()],
         plugin=asking("ada"),
-    ) as served:
-        await connect(served, api, "webhook")
+    ):
         await api.write("ring it", chat=EVE)
         await api.until(lambda: api.said(ADA))
         code = code_in(api.said(ADA)[0])
@@ -118,18 +112,16 @@ async def test_code_answers_and_those_of_others_change_nothing(serve: Serve, api
     assert model.requests[-1].messages[-1].text == f"allow {code}"
 
 
-async def test_long_question_is_shown_whole(serve: Serve, api: BotApi) -> None:
+async def test_long_question_is_shown_whole(hook: Bot, api: BotApi) -> None:
     bell = Bell()
     how = "".join(f"<{number:05}>" for number in range(3000))
     model = ScriptedModel(call("ring", how=how), say("Done."))
-    async with serve(
-        telegram(api, "webhook"),
+    async with hook.served(
         model=model,
         channels=settings(),
         tools=[bell.tool()],
         plugin=asking("ada"),
-    ) as served:
-        await connect(served, api, "webhook")
+    ):
         await api.write("ring it", chat=GROUP, user=EVE)
         await api.until(lambda: any(one.buttons for one in api.chats.get(str(ADA), [])))
         assert how in "".join(api.said(ADA))
@@ -138,23 +130,21 @@ async def test_long_question_is_shown_whole(serve: Serve, api: BotApi) -> None:
     assert bell.rung == []
 
 
-async def test_nobody_approves_what_came_of_their_own_message(serve: Serve, api: BotApi) -> None:
+async def test_nobody_approves_what_came_of_their_own_message(hook: Bot, api: BotApi) -> None:
     bell = Bell()
     model = ScriptedModel(call("ring", how="once"), say("Refused."))
-    async with serve(
-        telegram(api, "webhook"),
+    async with hook.served(
         model=model,
         channels=settings(),
         tools=[bell.tool()],
         plugin=asking("ada", self_approval=False),
-    ) as served:
-        await connect(served, api, "webhook")
+    ):
         await api.write("ring it", chat=ADA)
         await api.until(lambda: api.said(ADA) == ["Refused."])
     assert bell.rung == []
 
 
-async def test_question_ends_with_the_gateway_that_asked(serve: Serve, api: BotApi) -> None:
+async def test_question_ends_with_the_gateway_that_asked(hook: Bot, api: BotApi) -> None:
     bell = Bell()
     model = ScriptedModel(call("ring", how="once"), say("Done."))
     setup: dict[str, Any] = {
@@ -163,13 +153,11 @@ async def test_question_ends_with_the_gateway_that_asked(serve: Serve, api: BotA
         "plugin": asking("ada"),
         "gateway": {"port": 0, "limits": {"drain_seconds": 0}},
     }
-    async with serve(telegram(api, "webhook"), model=model, **setup) as served:
-        await connect(served, api, "webhook")
+    async with hook.served(model=model, **setup):
         await api.write("ring it", chat=GROUP, user=EVE)
         await api.until(lambda: api.said(ADA))
         code = code_in(api.said(ADA)[0])
-    async with serve(telegram(api, "webhook"), model=model, **setup) as served:
-        await connect(served, api, "webhook")
+    async with hook.served(model=model, **setup):
         await api.write(f"allow {code}", chat=ADA)
         await api.until(lambda: any("waits any more" in text for text in api.said(ADA)))
         await api.until(lambda: api.said(GROUP))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builtin_plugins.channels.conftest import Serve
-from tests.builtin_plugins.channels.test_telegram import FAST, connect, telegram
+from tests.builtin_plugins.channels.conftest import Bot
+from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
 from tests.support.telegram import SECRET
 
@@ -23,18 +23,15 @@ from hookgate.kit.testing.model import ScriptedModel, say
 ways = pytest.mark.parametrize("way", ["webhook", "polling"])
 
 
-@ways
 async def test_update_that_comes_again_after_a_restart_is_answered_once(
-    serve: Serve, api: BotApi, way: str
+    bot: Bot, api: BotApi
 ) -> None:
     model = ScriptedModel(say("Once."))
-    async with serve(telegram(api, way), model=model, channels=FAST) as served:
-        await connect(served, api, way)
+    async with bot.served(model=model, channels=FAST):
         update = await api.write("hello")
         await api.until(lambda: api.said() == ["Once."])
-    async with serve(telegram(api, way), model=model, channels=FAST) as served:
-        await connect(served, api, way)
-        if way == "webhook":
+    async with bot.served(model=model, channels=FAST):
+        if bot.way == "webhook":
             await api.again(update)
             assert api.statuses[-1] == 200
         await api.write("next")
@@ -42,20 +39,16 @@ async def test_update_that_comes_again_after_a_restart_is_answered_once(
         assert len(model.requests) == 2
 
 
-@ways
-async def test_answer_that_could_not_be_sent_is_sent_after_a_restart(
-    serve: Serve, api: BotApi, way: str
-) -> None:
+async def test_answer_that_could_not_be_sent_is_sent_after_a_restart(bot: Bot, api: BotApi) -> None:
     api.failing["sendMessage"] = [(429, "Too Many Requests", {"retry_after": 3600})]
     model = ScriptedModel(say("At last."))
     channels = {**FAST, "telegram": {"streaming": False}}
-    async with serve(telegram(api, way), model=model, channels=channels) as served:
-        await connect(served, api, way)
+    async with bot.served(model=model, channels=channels) as served:
         await api.write("hello")
         await api.until(lambda: "sendMessage" in api.calls)
         assert api.said() == []
     model = ScriptedModel(say("another"))
-    async with serve(telegram(api, way), model=model, channels=channels) as served:
+    async with bot.served(model=model, channels=channels) as served:
         assert await _unsent(served) == 1
         # It waits for as long as the platform has asked for.
         served.clock.turn(seconds=3601)
@@ -69,18 +62,16 @@ async def _unsent(served: Any) -> int:
     return int(row["unsent"])
 
 
-@ways
 async def test_turn_that_a_stop_has_cut_says_so_in_the_message_that_showed_it(
-    serve: Serve, api: BotApi, way: str
+    bot: Bot, api: BotApi
 ) -> None:
     model = ScriptedModel([*say("Half of")[:2], asyncio.Event().wait])
     limits = {"gateway": {"port": 0, "limits": {"drain_seconds": 0}}}
-    async with serve(telegram(api, way), model=model, channels=FAST, **limits) as served:
-        await connect(served, api, way)
+    async with bot.served(model=model, channels=FAST, **limits):
         await api.write("hello")
         await api.until(lambda: api.said() == ["Half of"])
     again = ScriptedModel(say("another"))
-    async with serve(telegram(api, way), model=again, channels=FAST) as served:
+    async with bot.served(model=again, channels=FAST):
         await api.until(lambda: "broken off" in api.said()[0])
     assert len(api.said()) == 1
     assert again.requests == []

@@ -13,7 +13,7 @@ from tests.support.wire import Served, bearer, serving, tokens
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.app import ROUTES, build_app
-from hookgate.core.gateway.request_keys import principal_of
+from hookgate.core.gateway.request_keys import client_of, principal_of
 from hookgate.core.gateway.routes import Routes
 from hookgate.hookspecs import hookimpl
 
@@ -92,6 +92,30 @@ async def test_each_access_lets_in_whom_it_says() -> None:
             assert await answer.text() == "plain"
         async with served.http.post(served.url + "/hook") as answer:
             assert await answer.text() == "plain"
+
+
+class Counting:
+    """A route that says what its requests are counted by."""
+
+    name = "counting"
+
+    @hookimpl
+    def add_routes(self, routes: Routes) -> None:
+        async def count(request: web.Request) -> web.Response:
+            return web.Response(text=client_of(request))
+
+        routes.add("GET", "/hook", count, access=Access.self_checked("a signature"))
+
+
+async def test_route_that_checks_for_itself_knows_where_a_request_comes_from() -> None:
+    async with serving(Counting()) as served, served.http.get(served.url + "/hook") as answer:
+        assert await answer.text() == "127.0.0.1"
+    section, _ = tokens(ops={"scopes": ["read"]})
+    async with serving(Counting(), wire={**section, "trusted_proxies": ["127.0.0.1"]}) as served:
+        for client, counted in (("192.0.2.7", "192.0.2.7"), ("2001:db8::7", "2001:db8::/64")):
+            headers = {"X-Forwarded-For": client}
+            async with served.http.get(served.url + "/hook", headers=headers) as answer:
+                assert await answer.text() == counted
 
 
 async def test_what_a_handler_answers_on_purpose_goes_out_as_it_is() -> None:
