@@ -74,16 +74,23 @@ def main(compile_seconds: str, memory_bytes: str, artefact_bytes: str) -> int:
 
 def _limit(compile_seconds: float, memory_bytes: int, artefact_bytes: int) -> None:
     if sys.platform == "win32":
-        return  # there the parent's clock alone ends it
+        return  # no guest is compiled there
     import resource
 
     os.nice(10)
     # The parent kills at the wall clock; this is for when the parent is gone itself.
     seconds = int(compile_seconds * (os.cpu_count() or 1)) + 2
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (artefact_bytes, artefact_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits = {
+        resource.RLIMIT_CPU: seconds,
+        resource.RLIMIT_FSIZE: artefact_bytes,
+        resource.RLIMIT_CORE: 0,
+    }
+    if sys.platform != "darwin":  # which does not hold anybody to it
+        limits[resource.RLIMIT_AS] = memory_bytes
+    for kind, most in limits.items():
+        _, hard = resource.getrlimit(kind)
+        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(kind, (least, least))
 
 
 def _compile(data: bytes) -> tuple[dict[str, Any], bytearray]:

@@ -41,6 +41,8 @@ async def compiled(
     Raises:
         GuestRefusedError: It is no valid module, or it met a limit of compiling.
     """
+    if sys.platform == "win32":
+        raise GuestRefusedError("guests are compiled on Linux and macOS alone", guest=name)
     path, descriptor = artefacts.open_new()
     try:
         try:
