@@ -21,7 +21,7 @@ from hookgate.core.domain.ports import SWITCHES
 from hookgate.core.hooks.shielding import contained_task
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Sequence
 
     from hookgate.builtin_plugins.channels.hosting import Hosted, Hosting
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
@@ -173,10 +173,7 @@ class Service:
             if self._shared:
                 await self._leases.beat()
             if self._shared or not self._took_up.is_set():
-                for left in await self.events.take_over(names, LEFT_AT_ONCE):
-                    hosted = self.hosting.get(left.channel)
-                    if hosted is not None:
-                        self.turning.put(hosted, left.message, left)
+                await self._take_over(names)
                 if await self.deliveries.take_over(names):
                     for name in names:
                         self.wake(name)
@@ -190,6 +187,15 @@ class Service:
             return
         self.host.recover(PART)
         self._took_up.set()
+
+    async def _take_over(self, names: Sequence[str]) -> None:
+        found = LEFT_AT_ONCE
+        while found == LEFT_AT_ONCE:
+            behind = await self.events.take_over(names, LEFT_AT_ONCE)
+            found = len(behind)
+            for left in behind:
+                if (hosted := self.hosting.get(left.channel)) is not None:
+                    self.turning.put(hosted, left.message, left)
 
     async def close(self) -> None:
         """End cleanly: what has ended is written, what is being sent is sent, then all stops."""

@@ -77,7 +77,7 @@ class Deliveries:
     def __init__(self, store: Store, leases: Leases) -> None:
         self._store = store
         self._leases = leases
-        self._positions = Positions()
+        self._positions = Positions(leases.clock)
 
     def adding(self, deliveries: Sequence[Delivery]) -> Callable[[Connection], None]:
         """Return what writes deliveries, in their order, in the transaction that it is handed."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.channels.book.leases import Leases
-    from hookgate.core.domain.ports import Store
+    from hookgate.core.domain.ports import Clock, Store
 
 __all__ = ["Events", "Left", "LostLeaseError", "Positions"]
 
@@ -35,12 +34,13 @@ class LostLeaseError(Exception):
 class Positions:
     """Numbers that grow: microseconds since 1970, no two the same."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._last = 0
 
     def next(self) -> int:
         """Return the next one."""
-        self._last = max(self._last + 1, time.time_ns() // 1000)
+        self._last = max(self._last + 1, int(self._clock.now().timestamp() * 1_000_000))
         return self._last
 
 
@@ -70,7 +70,7 @@ class Events:
     def __init__(self, store: Store, leases: Leases) -> None:
         self._store = store
         self._leases = leases
-        self._positions = Positions()
+        self._positions = Positions(leases.clock)
 
     async def take(
         self,

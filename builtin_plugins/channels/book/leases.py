@@ -38,7 +38,7 @@ class Leases:
 
     def __init__(self, store: Store, clock: Clock, gateway: str) -> None:
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self.gateway = gateway
         self.held: set[str] = set()
         """The names of what is held beside, and renewed with each beat."""
@@ -109,4 +109,4 @@ class Leases:
 
     @property
     def _now(self) -> int:
-        return milliseconds(self._clock)
+        return milliseconds(self.clock)

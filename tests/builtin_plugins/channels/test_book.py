@@ -1,0 +1,88 @@
+"""What is kept in the store, and for how long."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hookgate import STORE, Address, ReceivedMessage
+from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
+from hookgate.builtin_plugins.channels.book.events import Events, LostLeaseError
+from hookgate.builtin_plugins.channels.book.leases import Leases
+from hookgate.core.domain.ports import Store
+from hookgate.kit.tables import tables_of
+from hookgate.kit.testing.gateway import TurnedClock, started
+from hookgate.kit.testing.model import ScriptedModel, say
+
+
+@pytest.fixture
+def clock() -> TurnedClock:
+    return TurnedClock()
+
+
+@pytest.fixture
+async def store(tmp_path: Path, clock: TurnedClock) -> AsyncIterator[Store]:
+    async with started(home=tmp_path, model=ScriptedModel(say("hi")), clock=clock) as gateway:
+        found = gateway.host[STORE]
+        await tables_of(found, "channels", "hookgate.builtin_plugins.channels.book.tables")
+        yield found
+
+
+def messages(*numbers: int) -> list[ReceivedMessage]:
+    return [ReceivedMessage(id=f"e{number}", content="hello", peer="ada") for number in numbers]
+
+
+def ids(found: list[ReceivedMessage]) -> list[str]:
+    return [one.id for one in found]
+
+
+async def test_events_are_known_for_so_long_and_so_many(store: Store, clock: TurnedClock) -> None:
+    events = Events(store, Leases(store, clock, "gateway"))
+    for number in range(10):
+        assert ids(await events.take("bell", messages(number))) == [f"e{number}"]
+        await events.finish("bell", f"e{number}")
+        clock.turn(seconds=1)
+    assert await events.take("bell", messages(*range(10))) == []
+    # One that waits is never forgotten.
+    await events.take("bell", messages(10))
+    await events.prune(before=0, most=4)
+    assert ids(await events.take("bell", messages(*range(11)))) == [f"e{n}" for n in range(7)]
+    await events.prune(before=int(clock.now().timestamp() * 1_000_000) + 10**9, most=1000)
+    assert "e10" not in ids(await events.take("bell", messages(8, 10)))
+
+
+async def test_event_is_known_in_its_channel_alone(store: Store, clock: TurnedClock) -> None:
+    events = Events(store, Leases(store, clock, "gateway"))
+    assert ids(await events.take("bell", messages(1, 1))) == ["e1"]
+    assert ids(await events.take("other", messages(1))) == ["e1"]
+
+
+async def test_cursor_is_committed_by_whoever_holds_the_lease(
+    store: Store, clock: TurnedClock
+) -> None:
+    leases = Leases(store, clock, "gateway")
+    events = Events(store, leases)
+    with pytest.raises(LostLeaseError):
+        await events.take("bell", messages(1), cursor="2", lease="poll:bell")
+    assert await events.cursor("bell") == ""
+    assert await leases.take("poll:bell")
+    await events.take("bell", messages(1), cursor="2", lease="poll:bell")
+    assert await events.cursor("bell") == "2"
+    clock.turn(seconds=31)
+    with pytest.raises(LostLeaseError):
+        await events.take("bell", messages(2), cursor="3", lease="poll:bell")
+    assert await events.cursor("bell") == "2"
+
+
+async def test_dead_letters_are_kept_up_to_a_number(store: Store, clock: TurnedClock) -> None:
+    deliveries = Deliveries(store, Leases(store, clock, "gateway"))
+    address = Address("bell", "default", "ada")
+    await deliveries.add([Delivery(address=address, content=f"m{n}") for n in range(6)])
+    while heads := await deliveries.heads("bell", busy=(), limit=8):
+        (one,) = heads
+        await deliveries.die(one, "nobody is there")
+    await deliveries.prune(4)
+    assert [one.content for one in await deliveries.dead("", 10)] == ["m2", "m3", "m4", "m5"]
+    assert await deliveries.counts() == {("bell", "dead"): 4}
