@@ -19,12 +19,14 @@
 //! instance of its own, so nothing is ever freed and nothing is left over from the call before.
 #![allow(dead_code)]
 
+#[cfg(target_arch = "wasm32")]
 use std::alloc::{GlobalAlloc, Layout};
 use std::fmt;
 
 // -- memory --------------------------------------------------------------------------------
 
 /// Hands out memory and takes none back: the instance ends with the call.
+#[cfg(target_arch = "wasm32")]
 struct Bump;
 
 #[cfg(target_arch = "wasm32")]
