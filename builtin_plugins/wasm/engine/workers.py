@@ -25,7 +25,7 @@ TICK = 0.01
 RESTS_AFTER = 1.0
 GRACE = 0.05
 """Seconds past its deadline after which nobody waits for a call any longer, wherever it stands."""
-QUEUE = 16
+QUEUE = 64
 """How many calls of a guest may wait for each thread that it may have."""
 NICENESS = 10
 
