@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hookgate.builtin_plugins import BUILTIN
+from hookgate.builtin_plugins.wasm.packages.manifest import parse_manifest
 from hookgate.cli.app import app
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.settings.schema import Settings
@@ -85,11 +86,13 @@ def test_a_make_target_exists(where: str, words: list[str]) -> None:
     assert words[0] in TARGETS, where
 
 
+MANIFEST = re.compile(r"^module = ", re.MULTILINE)
 SETTINGS = [
     (where, block)
     for where, block in blocks("toml")
-    if not where.startswith("examples/") and "[project]" not in block
+    if not where.startswith("examples/") and "[project]" not in block and not MANIFEST.search(block)
 ]
+MANIFESTS = [(where, block) for where, block in blocks("toml") if MANIFEST.search(block)]
 
 
 @pytest.mark.parametrize(("where", "block"), SETTINGS, ids=[row[0] for row in SETTINGS])
@@ -114,6 +117,11 @@ def test_settings_in_the_documents_are_valid(
 
     assert {info.name for info in loaded.infos()} >= set(BUILTIN), where
     assert Settings.model_validate({"plugins": plugins}).plugins
+
+
+@pytest.mark.parametrize(("where", "block"), MANIFESTS, ids=[row[0] for row in MANIFESTS])
+def test_manifests_of_the_sandbox_in_the_documents_are_valid(where: str, block: str) -> None:
+    assert parse_manifest(block, where).name
 
 
 def test_the_plugin_in_the_readme_is_accepted() -> None:

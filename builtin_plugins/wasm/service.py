@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
-from hookgate.builtin_plugins.wasm.packages.folders import PackageError, read_package
-from hookgate.builtin_plugins.wasm.packages.survey import look_through
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.ports import AUDIT, STORE
-from hookgate.kit.tables import tables_of
 
+# What reads plugins, and the engine that runs them, is loaded with the first plugin: most
+# gateways have none.
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
+    from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
@@ -83,12 +83,24 @@ class WasmPlugins:
         self.host = host
         self.settings = settings
         self._home = host.settings.home.expanduser()
-        self._accepted = Accepted(self._home)
         self._look = _Look()
         self._guests: Guests | None = None
         self._looking = asyncio.Lock()
         self._late: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+
+    @property
+    def _kept(self) -> Accepted:
+        """What was accepted, in the home folder."""
+        from hookgate.builtin_plugins.wasm.packages.accepting import Accepted
+
+        return Accepted(self._home)
+
+    @property
+    def _none(self) -> bool:
+        """Whether there is nothing to look at. It blocks, for a moment."""
+        record = self._home / "wasm" / "accepted.json"
+        return not self.settings.folders and not record.exists()
 
     # -- what there is -------------------------------------------------------
 
@@ -165,27 +177,40 @@ class WasmPlugins:
     async def _looked(self) -> _Look:
         async with self._looking:
             look = _Look()
+            if await asyncio.to_thread(lambda: self._none):
+                return look
+            # Off the loop: it is long to load.
+            survey = await asyncio.to_thread(
+                import_module, "hookgate.builtin_plugins.wasm.packages.survey"
+            )
             try:
-                accepted = await asyncio.to_thread(self._accepted.load)
-            except PackageError as error:
+                accepted = await asyncio.to_thread(self._kept.load)
+            except HookgateError as error:
                 look.problem = str(error)
                 return look
-            if not accepted and not self.settings.folders:
-                return look
             fresh: list[Acceptance] = []
-            found = look_through(
-                self.settings.folders,
-                accepted,
-                self._accepted,
-                self.settings.limits.module_bytes,
+            found = survey.look_through(
+                self.settings.folders, accepted, self._kept, self.settings.limits.module_bytes
             )
             while (one := await asyncio.to_thread(next, found, None)) is not None:
                 look.plugins.append(await self._looked_at(one, fresh))
             if fresh:
-                await asyncio.to_thread(self._accepted.put, *fresh)
+                try:
+                    await asyncio.to_thread(self._kept.put, *fresh)
+                except HookgateError as error:
+                    # What cannot be kept would be new each time, whatever became of it.
+                    names, why = {one.name for one in fresh}, f"it cannot be accepted: {error}"
+                    look.plugins = [
+                        replace(one, state="broken", why=why, loaded=None)
+                        if one.found.name in names
+                        else one
+                        for one in look.plugins
+                    ]
             return look
 
     async def _looked_at(self, found: Found, fresh: list[Acceptance]) -> Plugin:
+        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+
         package = found.package
         if found.state == "new" and self.settings.accept_new and package is not None:
             fresh.append(Acceptance.of(package, installed=False, by="", at=self._now()))
@@ -224,12 +249,15 @@ class WasmPlugins:
 
     async def _open(self) -> Guests:
         if self._guests is None:
-            from hookgate.builtin_plugins.wasm.guests import Guests
+            from hookgate.kit.tables import tables_of
 
+            module = "hookgate.builtin_plugins.wasm.guests"
+            guests = await asyncio.to_thread(import_module, module)
             values = None
             if (store := self.host.get(STORE)) is not None:
                 values = (await tables_of(store, SOURCE, TABLES)).Values(store)
-            self._guests = Guests(self.host, self.settings, values)
+            self._guests = guests.Guests(self.host, self.settings, values)
+        assert self._guests is not None, "it was just made"
         return self._guests
 
     async def close(self) -> None:
@@ -268,6 +296,8 @@ class WasmPlugins:
         Raises:
             HookgateError: It cannot be used.
         """
+        from hookgate.builtin_plugins.wasm.packages.folders import read_package
+
         return await asyncio.to_thread(
             read_package, folder, max_bytes=self.settings.limits.module_bytes
         )
@@ -289,7 +319,7 @@ class WasmPlugins:
         # Tried before it takes the place of what works.
         await (await self._open()).load(package)
         at = self._now()
-        accepted = await asyncio.to_thread(self._accepted.install, package, by=by, at=at)
+        accepted = await asyncio.to_thread(self._kept.install, package, by=by, at=at)
         await self._record("wasm_installed", accepted)
         return accepted
 
@@ -305,6 +335,8 @@ class WasmPlugins:
             TurnError: There is none, or it is another one by now.
             HookgateError: It cannot be kept.
         """
+        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+
         found = self.named(name).found
         package = await self.read(found.folder)
         _check_digest(package, digest)
@@ -313,22 +345,22 @@ class WasmPlugins:
         if installed:
             # The copy lies where its digest says; what was changed there is kept anew.
             at = self._now()
-            accepted = await asyncio.to_thread(self._accepted.install, package, by=by, at=at)
+            accepted = await asyncio.to_thread(self._kept.install, package, by=by, at=at)
         else:
-            await asyncio.to_thread(self._accepted.put, accepted)
+            await asyncio.to_thread(self._kept.put, accepted)
         await self._record("wasm_accepted", accepted)
         return accepted
 
     async def remove(self, name: str, *, by: str) -> bool:
         """Forget what was accepted of a plugin, and delete its copy; whether there was any."""
-        removed = await asyncio.to_thread(self._accepted.remove, name)
+        removed = await asyncio.to_thread(self._kept.remove, name)
         if removed:
             self.host.log.info("plugin of the sandbox removed", plugin=name, by=by)
         return removed
 
     async def accepted(self) -> Mapping[str, Acceptance]:
         """Return what was accepted, by name."""
-        return await asyncio.to_thread(self._accepted.load)
+        return await asyncio.to_thread(self._kept.load)
 
     async def _record(self, kind: str, accepted: Acceptance) -> None:
         data = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.builtin_plugins.wasm.packages.accepting import changes
 from hookgate.core.domain.descriptors import FLAG_NAMES
 from hookgate.core.domain.errors import HookgateError
 from hookgate.core.domain.operations import OperationModel
@@ -99,6 +98,7 @@ def detail_of(
         loaded: The module in the sandbox, where the plugin runs.
     """
     from hookgate.builtin_plugins.wasm.guests import limits_of
+    from hookgate.builtin_plugins.wasm.packages.accepting import changes
 
     manifest, problem, limits = package.manifest, "", dict[str, float]()
     try:
@@ -131,6 +131,8 @@ def detail_of(
 
 def held_against(accepted: Acceptance, package: Package) -> list[str]:
     """Return what of `package` is not what was accepted; nothing: []."""
+    from hookgate.builtin_plugins.wasm.packages.accepting import changes
+
     if accepted.digest == package.digest:
         return []
     return changes(accepted, package) or ["another digest"]

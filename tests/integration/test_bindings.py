@@ -101,6 +101,9 @@ OPERATIONS: dict[str, Called] = {
     "tool.list": EVERYBODYS,
     "tools.changes": EVERYBODYS,
     "usage": Called({"by": "session"}),
+    "wasm.inspect": Called({"name": "nobody"}),
+    "wasm.list": EVERYBODYS,
+    "wasm.verify": EVERYBODYS,
 }
 PAGES = {"/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"}
 """Routes that no operation declares. `/ws` and operations by name are walked as operations."""

@@ -254,6 +254,23 @@ async def test_a_record_that_cannot_be_read_accepts_nothing_and_says_so(
             assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
 
 
+async def test_what_cannot_be_kept_as_accepted_does_not_run_and_the_gateway_starts(
+    started: Started, tmp_path: Path
+) -> None:
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    (home / "wasm").write_text("a file where a folder belongs")
+    async with started() as sandboxed:
+        assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
+        assert "ask" not in sandboxed.gateway.host.tools.view()
+    (home / "wasm").unlink()
+    (home / "wasm").mkdir(mode=0o700)
+    (home / "wasm" / "accepted.json").mkdir()
+    async with started() as sandboxed:
+        assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
+
+
 async def test_a_call_that_runs_while_its_plugin_changes_ends_with_the_module_it_began_with(
     started: Started, tmp_path: Path
 ) -> None:
