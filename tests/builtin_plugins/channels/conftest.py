@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import aiohttp
 import pytest
 from tests.builtin_plugins.channels.platform import Platform, platform
-from tests.support.bot_api import SECRET_HEADER, TOKEN, BotApi, bot_api
+from tests.support.bot_api import TOKEN, BotApi, bot_api
 from tests.support.telegram import SECRET, Telegram
 
 from hookgate import Gateway
@@ -22,6 +23,7 @@ from hookgate.core.domain.models import Provider
 from hookgate.core.gateway.serve import listen
 from hookgate.kit.testing.gateway import TurnedClock, started
 
+POLLING = "[channel.polling]\nseconds = 25\n"
 GUEST = Path(__file__).parents[3] / "examples" / "guests" / "telegram"
 
 
@@ -131,21 +133,17 @@ class Bot:
 
 
 def guest_for(api: BotApi, way: str, folder: Path) -> None:
-    """Put the guest of the examples into `folder`, with grants for the local platform alone."""
+    """Put the guest into `folder` as its page has an operator write it, for the local platform."""
     plugin = folder / "telegram"
-    plugin.mkdir(parents=True)
-    (plugin / "telegram.wasm").write_bytes((GUEST / "telegram.wasm").read_bytes())
-    manifest = (GUEST / "hookgate-plugin.toml").read_text(encoding="utf-8")
-    manifest = manifest.replace("https://api.telegram.org", api.url)
-    head, polling = manifest.split("[channel.polling]")
-    assert "seconds = 25" in polling
-    connection = "[channel.polling]\nseconds = 1\n"
-    if way == "webhook":
-        connection = (
-            f'[channel.webhook]\nverification = "header"\nheader = "{SECRET_HEADER}"\n'
-            'secret = "TELEGRAM_WEBHOOK_SECRET"\n'
-        )
-    (plugin / "hookgate-plugin.toml").write_text(head + connection, encoding="utf-8")
+    shutil.copytree(GUEST, plugin, ignore=shutil.ignore_patterns("target"))
+    manifest = plugin / "hookgate-plugin.toml"
+    text = manifest.read_text(encoding="utf-8").replace("https://api.telegram.org", api.url)
+    page = (GUEST / "README.md").read_text(encoding="utf-8")
+    webhook = page.partition("```toml\n")[2].partition("```")[0]
+    assert "[channel.webhook]" in webhook
+    assert POLLING in text
+    connection = POLLING.replace("25", "1") if way == "polling" else webhook
+    manifest.write_text(text.replace(POLLING, connection), encoding="utf-8")
 
 
 @pytest.fixture(
