@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from hookgate.builtin_plugins.wasm.engine import wasi as wasi_parts
 from hookgate.builtin_plugins.wasm.engine.calls import HostFunction, Run
 from hookgate.builtin_plugins.wasm.engine.compiled import child
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact, Artefacts, FolderError
@@ -17,7 +18,13 @@ from hookgate.builtin_plugins.wasm.engine.compiled.compiling import compiled
 from hookgate.builtin_plugins.wasm.engine.components import ComponentForm
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.extism import ExtismForm
-from hookgate.builtin_plugins.wasm.engine.forms import Form, GuestForm, LoadedGuest, Wanted
+from hookgate.builtin_plugins.wasm.engine.forms import (
+    Form,
+    GuestForm,
+    LoadedGuest,
+    Wanted,
+    refuse,
+)
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
@@ -144,6 +151,7 @@ class Sandbox:
         """
         wanted = Wanted(name, limits, frozenset(imports), wasi)
         _look_at(data, wanted)
+        refuse(await asyncio.to_thread(wasi_parts.problems, wasi), name)
         digest = await asyncio.to_thread(_digest, data)
         await asyncio.to_thread(native)  # loads wasmtime, which takes a while
         try:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
-from hookgate.builtin_plugins.wasm.engine.native import failure, native
+import os
+import stat
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
 
-__all__ = ["MODULE", "give", "names"]
+from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
+from hookgate.builtin_plugins.wasm.engine.native import Failure, failure, native
+
+__all__ = ["MODULE", "give", "names", "problems"]
 
 MODULE = "wasi_snapshot_preview1"
+
+FOLDERS = 10_000
+"""How many folders are looked through for what is no plain file."""
+PLAIN = {stat.S_IFREG, stat.S_IFLNK, stat.S_IFSOCK}
+"""What opens at once. A link is followed within the folder alone; a socket does not open."""
 
 # What every C library of WASI imports. None of it reaches out: there are no arguments, the
 # environment has the granted values alone, and what is written to the outputs goes nowhere.
@@ -40,14 +51,37 @@ def names(grants: WasiGrants | None) -> frozenset[str]:
     return frozenset(found)
 
 
+def problems(grants: WasiGrants | None) -> list[str]:
+    """Name what in the granted folders would take a thread: to open a pipe waits for a writer."""
+    found = []
+    for folder in grants.read_only.values() if grants is not None else ():
+        if not folder.is_dir():
+            found.append(f"the folder {str(folder)!r} that it may read is not there")
+        for place, _, files in islice(os.walk(folder), FOLDERS):
+            for name in files:
+                path = Path(place, name)
+                with suppress(OSError):  # it has gone meanwhile
+                    if stat.S_IFMT(path.lstat().st_mode) not in PLAIN:
+                        found.append(f"{str(path)!r}, which it may read, is no plain file")
+    return found
+
+
 def give(grants: WasiGrants, context: int) -> None:
-    """Give the granted parts to a store."""
-    from wasmtime import WasiConfig
+    """Give the granted parts to a store.
+
+    Raises:
+        Failure: A granted folder cannot be opened.
+    """
+    from wasmtime import WasiConfig, WasmtimeError
 
     config = WasiConfig()
     config.env = list(grants.env.items())
     for guest, folder in grants.read_only.items():
-        config.preopen_dir(str(folder), guest, fs_mutable=False)
+        try:
+            config.preopen_dir(str(folder), guest, fs_mutable=False)
+        except WasmtimeError:
+            text = f"the folder {str(folder)!r} that it may read cannot be opened"
+            raise Failure("", text) from None
     n = native()
     error = n.context_set_wasi(context, n.address(config))
     config._consume()  # it is the store's now

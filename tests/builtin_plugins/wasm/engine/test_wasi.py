@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.wasm.guests import function, guest
 
-from hookgate.builtin_plugins.wasm.engine import GuestRefusedError, Limits, Sandbox, WasiGrants
+from hookgate.builtin_plugins.wasm.engine import (
+    GuestError,
+    GuestRefusedError,
+    Limits,
+    Sandbox,
+    WasiGrants,
+)
 
 TOOL = "handle_tool_call"
 WASI = "wasi_snapshot_preview1"
@@ -141,3 +147,27 @@ async def test_nothing_is_written_to_a_granted_folder(
     assert answer[0] != 0
     assert set(os.listdir(folder)) == {"note", "link"}
     assert (folder / "note").read_text() == "hello"
+
+
+async def test_what_would_take_a_thread_in_a_granted_folder_is_refused(
+    sandbox: Sandbox, folder: Path
+) -> None:
+    os.mkdir(folder / "below")
+    os.mkfifo(folder / "below" / "pipe")
+
+    with pytest.raises(GuestRefusedError, match=r"below/pipe', which it may read, is no plain"):
+        await call(sandbox, opening("note"), WasiGrants(read_only={"/notes": folder}))
+
+
+async def test_a_granted_folder_that_is_not_there_is_named(sandbox: Sandbox, folder: Path) -> None:
+    grants = WasiGrants(read_only={"/notes": folder})
+    with pytest.raises(GuestRefusedError, match="elsewhere' that it may read is not there"):
+        elsewhere = folder / "elsewhere"
+        await call(sandbox, opening("note"), WasiGrants(read_only={"/notes": elsewhere}))
+
+    loaded = await sandbox.load(
+        opening("note"), name="wasi", limits=Limits(), imports=(), wasi=grants
+    )
+    os.rename(folder, folder.with_name("moved"))
+    with pytest.raises(GuestError, match="granted' that it may read cannot be opened"):
+        await loaded.call(TOOL, b"", host={})

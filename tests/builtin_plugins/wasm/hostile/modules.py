@@ -436,4 +436,13 @@ UNGRANTED = {
         ),
         "it imports hookgate.memory, which is not granted",
     ),
+    "poll_oneoff-with-all-of-wasi": Hostile(
+        body(
+            "(i64.const 0)",
+            imports='(import "wasi_snapshot_preview1" "poll_oneoff"'
+            "(func (param i32 i32 i32 i32) (result i32)))",
+        ),
+        "it imports wasi_snapshot_preview1.poll_oneoff, which is not granted",
+        wasi=WasiGrants(clock=True, random=True, env={"A": "b"}),
+    ),
 }
