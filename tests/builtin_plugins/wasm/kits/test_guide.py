@@ -26,7 +26,9 @@ SOURCES = {
 
 @pytest.mark.parametrize(("form", "example"), FORMS, ids=[name for name, _ in FORMS])
 def test_each_form_is_shown_as_it_is(form: str, example: str) -> None:
-    read_form(getattr(wire, form), example.encode(), what=form)
+    kind = getattr(wire, form)
+
+    assert isinstance(read_form(kind, example.encode(), what=form), kind)
 
 
 def test_every_form_that_a_guest_meets_is_shown() -> None:
