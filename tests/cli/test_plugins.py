@@ -47,7 +47,7 @@ def installed(
     def install(source: str, name: str = "acme") -> Installed:
         (folder / "acme_plugin.py").write_text(source)
         info = folder / "acme_plugin-1.0.dist-info"
-        info.mkdir()
+        info.mkdir(exist_ok=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme_plugin\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[hookgate]\n{name} = acme_plugin:Plugin\n")
 
@@ -127,14 +127,15 @@ def test_nothing_is_imported_to_be_looked_at_where_the_settings_cannot_be_read(
 
 
 def test_the_name_of_the_sandboxs_runner_is_given_by_the_operator(
-    hookgate: CommandLine, installed: Callable[[str, str], Installed]
+    hookgate: CommandLine, installed: Callable[..., Installed]
 ) -> None:
     run = installed(RUNNER, "wasm")
-    (row,) = [
-        row for row in run("plugins", "list", "--json").json["plugins"] if row["name"] == "wasm"
-    ]
-    assert (row["state"], "installing one chooses none" in row["reason"]) == ("disabled", True)
-    hookgate.config('[plugins]\nreplace = { wasm = "wasm" }\n')
+    ran = run("tools", "list", "mine", "--json")
+    assert ran.code != 0
+    assert "installing never replaces a builtin" in ran.json["error"]["message"]
+    run = installed(RUNNER, "acme_wasm")
+    assert run("tools", "list", "mine", "--json").json["tools"] == []
+    hookgate.config('[plugins]\nreplace = { wasm = "acme_wasm" }\n')
     (tool,) = run("tools", "list", "mine", "--json").json["tools"]
     assert (tool["plugin"], tool["sandbox"]) == ("wasm", "wasm")
 
