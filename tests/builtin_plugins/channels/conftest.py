@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import pytest
-from tests.builtin_plugins.channels.platform import Platform, platform
+from tests.builtin_plugins.channels.local_platform import Platform, platform
 from tests.support.bot_api import TOKEN, BotApi, bot_api
 from tests.support.telegram import SECRET, Telegram
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.builtin_plugins.channels.conftest import Serve
-from tests.builtin_plugins.channels.platform import Platform
+from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_approvals import Bell, asking
 from tests.builtin_plugins.channels.test_kinds import post
 

@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 from tests.builtin_plugins.channels.bells import KEY, Bell, event
 from tests.builtin_plugins.channels.conftest import Serve
-from tests.builtin_plugins.channels.platform import Platform
+from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_approvals import Bell as Tool
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS, post
 

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.builtin_plugins.channels.conftest import Serve, Served
-from tests.builtin_plugins.channels.platform import Platform
+from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_approvals import Bell, asking
 
 from hookgate.kit.testing.model import ScriptedModel, call, say
