@@ -7,10 +7,12 @@ import wasmtime
 LIBRARY = """
   (core module $library
     (memory (export "memory") 1)
-    (table (export "table") 1 funcref)
+    (table $table (export "table") 1 funcref)
     (global $next (mut i32) (i32.const 4096))
     (func (export "realloc") (param $old i32) (param $had i32) (param $align i32) (param $size i32)
       (result i32) (local $at i32)
+      (if (i32.eqz (ref.is_null (table.get $table (i32.const 0))))
+        (then (call_indirect $table (i32.const 0))))
       (local.set $at (global.get $next))
       (global.set $next (i32.add (global.get $next) (local.get $size)))
       (if (i32.gt_u (global.get $next) (i32.mul (memory.size) (i32.const 65536)))
@@ -42,7 +44,8 @@ def component(
 
     Args:
         body: Core instructions that return where pointer and length of the answer stand.
-        more: What else stands in its core module.
+        more: What else stands in its core module. A function in its table is called whenever
+            the host asks for memory.
         imports: Functions of the host; each is there as ``$NAME (at length answer)``.
         export: The name of its export.
         kind: The type of its export.

@@ -200,6 +200,17 @@ HOSTILE = {
         "host-calls",
         "host_bytes = 50,000",
     ),
+    "a host call while the host asks for memory": (
+        component(
+            ECHO,
+            "(func $again (call $log (i32.const 0) (i32.const 0) (i32.const 8)))",
+            "(elem (i32.const 0) $again)",
+            imports=("log",),
+        ),
+        Limits(),
+        "trap",
+        "cannot leave component instance",
+    ),
     "request past the end": (
         component(
             "(call $log (i32.const 65530) (i32.const 100) (i32.const 8)) unreachable",

@@ -10,6 +10,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+from tests.builtin_plugins.wasm.components import ECHO as ECHO_OF_A_COMPONENT
+from tests.builtin_plugins.wasm.components import component
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest
 
 from hookgate.builtin_plugins.wasm.engine import Guest, Limits, Sandbox
@@ -43,8 +46,11 @@ async def warm(tmp_path: Path, data: bytes = ECHO_GUEST) -> tuple[Sandbox, Guest
     return sandbox, echo
 
 
-async def test_guests_go_on_in_a_fork_and_in_its_parent(tmp_path: Path) -> None:
-    sandbox, echo = await warm(tmp_path)
+@pytest.mark.parametrize(
+    "data", [ECHO_GUEST, component(ECHO_OF_A_COMPONENT)], ids=["core", "component"]
+)
+async def test_guests_go_on_in_a_fork_and_in_its_parent(tmp_path: Path, data: bytes) -> None:
+    sandbox, echo = await warm(tmp_path, data)
     assert await echo.call(TOOL, b"before", host={}) == b"before"
 
     def forked() -> bytes:
