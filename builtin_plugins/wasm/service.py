@@ -196,6 +196,8 @@ class WasmPlugins:
                 look.plugins.append(await self._looked_at(one, fresh))
             if fresh:
                 try:
+                    for accepted_now in fresh:
+                        await self._record(accepted_now)
                     await asyncio.to_thread(self._kept.put, *fresh)
                 except HookgateError as error:
                     # What cannot be kept would be new each time, whatever became of it.
@@ -240,6 +242,9 @@ class WasmPlugins:
             if id(one) not in kept:
                 host.spawn(one.door.close(), name="wasm.close")
         self._look = look
+        for one in look.loaded.values():
+            if one.manifest.kind == "channel" and host.ready and one.name not in host.channels:
+                host.announce(f"channel {one.name}", "it comes with the next start")
         parts = {_part(one): one.why for one in look.plugins if one.why}
         for part in self._told - parts.keys():
             host.recover(part)
@@ -318,10 +323,7 @@ class WasmPlugins:
         _check_digest(package, digest)
         # Tried before it takes the place of what works.
         await (await self._open()).load(package)
-        at = self._now()
-        accepted = await asyncio.to_thread(self._kept.install, package, by=by, at=at)
-        await self._record("wasm_installed", accepted)
-        return accepted
+        return await self._keep(package, installed=True, by=by)
 
     async def accept(self, name: str, *, digest: str, by: str) -> Acceptance:
         """Accept a plugin as it lies in its folder now.
@@ -335,20 +337,23 @@ class WasmPlugins:
             TurnError: There is none, or it is another one by now.
             HookgateError: It cannot be kept.
         """
-        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
-
         found = self.named(name).found
         package = await self.read(found.folder)
         _check_digest(package, digest)
+        # The copy of an installed one lies where its digest says, so that it is made anew.
         installed = found.accepted is not None and found.accepted.installed
+        return await self._keep(package, installed=installed, by=by)
+
+    async def _keep(self, package: Package, *, installed: bool, by: str) -> Acceptance:
+        """Record that a plugin is accepted, and let it count: what cannot be recorded does not."""
+        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+
         accepted = Acceptance.of(package, installed=installed, by=by, at=self._now())
+        await self._record(accepted)
         if installed:
-            # The copy lies where its digest says; what was changed there is kept anew.
-            at = self._now()
-            accepted = await asyncio.to_thread(self._kept.install, package, by=by, at=at)
+            await asyncio.to_thread(self._kept.install, package, accepted)
         else:
             await asyncio.to_thread(self._kept.put, accepted)
-        await self._record("wasm_accepted", accepted)
         return accepted
 
     async def remove(self, name: str, *, by: str) -> bool:
@@ -362,18 +367,19 @@ class WasmPlugins:
         """Return what was accepted, by name."""
         return await asyncio.to_thread(self._kept.load)
 
-    async def _record(self, kind: str, accepted: Acceptance) -> None:
+    async def _record(self, accepted: Acceptance) -> None:
         data = {
             "plugin": accepted.name,
             "version": accepted.version,
             "digest": accepted.digest,
             "grants": list(accepted.grants),
             "folder": accepted.folder,
+            "installed": accepted.installed,
             "by": accepted.by,
         }
         self.host.log.info("plugin of the sandbox accepted", **data)
         if (audit := self.host.get(AUDIT)) is not None:
-            await audit.append(kind, data)
+            await audit.append("wasm_accepted", data)
 
     def _now(self) -> str:
         return self.host.clock.now().isoformat()

@@ -122,8 +122,8 @@ async def call_tool(
 
 def _plain(section: ToolSection, arguments: Mapping[str, Any]) -> bytes:
     """Return what a module made for Extism is handed: its one text, or all arguments as JSON."""
-    if set(section.input_schema.get("properties", ())) == {"input"}:
-        text = arguments.get("input", "")
+    if set(section.input_schema.get("properties", ())) == {"input"} == arguments.keys():
+        text = arguments["input"]
         if isinstance(text, str):
             return text.encode()
     return to_json(dict(arguments))

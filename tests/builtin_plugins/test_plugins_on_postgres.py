@@ -25,6 +25,7 @@ from hookgate.builtin_plugins.policy.desk import tables as policy_tables
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.domain.ports import OutcomeEntry
 
@@ -37,6 +38,7 @@ TABLES = {
     "inventory": inventory_tables,
     "planning": planning_tables,
     "policy": policy_tables,
+    "wasm": wasm_tables,
 }
 
 
@@ -110,3 +112,22 @@ async def test_windows_of_outcomes_are_shared_by_gateways_and_stay_within_their_
     await asyncio.gather(*(gateway.flush() for gateway in gateways))
     seen = [[one.turn for one in gateway.all()["global"].entries] for gateway in gateways]
     assert seen == [["t3", "t4", "t5", "t6", "t7"]] * 2
+
+
+async def test_a_namespace_of_guests_holds_its_quota_at_two_gateways(store: SqlStore) -> None:
+    await store.migrate("wasm", wasm_tables.METADATA, wasm_tables.SCRIPTS)
+    gateways = [wasm_tables.Values(store) for _ in range(2)]
+    kept = wasm_tables.Kept("x" * 100, frozenset())
+
+    async def keep(number: int) -> bool:
+        values = gateways[number % 2]
+        try:
+            await values.set("p", "notes", f"o{number}", "key", kept, quota=1000)
+        except wasm_tables.QuotaError:
+            return False
+        return True
+
+    done = await asyncio.gather(*map(keep, range(20)))
+    assert sum(done) == 1000 // (100 + len("key") + wasm_tables.ROW_BYTES)
+    found = [await gateways[0].get("p", "notes", f"o{number}", "key") for number in range(20)]
+    assert [one is not None for one in found] == list(done)

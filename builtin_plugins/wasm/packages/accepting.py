@@ -135,13 +135,12 @@ class Accepted:
         kept = {**self.load(), **{one.name: one for one in accepted}}
         self._write(kept)
 
-    def install(self, package: Package, *, by: str, at: str) -> Acceptance:
-        """Copy a plugin into the home folder and accept it: both, or nothing.
+    def install(self, package: Package, accepted: Acceptance) -> None:
+        """Copy a plugin into the home folder and keep that it was accepted: both, or nothing.
 
         Raises:
             PackageError: It cannot be kept; what was installed before still is.
         """
-        accepted = Acceptance.of(package, installed=True, by=by, at=at)
         copy = self.copy_of(accepted)
         try:
             write_whole(copy / MANIFEST, package.text.encode(), durable=True)
@@ -151,7 +150,6 @@ class Accepted:
         # The copy counts from here on.
         self.put(accepted)
         self._clear(copy.parent, keep=copy.name)
-        return accepted
 
     def remove(self, name: str) -> bool:
         """Forget a plugin, and delete its copy; whether there was one.

@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import constant, module, relay, tool, write_plugin
+from tests.builtin_plugins.wasm.guests import binary
+from tests.support.script import until
 
+from hookgate.builtin_plugins.wasm import service
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import SessionKey
 from hookgate.hookspecs import hookimpl
 
 HELLO = constant(handle_tool_call={"content": "hello"})
 BYE = constant(handle_tool_call={"content": "bye"})
+EXTISM = binary("""
+(module
+  (import "extism:host/env" "input_length" (func $length (result i64)))
+  (import "extism:host/env" "input_load_u8" (func $load (param i64) (result i32)))
+  (import "extism:host/env" "alloc" (func $alloc (param i64) (result i64)))
+  (import "extism:host/env" "store_u8" (func $store (param i64 i32)))
+  (import "extism:host/env" "output_set" (func $output (param i64 i64)))
+  (memory (export "memory") 1)
+  (func (export "run") (result i32)
+    (local $block i64) (local $at i64)
+    (local.set $block (call $alloc (call $length)))
+    (block $end (loop $next
+      (br_if $end (i64.ge_u (local.get $at) (call $length)))
+      (call $store (i64.add (local.get $block) (local.get $at)) (call $load (local.get $at)))
+      (local.set $at (i64.add (local.get $at) (i64.const 1)))
+      (br $next)))
+    (call $output (local.get $block) (call $length))
+    (i32.const 0)))
+""")
 SESSION = SessionKey("main", "cli", "local", "main")
 
 
@@ -315,6 +340,75 @@ async def test_a_trap_or_a_limit_is_an_error_of_the_tool_and_the_gateway_goes_on
         assert "hostile" in result.text
         assert told in result.text
         assert (await sandboxed.call("greet", {})).content == "hello"
+
+
+async def test_a_module_that_takes_long_to_compile_comes_when_it_is_ready(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "LOAD_SECONDS", 0.0)
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started() as sandboxed:
+        host = sandboxed.gateway.host
+        assert "wasm plugins" in host.notices
+        await until(lambda: "ask" in host.tools.view() and "wasm plugins" not in host.notices)
+        await until(lambda: "ask" in sandboxed.gateway._catalogue.snapshot().tools)
+        assert (await sandboxed.call("ask", {})).content == "hello"
+
+
+async def test_a_channel_that_comes_with_a_reload_waits_for_the_next_start(
+    started: Started, tmp_path: Path
+) -> None:
+    async with started() as sandboxed:
+        data = constant(parse_incoming={}, format_outgoing={})
+        more: dict[str, Any] = {
+            "grants": ["http:api.example.com"],
+            "channel": {"webhook": {"verification": "header", "secret": "s", "header": "h"}},
+        }
+        write_plugin(tmp_path / "plugins" / "hooked", data, kind="channel", **more)
+        await sandboxed.gateway.reload()
+        assert "next start" in sandboxed.gateway.host.notices["channel hooked"]
+    async with started() as sandboxed:
+        assert "hooked" in sandboxed.gateway.host.channels
+
+
+async def test_a_tool_of_a_module_made_for_extism_is_an_export(
+    started: Started, tmp_path: Path
+) -> None:
+    text = {"type": "object", "properties": {"input": {"type": "string"}}}
+    tools = [tool("run", schema=text), tool("say")]
+    write_plugin(tmp_path / "plugins" / "pdk", EXTISM, tools=tools[:1])
+    write_plugin(tmp_path / "plugins" / "wrong", EXTISM, tools=tools)
+    async with started() as sandboxed:
+        rows = await sandboxed.rows()
+        assert (rows["pdk"]["form"], rows["wrong"]["state"]) == ("extism", "broken")
+        assert "does not export say" in rows["wrong"]["why"]
+        assert (await sandboxed.call("run", {"input": "hällo"})).content == "hällo"
+        assert (await sandboxed.call("run", {"other": 1})).content == '{"other":1}'
+
+
+async def test_who_has_accepted_what_is_recorded(started: Started, tmp_path: Path) -> None:
+    rows: list[tuple[str, Any]] = []
+
+    class Recording:
+        name = "recording"
+        provides = (AUDIT,)
+
+        async def append(self, kind: str, data: Any) -> None:
+            rows.append((kind, data))
+
+        @hookimpl
+        @asynccontextmanager
+        async def lifespan(self, host: Any) -> AsyncIterator[None]:
+            host.provide(AUDIT, self)
+            yield
+
+    write_plugin(tmp_path / "plugins" / "named", HELLO, grants=["log"])
+    folder = write_plugin(tmp_path / "elsewhere" / "greeter", HELLO, tools=[tool("greet")])
+    async with started(extra=[Recording()]) as sandboxed:
+        await sandboxed.operation("wasm.install", folder=str(folder), digest=digest_of(folder))
+    told = [(kind, row["plugin"], row["by"], row["grants"]) for kind, row in rows]
+    assert told[-1] == ("wasm_accepted", "greeter", "loopback", [])
+    assert {row[1] for row in told} <= {"named", "greeter"}
 
 
 async def test_a_guest_may_say_why_it_cannot(started: Started, tmp_path: Path) -> None:
