@@ -360,12 +360,8 @@ _NAMES = {
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
         "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES OUTCOME_WINDOWS QUESTIONS SECRETS "
-        "SIGNALS STORE SWITCHES TOKENS Channel ChannelFeatures Clock Conversations Embedder Key "
-        "Lanes Lease Loaded OutcomeEntry OutcomeWindows Page PartsEmbedder Question Said Settled "
-        "Switch embed_parts"
-        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES QUESTIONS SECRETS SIGNALS STORE "
-        "SWITCHES TOKENS Clock Conversations Embedder Key Lanes Lease "
-        "Loaded Page PartsEmbedder Question Said Settled Switch embed_parts"
+        "SIGNALS STORE SWITCHES TOKENS Clock Conversations Embedder Key Lanes Lease Loaded "
+        "OutcomeEntry OutcomeWindows Page PartsEmbedder Question Said Settled Switch embed_parts"
     ),
     "hookgate.core.domain.tools": "Ask Decision Effect Tool ToolCall ToolResult Verdict",
     "hookgate.core.domain.turn": (
