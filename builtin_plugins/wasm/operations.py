@@ -98,11 +98,20 @@ class AcceptedRow(OperationModel):
     """Why it does not run; empty where it does."""
 
 
+class RemoveParams(NameParams):
+    """Which plugin is removed, and whether with what it has kept."""
+
+    values: bool = False
+    """Whether all that it has kept in the store is deleted as well, of every peer."""
+
+
 class Removed(OperationModel):
-    """Whether something was removed."""
+    """What was removed."""
 
     removed: bool
     """False where nothing was accepted under the name."""
+    values: int
+    """How many values of the store were deleted."""
 
 
 class VerifiedRow(OperationModel):
@@ -192,7 +201,7 @@ class WasmOperations:
             Operation(
                 name="wasm.remove",
                 summary="Forget what was accepted of a plugin, and delete its copy.",
-                params=NameParams,
+                params=RemoveParams,
                 result=Removed,
                 handler=self.remove,
                 scope="operate",
@@ -259,12 +268,14 @@ class WasmOperations:
         work = self._current().accept(params.name, digest=params.digest, by=invocation.principal.id)
         return await self._accepted(invocation.host, work)
 
-    async def remove(self, invocation: Invocation, params: NameParams) -> Removed:
+    async def remove(self, invocation: Invocation, params: RemoveParams) -> Removed:
         """Forget a plugin."""
-        removed = await self._current().remove(params.name, by=invocation.principal.id)
+        removed, values = await self._current().remove(
+            params.name, values=params.values, by=invocation.principal.id
+        )
         if removed:
             await invocation.host.reload()
-        return Removed(removed=removed)
+        return Removed(removed=removed, values=values)
 
     async def _accepted(self, host: Host, work: Awaitable[Acceptance]) -> AcceptedRow:
         """Return what was accepted, once turns have what it brings."""

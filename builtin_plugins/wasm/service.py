@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
+    from hookgate.builtin_plugins.wasm.tables import Values
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
@@ -254,16 +255,21 @@ class WasmPlugins:
 
     async def _open(self) -> Guests:
         if self._guests is None:
-            from hookgate.kit.tables import tables_of
-
             module = "hookgate.builtin_plugins.wasm.guests"
             guests = await asyncio.to_thread(import_module, module)
-            values = None
-            if (store := self.host.get(STORE)) is not None:
-                values = (await tables_of(store, SOURCE, TABLES)).Values(store)
-            self._guests = guests.Guests(self.host, self.settings, values)
+            self._guests = guests.Guests(self.host, self.settings, await self._values())
         assert self._guests is not None, "it was just made"
         return self._guests
+
+    async def _values(self) -> Values | None:
+        """Return where guests keep values; None where there is no store."""
+        from hookgate.kit.tables import tables_of
+
+        store = self.host.get(STORE)
+        if store is None:
+            return None
+        values: Values = (await tables_of(store, SOURCE, TABLES)).Values(store)
+        return values
 
     async def close(self) -> None:
         """Close connections, and end the sandbox."""
@@ -356,12 +362,24 @@ class WasmPlugins:
             await asyncio.to_thread(self._kept.put, accepted)
         return accepted
 
-    async def remove(self, name: str, *, by: str) -> bool:
-        """Forget what was accepted of a plugin, and delete its copy; whether there was any."""
-        removed = await asyncio.to_thread(self._kept.remove, name)
-        if removed:
-            self.host.log.info("plugin of the sandbox removed", plugin=name, by=by)
-        return removed
+    async def remove(self, name: str, *, values: bool, by: str) -> tuple[bool, int]:
+        """Forget what was accepted of a plugin, and delete its copy.
+
+        Args:
+            name: The plugin.
+            values: Whether what it has kept in the store is deleted as well.
+            by: Who.
+
+        Returns:
+            Whether anything was accepted, and how many values were deleted.
+        """
+        removed, deleted = await asyncio.to_thread(self._kept.remove, name), 0
+        if values and (kept := await self._values()) is not None:
+            deleted = await kept.forget(name)
+        if removed or deleted:
+            log = self.host.log
+            log.info("plugin of the sandbox removed", plugin=name, values=deleted, by=by)
+        return removed, deleted
 
     async def accepted(self) -> Mapping[str, Acceptance]:
         """Return what was accepted, by name."""

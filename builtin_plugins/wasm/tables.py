@@ -161,6 +161,15 @@ class Values:
 
         return await self._store.write(work, order=ORDER)
 
+    async def forget(self, plugin: str) -> int:
+        """Delete all that a plugin has kept; return how many values that was."""
+
+        def work(connection: Connection) -> int:
+            connection.execute(delete(NAMESPACES).where(NAMESPACES.c.plugin == plugin))
+            return connection.execute(delete(VALUES).where(VALUES.c.plugin == plugin)).rowcount
+
+        return await self._store.write(work, order=ORDER)
+
     async def keys(
         self, plugin: str, namespace: str, owner: str, prefix: str
     ) -> tuple[Sequence[str], Taint]:

@@ -82,25 +82,30 @@ def accept(
 def remove(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="The plugin's name.")],
+    values: Annotated[
+        bool, typer.Option("--values", help="Delete all that it has kept in the store as well.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Forget what was accepted of a plugin, and delete its copy.
 
-    One that lies in a folder of the settings is new then.
+    One that lies in a folder of the settings is new then. What it has kept stays, for when it
+    comes back, unless --values says otherwise.
 
     Example:
         hookgate wasm remove weather
     """
     del as_json  # Read by the state.
     state = state_of(ctx)
-    data = state.ask("wasm.remove", {"name": name})
+    data = state.ask("wasm.remove", {"name": name, "values": values})
 
     def render(console: Console) -> None:
         told = f"removed {name}" if data["removed"] else f"nothing was accepted as {name}"
-        console.print(told, markup=False)
+        deleted = f", and {data['values']:,} of its values" if values else ""
+        console.print(told + deleted, markup=False)
 
     state.show(data, render)
-    if not data["removed"]:
+    if not (data["removed"] or data["values"]):
         raise typer.Exit(1)
 
 

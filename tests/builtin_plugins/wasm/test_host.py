@@ -136,6 +136,23 @@ async def test_a_namespace_holds_no_more_than_its_quota(started: Started, keeper
         assert "error" in many[-1]
 
 
+async def test_what_a_plugin_has_kept_goes_when_it_is_removed_with_its_values(
+    started: Started, keeper: Path
+) -> None:
+    async with started() as sandboxed:
+        for peer in ("ada", "bob"):
+            await sandboxed.ask({"op": "set", "key": "word", "value": "x" * 300}, peer=peer)
+        kept = await sandboxed.operation("wasm.remove", name="keeper")
+        assert (kept["removed"], kept["values"]) == (True, 0)
+        # It lies in a folder of the settings, so that it has come back.
+        assert (await sandboxed.ask({"op": "get", "key": "word"}, peer="ada"))["ok"]
+        gone = await sandboxed.operation("wasm.remove", name="keeper", values=True)
+        assert (gone["removed"], gone["values"]) == (True, 2)
+        assert await sandboxed.ask({"op": "get", "key": "word"}, peer="ada") == {"ok": None}
+        full = {"op": "set", "key": "a", "value": "x" * 900}
+        assert await sandboxed.ask(full) == {"ok": None}
+
+
 @pytest.mark.parametrize(
     ("asked", "code"),
     [
