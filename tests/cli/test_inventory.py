@@ -35,7 +35,7 @@ def test_a_skill_is_installed_from_a_file(hookgate: CommandLine, tmp_path: Path)
     assert wrong.code == 2
     assert "expected NAME=VALUE" in wrong.err
     assert harm.code == 1
-    assert "command: a shell, which runs whatever its arguments say" in harm.err
+    assert "command and args: a shell, which runs whatever its arguments say" in harm.err
 
 
 def test_what_is_not_there_is_told(hookgate: CommandLine) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import tomllib
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hookgate.kit.content.frontmatter import split
@@ -201,31 +202,35 @@ def _files(home: Home, root: Path) -> Iterator[Path]:
     if not _leads_inside(home, root):
         home.tell(f"{root}: found a link that leads out of the home, which is not followed")
         return
-    left, seen = ENTRIES, set[str]()
+    left, seen = ENTRIES, set[tuple[int, int]]()
     folders = [(root, 0)]
     while folders:
         folder, depth = folders.pop()
-        real = os.path.realpath(folder)
-        if real in seen:
-            continue
-        seen.add(real)
         try:
-            names = sorted(os.listdir(folder)[: left + 1])
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                found = sorted(islice(entries, left + 1), key=lambda one: one.name)
         except OSError as error:
             home.tell(f"{folder}: {(error.strerror or 'it cannot be read').lower()}")
             continue
-        left -= len(names)
+        left -= len(found)
         if left < 0:
             home.tell(f"{root}: found more than {ENTRIES} files; the others are left out")
             return
-        if SKILL in names and depth:
+        if depth and any(entry.name == SKILL for entry in found):
             yield folder / SKILL
         below = []
-        for name in names:
-            path = folder / name
-            if name.startswith(".") or name in _PASSED_OVER or not path.is_dir():
+        for entry in found:
+            name, path = entry.name, folder / entry.name
+            linked = entry.is_symlink()
+            # Of a circle of links `DirEntry.is_dir` raises.
+            is_folder = os.path.isdir(path) if linked else entry.is_dir()
+            if name.startswith(".") or name in _PASSED_OVER or not is_folder:
                 continue
-            if path.is_symlink() and not _leads_inside(home, path):
+            if linked and not _leads_inside(home, path):
                 yield path / SKILL
             elif depth < DEPTH:
                 below.append((path, depth + 1))

@@ -141,6 +141,7 @@ def test_links_out_of_the_home_are_not_followed(tmp_path: Path) -> None:
     root = homes.codex(tmp_path / ".codex")
     (root / "skills/spy").symlink_to(outside)
     (root / "skills/again").symlink_to(root / "skills")
+    (root / "skills/circle").symlink_to(root / "skills/circle")
     (root / "config.toml").unlink()
     (root / "config.toml").symlink_to(tmp_path / "elsewhere/config.toml")
 
