@@ -21,10 +21,10 @@ def check_explained(out: str) -> None:
     lines = out.splitlines()
     tool = next(number for number, line in enumerate(lines) if "▸ calculate" in line)
     model = next(number for number, line in enumerate(lines) if "● model" in line)
-    judged = next(number for number, line in enumerate(lines) if "before_tool_call" in line)
-    assert model < judged < tool
-    assert "policy" in lines[judged]
-    assert "ALLOW" in lines[judged]
+    judged = [number for number, line in enumerate(lines) if "before_tool_call" in line]
+    assert model < judged[0] < tool
+    decided = next(lines[number] for number in judged if "policy" in lines[number])
+    assert "ALLOW" in decided
     assert lines[tool].rstrip().endswith("391")
     assert "tokens in" in lines[model]
     assert "done in" in out
@@ -72,7 +72,7 @@ def test_the_waterfall_is_json_for_programs(hookgate: CommandLine) -> None:
     tools = [row for row in rows if row["kind"] == "tool"]
     assert {row["name"] for row in tools} == {"calculate", "clock"}
     judged = [row for row in rows if row["name"] == "before_tool_call"]
-    assert {row["plugin"] for row in judged} == {"policy"}
+    assert "policy" in {row["plugin"] for row in judged}
     assert max(row["at_ms"] for row in judged) <= min(row["at_ms"] for row in tools)
     assert data["milliseconds"] > 0
 

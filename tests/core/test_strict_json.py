@@ -71,10 +71,10 @@ def test_many_escaped_quotes_in_a_string_without_an_end_take_linear_time() -> No
     def seconds(text: bytes) -> float:
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.thread_time()
             with pytest.raises(StrictJSONError):
                 loads(text)
-            times.append(time.perf_counter() - start)
+            times.append(time.thread_time() - start)
         return min(times)
 
     assert seconds(large) < 50 * max(seconds(small), 1e-4)

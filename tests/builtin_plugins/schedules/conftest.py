@@ -12,6 +12,7 @@ import pytest
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.testing.fixtures import clock, gateway, model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.kit.testing.gateway import TurnedClock
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
+__all__ = ["clock", "gateway", "model"]
 
 OPS = Principal.owner("ops")
 
