@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Hosted", "Hosting"]
 
 PART = "channel {}"
+APPROVALS = "approvals of {}"
 
 
 @dataclass(slots=True)
@@ -58,10 +59,25 @@ class Hosted:
         return connection if isinstance(connection, Webhook) else None
 
     @property
+    def is_believed(self) -> bool:
+        """Whether its word for who wrote is good: that of sandboxed code is a stranger's."""
+        return self.settings.trusted or not self.channel.sandboxed
+
+    @property
     def is_public(self) -> bool:
-        """Whether strangers write here."""
+        """Whether strangers write here, or what may have made up who wrote."""
         public = self.settings.public
-        return self.settings.senders is None if public is None else public
+        if public is None:
+            return self.settings.senders is None or not self.is_believed
+        return public
+
+    @property
+    def approvers(self) -> tuple[ApproverSettings, ...]:
+        """Who may answer questions here; nobody where who wrote cannot be believed.
+
+        Such a channel is not shown questions either: it could answer them itself.
+        """
+        return self.settings.approvers if self.is_believed else ()
 
     def listens_to(self, sender: str) -> bool:
         """Whether somebody is listened to."""
@@ -74,7 +90,7 @@ class Hosted:
         """Return the approver that a sender is; None where it is none."""
         if not sender:
             return None
-        return next((one for one in self.settings.approvers if one.sender == sender), None)
+        return next((one for one in self.approvers if one.sender == sender), None)
 
     def principal_of(self, approver: ApproverSettings) -> Principal:
         """Return who answers questions for an approver: in this channel, and nothing else."""
@@ -144,6 +160,7 @@ class Hosting:
             else:
                 self._host.recover(part)
                 found[name] = hosted
+                self._tell_of_approvers(hosted)
         self._hosted = found
         for name in self._sections.keys() - self._host.channels.keys():
             self._host.degrade(
@@ -151,6 +168,18 @@ class Hosting:
                 f"[plugin.channels.{name}] is about a channel that there is not: give it a `kind`, "
                 "or install the plugin that brings it",
             )
+
+    def _tell_of_approvers(self, hosted: Hosted) -> None:
+        part = APPROVALS.format(hosted.name)
+        if hosted.settings.approvers and not hosted.approvers:
+            self._host.degrade(
+                part,
+                "its approvers are asked nothing and answer nothing: its code is sandboxed, and "
+                "could say of anything that they wrote it. Where that code is trusted with "
+                f"approvals, set `trusted = true` in [plugin.channels.{hosted.name}]",
+            )
+        else:
+            self._host.recover(part)
 
     @staticmethod
     def _flaw(channel: HostedChannel) -> str:

@@ -176,7 +176,7 @@ class ChannelOperations:
                     path="" if one.webhook is None else f"/webhook/{one.name}",
                     sandboxed=one.channel.sandboxed,
                     public=one.is_public,
-                    approvers=[approver.principal for approver in one.settings.approvers],
+                    approvers=[approver.principal for approver in one.approvers],
                     paused=service.paused(one.name),
                     waiting=waiting.get(one.name, 0),
                     unsent=queued.get((one.name, "waiting"), 0),

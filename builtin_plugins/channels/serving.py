@@ -148,7 +148,7 @@ class Service:
             told=asking.sent,
         )
         self._begin(sender.run(), f"deliveries of {name}")
-        if hosted.settings.approvers:
+        if hosted.approvers:
             self._begin(asking.run(), f"approvals of {name}")
         if hosted.webhook is None:
             poller = Poller(

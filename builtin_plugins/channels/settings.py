@@ -45,6 +45,9 @@ class ChannelSettings(Section):
     `senders` is not set."""
     approvers: tuple[ApproverSettings, ...] = ()
     """Who may answer questions about tool calls in this channel."""
+    trusted: bool = False
+    """Whether a channel whose code is sandboxed is believed when it says who wrote. Without it,
+    nobody approves tool calls there, and what comes in is tainted unless `public` is false."""
     streaming: bool = True
     """Whether an answer is shown while it is written, where messages can be changed."""
     per_minute: int = Field(default=600, ge=1, le=1_000_000)

@@ -67,7 +67,7 @@ class Asking:
     async def run(self) -> None:
         """Ask for as long as it runs."""
         async with asyncio.TaskGroup() as group:
-            for approver in self._hosted.settings.approvers:
+            for approver in self._hosted.approvers:
                 group.create_task(self._ask(approver))
 
     async def _ask(self, approver: ApproverSettings) -> None:

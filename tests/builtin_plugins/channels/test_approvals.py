@@ -39,7 +39,8 @@ APPROVERS = [
 
 
 def settings(**more: Any) -> dict[str, Any]:
-    return {**FAST, "telegram": {"approvers": APPROVERS, **more}}
+    # Of the channel in Python it says nothing; the guest carries no approvals without it.
+    return {**FAST, "telegram": {"approvers": APPROVERS, "trusted": True, **more}}
 
 
 def asking(*approvers: str, **more: Any) -> dict[str, Any]:
