@@ -172,7 +172,9 @@ class Door:
         try:
             text = data.decode("utf-8")
         except UnicodeDecodeError:
-            body = base64.b64encode(inserted.masked_bytes(data)).decode()
+            # Bytes hold what text does: this request's secrets, and those of earlier ones.
+            masked = self._safe(data.decode("utf-8", "surrogateescape"), inserted)
+            body = base64.b64encode(masked.encode("utf-8", "surrogateescape")).decode()
             return HttpResponse(
                 status=response.status_code, headers=headers, body=body, base64=True
             )

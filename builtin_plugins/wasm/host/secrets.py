@@ -51,12 +51,6 @@ class Inserted:
             text = text.replace(value, MASK).replace(_in_path(value), MASK)
         return text
 
-    def masked_bytes(self, data: bytes) -> bytes:
-        """Return bytes that are no text with each of them masked."""
-        for value in self.values.values():
-            data = data.replace(value.encode(), MASK.encode())
-        return data
-
     def off_grant(self, granted: Granted, request: httpx.Request) -> str:
         """Return why `request`, which may be a redirect, must not carry what it carries; ""."""
         for name, value in self.values.items():
@@ -69,7 +63,7 @@ class Inserted:
         places: list[Place] = []
         if any(value in text for text in request.headers.values()):
             places.append("header")
-        if name in self.body and request.method not in ("GET", "HEAD"):
+        if name in self.body and _has_body(request):
             places.append("body")
         target = request.url.raw_path.decode("ascii")
         if value in target or _in_path(value) in target:
@@ -149,7 +143,15 @@ class Inserter:
                 return {key: walk(one) for key, one in value.items()}
             return value
 
-        made = json.dumps(walk(data), ensure_ascii=False)
+        try:
+            made = json.dumps(walk(data), ensure_ascii=False)
+            made.encode()
+        except (ValueError, RecursionError):
+            raise HostRefusal(
+                "bad_request",
+                "found a body that cannot be written as JSON again, expected whole characters and "
+                "less nesting around {{secret:...}}",
+            ) from None
         if _LOOKS in made:
             raise HostRefusal(
                 "bad_request", "found {{secret:...}} in a key of JSON, expected it in a value"
@@ -197,6 +199,12 @@ class Inserter:
             )
         self._secrets.register(value)
         return value
+
+
+def _has_body(request: httpx.Request) -> bool:
+    # By what is sent, not by the method: a redirect keeps the body of a GET as well.
+    stream = request.stream
+    return not isinstance(stream, httpx.ByteStream) or any(stream)
 
 
 def _in_path(value: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -426,4 +427,58 @@ async def test_a_secret_that_is_not_set_or_too_short_is_said(make: Make, server:
     assert "GONE" in got["error"]["message"]
     got = await asking(f"{base}/x", headers={"k": "{{secret:pin}}"})
     assert "shorter than 6 characters" in got["error"]["message"]
+    assert server.hits == []
+
+
+async def test_the_body_of_any_method_takes_its_secret_nowhere_else(
+    make: Make, server: Upstream, other: Upstream
+) -> None:
+    base = f"http://{NAME}:{server.port}"
+    away = f"http://{NAME}:{other.port}"
+    asking = await make(
+        f"http:{base}/*", f"http:{away}/*", f"secret:weather_key -> body @ {base}/*"
+    )
+    body = json.dumps({"a": "{{secret:weather_key}}"})
+    # A redirect keeps the body of a GET, which is unusual and possible.
+    for status in (301, 302, 303, 307, 308):
+        server.answers["/a"] = redirect(f"{away}/x", status)
+        assert "in the body" in await asking.denied(f"{base}/a", body=body)
+    assert other.hits == []
+    # One that is asked for anew by GET has none any more.
+    server.answers["/a"] = redirect(f"{away}/x", 303)
+    got = await asking(f"{base}/a", method="POST", body=body)
+    assert got["ok"]["status"] == 200
+    assert other.hits[0].body == b""
+
+
+async def test_bytes_that_are_no_text_hold_no_secret_of_an_earlier_request(
+    make: Make, server: Upstream
+) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:{base}/*", f"secret:weather_key -> header @ {base}/*")
+    kept: list[str] = []
+
+    async def keep(hit: Hit, writer: Any) -> None:
+        kept.append(hit.headers["x-key"])
+        await respond(writer, 200, b"kept")
+
+    async def tell(hit: Hit, writer: Any) -> None:
+        encoded = base64.b64encode(kept[0].encode())
+        await respond(writer, 200, b"\xff" + kept[0].encode() + b"\xfe" + encoded)
+
+    server.answers |= {"/keep": keep, "/tell": tell}
+    await asking(f"{base}/keep", headers={"x-key": "{{secret:weather_key}}"})
+    got = await asking(f"{base}/tell")
+    said = base64.b64decode(got["ok"]["body"])
+    assert said.startswith(b"\xff[redacted]\xfe")
+    # Where a form is put together with what stands beside it, its middle is taken out.
+    assert said.count(b"[redacted]") == 2
+
+
+async def test_json_that_cannot_be_written_again_is_told(make: Make, server: Upstream) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:{base}/*", f"secret:weather_key -> body @ {base}/*")
+    half = '{"a": "\\ud800{{secret:weather_key}}"}'
+    told = await asking.denied(f"{base}/a", method="POST", body=half)
+    assert "cannot be written as JSON again" in told
     assert server.hits == []
