@@ -143,9 +143,16 @@ class Turning:
         try:
             while queue:
                 hosted, message = queue.popleft()
-                async with slots:
-                    ended = await self._whole(hosted, message)
-                self._waiting[hosted.name] -= 1
+                try:
+                    async with slots:
+                        ended = await self._whole(hosted, message)
+                except Exception as error:
+                    self._host.log.error(
+                        "a message of a channel failed", channel=hosted.name, exc_info=error
+                    )
+                    ended = True
+                finally:
+                    self._waiting[hosted.name] -= 1
                 if not ended:
                     # The gateway stops: this one and those behind it stay where they are.
                     return
@@ -178,7 +185,7 @@ class Turning:
         except TurnError as error:
             if not self._host.ready:
                 return False
-            await self._finish(hosted, message, f"This message could not be answered: {error}")
+            await self._finish(hosted, message, self._failure(error))
             return True
         # Handed over before the turn goes on: nothing of it is committed without this.
         turn = handle.turn
@@ -197,7 +204,7 @@ class Turning:
             if not self._host.ready:
                 return False
         except Exception as error:  # noqa: BLE001 - whatever a plugin raises, the peer is told
-            await self._finish(hosted, message, f"This message could not be answered: {error}")
+            await self._finish(hosted, message, self._failure(error))
             return True
         finally:
             if live is not None:
@@ -205,6 +212,9 @@ class Turning:
         shown = {} if live is None else {"live": live.message_id, "shown": live.shown}
         await self._finish(hosted, message, said_of(turn), **shown)
         return True
+
+    def _failure(self, error: Exception) -> str:
+        return self._host.secrets.redact(f"This message could not be answered: {error}")
 
     def _live(self, hosted: Hosted, message: ReceivedMessage, handle: TurnHandle) -> Live | None:
         channel = hosted.channel

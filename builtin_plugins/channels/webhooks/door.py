@@ -31,6 +31,15 @@ READ_SECONDS = 30.0
 BUSY_SECONDS = 5.0
 MAX_CHALLENGE = 256
 
+PROOFS = frozenset(("authorization", "cookie", "proxy-authorization"))
+"""Headers that are between the platform, or what stands before the gateway, and the gateway."""
+
+REPLIED = frozenset(("content-type", "retry-after"))
+"""Headers that a channel may reply with: others are said in the gateway's own name."""
+
+HARMLESS = "sandbox; default-src 'none'"
+"""What a reply may do where something shows it as a page: nothing."""
+
 
 class Door:
     """Serves posts. Whoever has posted is told as little as possible."""
@@ -54,7 +63,7 @@ class Door:
             raw = RawMessage(
                 kind="webhook",
                 body=body,
-                headers={name.lower(): value for name, value in request.headers.items()},
+                headers=_handed_on(request, webhook),
                 query=dict(request.query),
             )
             return await self._taken(hosted, raw)
@@ -170,8 +179,24 @@ class _Later(Exception):
         self.seconds = seconds
 
 
+def _handed_on(request: web.Request, webhook: Webhook) -> dict[str, str]:
+    """Return the headers of a post without what it was known by, which no channel needs."""
+    kept = {name.lower(): value for name, value in request.headers.items()}
+    for name in (*PROOFS, webhook.header.lower()):
+        kept.pop(name, None)
+    return kept
+
+
 def _reply(reply: WebhookReply) -> web.Response:
-    return web.Response(status=reply.status, headers=dict(reply.headers), body=reply.body)
+    if not 200 <= reply.status <= 599:
+        return _refusal(502, "the reply has no status that ends a post")
+    headers = {
+        name: value
+        for name, value in reply.headers.items()
+        if name.lower() in REPLIED and value.isprintable() and value.isascii()
+    }
+    headers["Content-Security-Policy"] = HARMLESS
+    return web.Response(status=reply.status, headers=headers, body=reply.body)
 
 
 def _refusal(status: int, why: str) -> web.Response:

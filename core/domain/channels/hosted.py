@@ -141,7 +141,8 @@ class RawMessage:
     Attributes:
         kind: ``webhook`` for a post, ``poll`` for the answer to a poll.
         body: The body.
-        headers: The headers, their names in lower case.
+        headers: The headers, their names in lower case; of a post without those that it is known
+            by, and without credentials and cookies.
         query: The parameters of the query; the last one of a name counts.
         status: The status of the answer to a poll; 0 for a post.
     """
