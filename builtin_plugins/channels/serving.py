@@ -65,7 +65,7 @@ class Service:
         self.deliveries = Deliveries(store, self._leases)
         self.turning = Turning(host, settings, self.events, self.deliveries, self.wake)
         answers = Answers(host, self.deliveries, self.wake)
-        self.intake = Intake(self.events, self.turning, answers)
+        self.intake = Intake(host, self.events, self.turning, answers)
         self._paused: frozenset[str] = frozenset()
         self._senders: dict[str, Sender] = {}
         self._tasks: list[asyncio.Task[None]] = []

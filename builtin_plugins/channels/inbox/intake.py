@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.inbox.turning import Turning
     from hookgate.core.domain.channels.hosted import Parsed, ReceivedMessage
+    from hookgate.core.host import Host
 
 __all__ = ["Intake"]
 
@@ -30,7 +31,8 @@ IDS = {"id": 256, "account": 256, "peer": 256, "sender": 256, "thread": 1024, "c
 class Intake:
     """Takes in what channels have read."""
 
-    def __init__(self, events: Events, turning: Turning, answers: Answers) -> None:
+    def __init__(self, host: Host, events: Events, turning: Turning, answers: Answers) -> None:
+        self._host = host
         self._events = events
         self._turning = turning
         self._answers = answers
@@ -49,14 +51,18 @@ class Intake:
             lease: The lease that must be held for that.
 
         Raises:
-            ChannelError: The channel has returned what is no message.
+            ChannelError: A post has what is no message. Of a poll, such a one is set aside and
+                said: it would come again with every poll, and hold up all behind it.
             StoreError: Nothing was committed.
             LostLeaseError: Nothing was committed, since another gateway polls.
         """
         answering = isinstance(hosted.channel, AnsweringChannel)
-        messages = [
-            one if answering else replace(one, wait=False) for one in _checked(parsed.messages)
-        ]
+        good, wrong = _checked(parsed.messages)
+        if wrong and not polled:
+            raise ChannelError(wrong[0])
+        for why in wrong:
+            self._host.log.warning("a polled message was set aside", channel=hosted.name, why=why)
+        messages = [one if answering else replace(one, wait=False) for one in good]
         heard = [one for one in messages if hosted.listens_to(one.sender)]
         answers = {one.id for one in heard if self._answers.is_one(hosted, one)}
         said = {one.id for one in heard if one.content.strip() or one.images}
@@ -75,31 +81,36 @@ class Intake:
         return [one for one in heard if one.wait and one.id not in answers and one.id in said]
 
 
-def _checked(messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
-    """Return messages whose ids are texts of a length that can be kept.
+def _checked(messages: Sequence[ReceivedMessage]) -> tuple[list[ReceivedMessage], list[str]]:
+    """Return the messages whose ids are texts of a length that can be kept, and why others are not.
 
     Raises:
-        ChannelError: There are too many, or one is none.
+        ChannelError: There are too many.
     """
     if len(messages) > MOST:
         raise ChannelError(f"found {len(messages)} messages at once, expected {MOST} at most")
-    checked = []
+    good, wrong = [], []
     for message in messages:
-        # Platforms number what they have, and a channel may pass the numbers on.
-        texts = {key: _text(getattr(message, key)) for key in IDS}
-        for key, most in IDS.items():
-            if len(texts[key]) > most:
-                raise ChannelError(
-                    f"found a {key} of {len(texts[key])} characters, expected {most}"
-                )
-        for key in ("id", "account", "peer"):
-            if not texts[key]:
-                raise ChannelError(f"found a message without {key}")
-        if not isinstance(message.content, str):
-            raise ChannelError(f"found content of type {type(message.content).__name__}")
-        content = _kept(message.content)
-        checked.append(replace(message, content=content, **texts))  # type: ignore[arg-type]  # texts
-    return checked
+        try:
+            good.append(_read(message))
+        except ChannelError as error:
+            wrong.append(str(error))
+    return good, wrong
+
+
+def _read(message: ReceivedMessage) -> ReceivedMessage:
+    # Platforms number what they have, and a channel may pass the numbers on.
+    texts = {key: _text(getattr(message, key)) for key in IDS}
+    for key, most in IDS.items():
+        if len(texts[key]) > most:
+            raise ChannelError(f"found a {key} of {len(texts[key])} characters, expected {most}")
+    for key in ("id", "account", "peer"):
+        if not texts[key]:
+            raise ChannelError(f"found a message without {key}")
+    if not isinstance(message.content, str):
+        raise ChannelError(f"found content of type {type(message.content).__name__}")
+    content = _kept(message.content)
+    return replace(message, content=content, **texts)  # type: ignore[arg-type]  # texts
 
 
 def _text(value: object) -> str:

@@ -7,7 +7,7 @@ from tests.builtin_plugins.channels.bells import KEY, Bell, event
 from tests.builtin_plugins.channels.conftest import Serve
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS, post
 
-from hookgate import Parsed, RawMessage, WebhookReply
+from hookgate import Parsed, Polling, RawMessage, ReceivedMessage, WebhookReply
 from hookgate.kit.testing.model import ScriptedModel, say
 
 
@@ -89,3 +89,30 @@ async def test_an_id_of_one_event_is_no_id_of_another(serve: Serve) -> None:
         for name in ("a", "a\0", "a ", " a", "A", "a\ud800", "a?", "\u0430"):
             assert await post(served, event(1, id=name), {"X-Key": KEY}) == 200
         await bell.until(lambda: len(bell.said) == 8)
+
+
+class Box(Bell):
+    """Is polled: a page with what is no message between two that are, then nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(HEADER)
+        self.connection = Polling(seconds=0, pause=0.05)  # type: ignore[assignment]  # polled
+        self.cursors: list[str] = []
+
+    async def poll(self, cursor: str) -> RawMessage:
+        self.cursors.append(cursor)
+        return RawMessage(kind="poll", body=b"" if cursor else b"page")
+
+    async def parse_incoming(self, raw: RawMessage) -> Parsed:
+        ids = ("one", "x" * 300, "two") if raw.body else ()
+        messages = [ReceivedMessage(id=one, content=one, peer=one[:9]) for one in ids]
+        return Parsed(messages=messages, cursor="behind" if ids else None)
+
+
+async def test_a_polled_message_that_is_none_holds_up_no_other(serve: Serve) -> None:
+    box, model = Box(), ScriptedModel(lambda request: say("ding"))
+    async with serve(box, model=model, channels={}, secrets=SECRETS):
+        await box.until(lambda: len(box.said) == 2)
+    assert sorted(box.said) == [("one", "ding"), ("two", "ding")]
+    assert box.cursors[0] == ""
+    assert set(box.cursors[1:]) == {"behind"}
