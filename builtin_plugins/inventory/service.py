@@ -116,6 +116,7 @@ class Inventory:
         self._merged: Merged | None = None
         self._read_at: float | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._whole = False
         self._fed: dict[str, Fed] = {}
 
     # -- reading -----------------------------------------------------------
@@ -129,13 +130,20 @@ class Inventory:
         now = self._host.clock.monotonic()
         stale = self._read_at is None or now - self._read_at >= self._settings.fresh_seconds
         if refresh or stale:
-            if self._reading is None or self._reading.done():
-                self._reading = self._host.spawn(self._read_all(), name="inventory.read")
-            await asyncio.shield(self._reading)
+            await self._read_now()
+        # A read that began while the gateway still opened has not seen all that it has.
+        if not self._whole:
+            await self._read_now()
         return self.merged
+
+    async def _read_now(self) -> None:
+        if self._reading is None or self._reading.done():
+            self._reading = self._host.spawn(self._read_all(), name="inventory.read")
+        await asyncio.shield(self._reading)
 
     async def _read_all(self) -> None:
         begun = self._host.clock.monotonic()
+        self._whole = self._host.ready
         names = tuple(self._multiplexer.sources)
         await asyncio.gather(*(self._read_source(name) for name in names))
         self._read_at = begun

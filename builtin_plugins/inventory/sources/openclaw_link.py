@@ -9,13 +9,13 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
-
 from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
 from hookgate.core.hooks.shielding import contained_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    import aiohttp
 
 __all__ = ["OpenClawError", "OpenClawLink"]
 
@@ -103,6 +103,9 @@ class OpenClawLink:
         self._session = self._socket = self._reading = None
 
     async def _connect(self) -> None:
+        # Most machines have no such gateway, and it takes long to load.
+        import aiohttp
+
         await self.close()
         self._challenged.clear()
         # No proxy, no cookies: the gateway is on this machine, or said to be trusted.
@@ -155,6 +158,8 @@ class OpenClawLink:
         return said
 
     async def _asked(self, method: str, params: Mapping[str, Any]) -> Any:
+        import aiohttp
+
         socket, number = self._socket, f"hookgate-{next(self._numbers)}"
         assert socket is not None, "whoever asks has connected"
         answer = self._waiting[number] = asyncio.get_running_loop().create_future()
@@ -172,6 +177,8 @@ class OpenClawLink:
 
     async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         """Hand answers to those who wait, until the connection ends; then tell the others."""
+        import aiohttp
+
         try:
             async for message in socket:
                 if message.type is aiohttp.WSMsgType.TEXT:

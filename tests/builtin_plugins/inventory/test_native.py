@@ -69,6 +69,36 @@ async def test_what_the_gateway_has_is_read(tmp_path: Path) -> None:
     assert not [one for one in rows if "fire" in one]
 
 
+class Late(Acme):
+    """A runtime, and a plugin whose tool comes only once the runtimes have been read."""
+
+    name = "late"
+
+    def __init__(self) -> None:
+        super().__init__(name="late")
+        self.was_read = asyncio.Event()
+
+    async def read(self) -> Any:
+        self.was_read.set()
+        return await super().read()
+
+    @hookimpl
+    async def list_tools(self) -> list[Any]:
+        async with asyncio.timeout(20):
+            await self.was_read.wait()
+        return [echo_tool()]
+
+
+async def test_what_came_after_a_read_of_the_start_is_there_for_whoever_asks(
+    tmp_path: Path,
+) -> None:
+    late = Late()
+    async with running(late, home=tmp_path, plugins=[late]) as gate:
+        found = await gate.ask("list")
+
+    assert ECHO in [one.id for one in found.records]
+
+
 async def test_what_is_disabled_is_neither_offered_nor_callable_and_comes_back(
     tmp_path: Path,
 ) -> None:
