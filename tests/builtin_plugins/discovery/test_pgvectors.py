@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapshot
 from tests.builtin_plugins.turns import make_host
+from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, Engine, Surroundings
 from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
@@ -241,10 +242,10 @@ async def test_store_on_postgresql_keeps_the_vectors(
 
 
 async def test_user_who_may_not_create_the_extension_is_told_so(
-    url: str, server: Any, tmp_path: Path
+    url: str, server: Server, tmp_path: Path
 ) -> None:
-    server.psql("CREATE ROLE plain LOGIN")
-    server.psql("ALTER DATABASE hookgate OWNER TO plain")
+    server.ask("CREATE ROLE plain LOGIN")
+    server.ask("ALTER DATABASE hookgate OWNER TO plain")
     host, elsewhere = make_host(), Elsewhere()
     plain = url.replace("//postgres:", "//plain:")
     store = await open_store(StorageSettings(url=SecretStr(plain)), tmp_path)
@@ -325,14 +326,14 @@ async def test_restart_and_second_gateway_embed_nothing(table: OpenTable, tmp_pa
 
 @pytest.mark.usefixtures("unready")
 async def test_gateway_whose_database_is_gone_searches_by_words_until_it_is_back(
-    opened: Callable[[], Awaitable[SqlStore]], now: Now, server: Any
+    opened: Callable[[], Awaitable[SqlStore]], now: Now, server: Server
 ) -> None:
     store = await opened()
     around = Around(await VectorTable.open(store, "capability_index", now=now))
     rows = snapshot(capabilities())
     await around.engine.ready(rows)
-    server.psql("ALTER DATABASE hookgate ALLOW_CONNECTIONS false")
-    server.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'")
+    server.ask("ALTER DATABASE hookgate ALLOW_CONNECTIONS false")
+    server.ask("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'")
     lost = await around.engine.find(rows, "the printer in room r4", limit=5)
     assert not lost.dense
     assert "printer" in lost.found[0].row.name
@@ -344,7 +345,7 @@ async def test_gateway_whose_database_is_gone_searches_by_words_until_it_is_back
     (first,) = (await around.engine.find(new, "join the sheets", limit=1)).found
     assert first.row.name == "stapler"
 
-    server.psql("ALTER DATABASE hookgate ALLOW_CONNECTIONS true")
+    server.ask("ALTER DATABASE hookgate ALLOW_CONNECTIONS true")
     around.seconds += RETRY_SECONDS + 1
     embedded = len(around.embedder.texts)
     assert (await around.engine.ready(new)).dense is not None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import sqlalchemy as sa
+from tests.support.postgres import Server
 from tests.support.script import Script, Scripted, say
 
 from hookgate import Gateway
@@ -191,7 +192,7 @@ async def test_a_lease_is_checked_without_a_store_too() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("begun", [True, False])
 async def test_nobody_takes_the_lane_between_the_check_and_the_commit(
-    opened: OpenStore, url: str, server: Any, begun: bool
+    opened: OpenStore, url: str, server: Server, begun: bool
 ) -> None:
     stores: list[SqlStore] = [await opened(url=url), await opened(url=url)]
     one, other = (SqlConversations(store, SystemClock()) for store in stores)
@@ -208,8 +209,8 @@ async def test_nobody_takes_the_lane_between_the_check_and_the_commit(
     working = asyncio.create_task(stores[0].write(work))
     assert await asyncio.to_thread(checked.wait, 30)
     taking = asyncio.create_task(other.append(HERE, [said("after")], fence=Fence()))
-    waits = "SELECT 'waits' FROM pg_locks WHERE NOT granted"
-    while "waits\n" not in (await asyncio.to_thread(server.psql, waits)).replace(" ", ""):
+    waits = "SELECT pid FROM pg_locks WHERE NOT granted"
+    while not await asyncio.to_thread(server.ask, waits):
         assert not taking.done()
     release.set()
     await asyncio.gather(working, taking)

@@ -6,12 +6,13 @@ import asyncio
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.storage.backup import Kept, back_up, put_back
 from hookgate.builtin_plugins.storage.conversations import EXPORT, SINCE, SqlConversations
@@ -211,7 +212,7 @@ async def test_no_message_is_passed_over_while_several_gateways_write(
 
 @pytest.mark.slow
 async def test_a_commit_that_hangs_holds_back_those_behind_it_and_not_the_reader(
-    url: str, opened: OpenStore, server: Any
+    url: str, opened: OpenStore, server: Server
 ) -> None:
     stores = [await opened(url=url), await opened(url=url)]
     one, other = (SqlConversations(store, SystemClock()) for store in stores)
@@ -233,8 +234,8 @@ async def test_a_commit_that_hangs_holds_back_those_behind_it_and_not_the_reader
     await before
     assert await asyncio.to_thread(hangs.wait, 30)
     second = asyncio.create_task(put(other, THERE, "second"))
-    waits = "SELECT 'waits' FROM pg_locks WHERE NOT granted"
-    while "waits\n" not in (await asyncio.to_thread(server.psql, waits)).replace(" ", ""):
+    waits = "SELECT pid FROM pg_locks WHERE NOT granted"
+    while not await asyncio.to_thread(server.ask, waits):
         assert not second.done()
     assert await everything(other, cursor) == ([], cursor)
     release.set()

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from textwrap import dedent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from tests.builtin_plugins.storage import earlier
+from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.links import AsyncLink
@@ -231,7 +232,7 @@ async def test_two_gateways_that_start_together_make_the_tables_once(url: str) -
 
 
 async def test_a_server_that_drops_connections_is_said_and_used_again(
-    url: str, opened: OpenStore, server: Any
+    url: str, opened: OpenStore, server: Server
 ) -> None:
     told: list[str] = []
     store = await opened(url=url, tell=told.append)
@@ -239,7 +240,7 @@ async def test_a_server_that_drops_connections_is_said_and_used_again(
     await store.insert(ROWS, [{"id": 1, "data": 1}])
     assert await ids(store) == [1]
     drop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'hookgate'"
-    await asyncio.to_thread(server.psql, drop)
+    await asyncio.to_thread(server.ask, drop)
     with pytest.raises(StoreUnavailableError):
         await store.insert(ROWS, [{"id": 2, "data": 2}])
     with pytest.raises(StoreUnavailableError):
@@ -264,8 +265,8 @@ async def test_a_server_that_is_not_there_leaves_an_ephemeral_store(
         await opened(url=url, fallback="refuse")
 
 
-async def test_a_database_that_is_not_there_is_said(opened: OpenStore, server: Any) -> None:
-    url = server.get_uri().replace("/postgres?", "/no_such_database?")
+async def test_a_database_that_is_not_there_is_said(opened: OpenStore, server: Server) -> None:
+    url = server.database("no_such_database")
     store = await opened(url=url)
     assert not store.durable
     assert 'database "no_such_database" does not exist' in store.problem
