@@ -186,8 +186,8 @@ class Discoverer:
             offered: Names of tools whose schemas go to the model anyway, or what returns them
                 for what was found.
             tiers: Whether the texts are made, too.
-            patient: Whether it waits for a model that is not loaded yet; else words alone
-                count. A turn does not wait.
+            patient: Whether it waits for a model that is not loaded yet, however long it
+                takes. A turn waits for half a second; then words alone count.
             by_tag: Whether what has a tag that stands in `text` is found below the floor.
 
         Raises:

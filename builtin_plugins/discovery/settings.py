@@ -37,7 +37,7 @@ class DiscoverySettings(Section):
     """Capabilities that `discover_capabilities` returns at most."""
     selected: int = Field(default=8, ge=0, le=1000)
     """Capabilities that are chosen for a turn at most."""
-    floor: float = Field(default=0.45, ge=0, le=1)
+    floor: float = Field(default=0.4, ge=0, le=1)
     """The least relevance, 0 to 1, of what is chosen or shown for a turn. It is calibrated:
     small talk stays below it, whatever capabilities there are."""
     prompt_context: bool = True

@@ -57,8 +57,8 @@ class EmbeddingSettings(Section):
     cache_size: int = Field(default=10_000, ge=1, le=10_000_000)
     """Queries whose vectors are kept, the latest used; 10,000 take about 20 MB."""
     load_after_seconds: float = Field(default=1.0, ge=0, le=86_400)
-    """Seconds after the start at which a local model is loaded, beside the turns. Turns that
-    come before go by words alone; what is embedded in bulk waits for it."""
+    """Seconds after the start at which a local model is loaded, beside the turns, unless a query
+    asks for it before; what is embedded in bulk waits for it."""
     threads: int = Field(default=1, ge=1, le=256)
     """Threads of the computation. More than one make a query quicker on an idle machine, and
     slower on a busy one."""

@@ -68,6 +68,9 @@ BATCH = 256
 SAVE_SECONDS = 30.0
 """The least time between two writes of the index; the last one is at the end."""
 
+LOAD_SECONDS = 0.5
+"""So long a turn waits for a model that is not loaded yet: MiniLM takes a quarter of a second."""
+
 RETRY_SECONDS = 60.0
 """How long after a failure of the embedder the vectors are tried again."""
 
@@ -125,8 +128,8 @@ class Engine:
             limit: So many at most.
             floor: The least relevance, 0 to 1.
             learned: Earlier queries, and what they were answered with.
-            patient: Whether the search waits for a model that is not loaded yet; else it
-                goes by words alone.
+            patient: Whether the search waits for a model that is not loaded yet, however long
+                it takes; else it waits for `LOAD_SECONDS`, and then goes by words alone.
             by_tag: Whether what has a tag that stands in the message is found below the floor.
         """
         begun = perf_counter()
@@ -198,8 +201,9 @@ class Engine:
                 # Vectors of two embedders do not compare: words alone are left.
                 query = query.without_vectors()
             asked = query.matrix is None and embedder and embedder.fingerprint == wanted
-            if embedder and asked and (patient or is_loaded(embedder)):
-                query = await self._with_vectors(text, query, embedder)
+            if embedder and asked:
+                limit = None if patient or is_loaded(embedder) else LOAD_SECONDS
+                query = await self._with_vectors(text, query, embedder, limit)
             made_with = wanted
         self._queries[text] = (made_with, query)
         self._queries.move_to_end(text)
@@ -207,10 +211,17 @@ class Engine:
             self._queries.popitem(last=False)
         return query
 
-    async def _with_vectors(self, text: str, query: Query, embedder: Embedder) -> Query:
+    async def _with_vectors(
+        self, text: str, query: Query, embedder: Embedder, limit: float | None
+    ) -> Query:
+        timer = asyncio.timeout(limit)
         try:
-            vectors = await embed_parts(embedder, text, [part.span for part in query.parts[1:]])
+            async with timer:
+                vectors = await embed_parts(embedder, text, [part.span for part in query.parts[1:]])
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
+            if timer.expired():
+                # It goes on being loaded, for the messages that come after.
+                return query
             self._fail(error)
             return query
         newest = self._drafts[max(self._drafts)]

@@ -64,6 +64,9 @@ class FakeEmbedder:
         """After so many texts it answers no more."""
         self.hung = asyncio.Event()
         self.loaded = True
+        self.loading = asyncio.Event()
+        """Queries are answered once it is set, as by a model that is being loaded."""
+        self.loading.set()
         self._cache: dict[str, Floats] = {}
 
     async def embed(self, texts: Sequence[str]) -> Floats:
@@ -78,7 +81,7 @@ class FakeEmbedder:
 
     async def embed_query(self, text: str) -> Floats:
         self.queries.append(text)
-        await asyncio.sleep(0)
+        await self.loading.wait()
         if self.failing is not None:
             raise self.failing
         if text not in self._cache:

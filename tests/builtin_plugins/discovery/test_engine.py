@@ -253,15 +253,28 @@ async def test_status_says_while_words_alone_count() -> None:
         assert "there is no embedder: search goes by words alone" in made.notices.values()
 
 
-async def test_a_turn_does_not_wait_for_a_model_that_is_not_loaded() -> None:
+async def test_a_turn_waits_for_a_model_that_is_soon_loaded() -> None:
     async with world() as made:
         rows = snapshot(ROWS)
         await made.engine.ready(rows)
         made.model.loaded = False
-        made.model.gate.clear()
-        assert ids(await made.find(rows, "mail", patient=False)) == ["tool:send_mail"]
-        assert made.model.queries == []
-        made.model.loaded = True
+        assert (await made.find(rows, "mail", patient=False)).dense
+
+
+async def test_a_turn_does_not_wait_for_a_model_that_takes_long_to_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "LOAD_SECONDS", 0.01)
+    async with world() as made:
+        rows = snapshot(ROWS)
+        await made.engine.ready(rows)
+        made.model.loaded = False
+        made.model.loading.clear()
+        found = await made.find(rows, "mail", patient=False)
+        assert ids(found) == ["tool:send_mail"]
+        assert not found.dense
+        assert made.engine.problem == ""
+        made.model.loading.set()
         assert (await made.find(rows, "mail", patient=False)).dense
 
 
