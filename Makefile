@@ -14,6 +14,7 @@ PY := .venv/bin/python
 RUN := .venv/stamp-run
 DEV := .venv/stamp-dev
 PYTEST_ARGS ?=
+GUARDS_ARGS ?=
 EXTRAS := postgres,sentence-transformers,ed25519,otel,testing
 
 # -- set-up -------------------------------------------------------------------------
@@ -69,7 +70,7 @@ serve: $(RUN)  ## a gateway on 127.0.0.1:7200 with your own settings
 
 # -- tests --------------------------------------------------------------------------
 
-.PHONY: test test-slow test-models check
+.PHONY: test test-slow test-models test-guards check
 # One worker for each core. Tests of one file share what is costly to make.
 # Without its caches pytest rewrites the assertions of all tests anew in each of its processes.
 unexport PYTHONDONTWRITEBYTECODE
@@ -103,6 +104,10 @@ $(MODELS): .venv/stamp-venv pyproject.toml constraints.txt
 test-models: $(MODELS)  ## the tests against sentence-transformers and torch
 	@HF_HUB_OFFLINE=1 .venv-models/bin/python -m pytest -q -m models \
 	  tests/builtin_plugins/embedding $(PYTEST_ARGS)
+
+# Each guard of tests/guards/*.toml is deleted in a copy, and its test has to go red.
+test-guards: $(DEV)  ## delete each guard in a copy, and expect its test to go red
+	@$(PY) -m tests.guards $(GUARDS_ARGS)
 
 check: lint types test test-slow  ## what a change must pass
 
