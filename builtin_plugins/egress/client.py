@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -14,7 +15,9 @@ from hookgate.kit.url_grants import Grants, NotGrantedError, shown, target_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+
+    import aiohttp
 
     from hookgate.builtin_plugins.egress.resolver import Resolver
     from hookgate.builtin_plugins.egress.transport import CheckedTransport
@@ -264,22 +267,11 @@ class CheckedEgress:
         Raises:
             ValueError: A grant does not follow the grammar.
         """
-        # What stands below a client takes long to load, and a gateway may need no client.
-        from hookgate.builtin_plugins.egress.resolver import resolve_by_system
-        from hookgate.builtin_plugins.egress.transport import CheckedTransport
-
         if isinstance(timeout, httpx.Timeout):
             phases, total = timeout, self._settings.total_seconds
         else:
             phases, total = httpx.Timeout(timeout), float(timeout)
-        transport = CheckedTransport(
-            name,
-            Grants(grants),
-            resolve=self._resolve or resolve_by_system,
-            private_hosts=frozenset(self._settings.private_hosts),
-            max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
-            tls=self.authorities,
-        )
+        transport = self._transport(grants, name, max_bytes)
         client = CheckedClient(
             transport,
             name=name,
@@ -291,6 +283,39 @@ class CheckedEgress:
         )
         self._clients.add(client)
         return client
+
+    @asynccontextmanager
+    async def websocket(
+        self, grants: Sequence[str], url: str, *, name: str, max_bytes: int, timeout: float = 10.0
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket to what `grants` name. See `Egress.websocket`."""
+        transport = self._transport(grants, name, max_bytes)
+        try:
+            try:
+                socket = await transport.websocket(url, timeout=timeout)
+            except EgressDeniedError as error:
+                self._denied(str(error))
+                raise
+            async with socket:
+                yield socket
+        finally:
+            await transport.aclose()
+
+    def _transport(
+        self, grants: Sequence[str], name: str, max_bytes: int | None
+    ) -> CheckedTransport:
+        # What stands below a client takes long to load, and a gateway may need no client.
+        from hookgate.builtin_plugins.egress.resolver import resolve_by_system
+        from hookgate.builtin_plugins.egress.transport import CheckedTransport
+
+        return CheckedTransport(
+            name,
+            Grants(grants),
+            resolve=self._resolve or resolve_by_system,
+            private_hosts=frozenset(self._settings.private_hosts),
+            max_bytes=self._settings.max_bytes if max_bytes is None else max_bytes,
+            tls=self.authorities,
+        )
 
     async def close(self) -> None:
         """Close every client that its owner has left open."""

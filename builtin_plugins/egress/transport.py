@@ -50,6 +50,10 @@ CONNECTION_HEADERS = frozenset(
     )
 )
 
+HEARTBEAT_SECONDS, CLOSE_SECONDS = 30.0, 1.0
+"""How often the other end of a WebSocket is asked whether it is there, and how long it may take
+to close one."""
+
 DECODED = frozenset(("gzip", "deflate", "br", "zstd"))
 """The content encodings that aiohttp decodes, or fails at."""
 
@@ -156,6 +160,34 @@ class CheckedTransport(httpx.AsyncBaseTransport):
             },
         )
 
+    async def websocket(self, url: str, *, timeout: float) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket; what is granted, resolved and connected to is as for a request.
+
+        Args:
+            url: Where to, ``ws:`` or ``wss:``.
+            timeout: The seconds until it has to be open.
+
+        Raises:
+            EgressDeniedError: It lies outside the grants, or leads on to elsewhere.
+            EgressFailedError: It could not be opened.
+        """
+        if not url.startswith(("ws:", "wss:")):
+            raise EgressDeniedError(f"{self._name}: found another URL than ws: or wss:")
+        try:
+            request = httpx.Request("GET", f"http{url[2:]}")
+        except httpx.InvalidURL as error:
+            raise EgressDeniedError(f"{self._name}: the URL cannot be read: {error}") from None
+        target = self.check(request)
+        with Mapped(self._name, request):
+            async with asyncio.timeout(timeout):
+                return await self._open().ws_connect(
+                    _wire_url(target),
+                    max_msg_size=self._max_bytes,
+                    heartbeat=HEARTBEAT_SECONDS,
+                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                    ssl=await self._tls() if target.scheme == "https" else True,
+                )
+
     def _headers(
         self, response: aiohttp.ClientResponse, request: httpx.Request
     ) -> list[tuple[bytes, bytes]]:
@@ -191,9 +223,22 @@ class CheckedTransport(httpx.AsyncBaseTransport):
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,
+                trace_configs=[self._no_redirects()],
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             )
         return self._session
+
+    def _no_redirects(self) -> aiohttp.TraceConfig:
+        """Refuse redirects that aiohttp would follow by itself, as it does for a WebSocket."""
+
+        async def refuse(*_: object) -> None:
+            raise EgressDeniedError(
+                f"{self._name}: a WebSocket is redirected to elsewhere; it was not followed"
+            )
+
+        config = aiohttp.TraceConfig()
+        config.on_request_redirect.append(refuse)
+        return config
 
     async def aclose(self) -> None:
         """Close all connections."""

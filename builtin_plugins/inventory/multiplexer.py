@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, problem_of
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, problem_of, readable
 from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
 from hookgate.core.hooks.shielding import Ended, apart, called, contained_task, told
 
@@ -151,7 +151,8 @@ class Multiplexer:
         sound = {record.id: record for record in before}
         records: dict[str, CapabilityRecord] = {}
         faults: list[str] = []
-        for record in things:
+        for thing in things:
+            record = _readable(thing)
             if type(record) is not CapabilityRecord:
                 faults.append(f"found a {type(record).__name__}, expected a record")
             elif record.id in records:
@@ -209,6 +210,14 @@ class Multiplexer:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=1.0)
+
+
+def _readable(thing: Any) -> Any:
+    try:
+        return readable(thing) if type(thing) is CapabilityRecord else thing
+    except (TypeError, AttributeError):
+        # A field that is no text: `_fault` says so.
+        return thing
 
 
 def _fault(record: CapabilityRecord, source: str) -> str:

@@ -19,6 +19,7 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     inventory_sources,
 )
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
+from hookgate.core.domain.ports import EGRESS
 from hookgate.core.domain.tools import Verdict
 from hookgate.hookspecs import hookimpl
 
@@ -39,6 +40,7 @@ class Plugin:
     """Reads the runtimes, shows what they have, and changes what they cede."""
 
     Settings = InventorySettings
+    uses = (EGRESS,)
     publishes = (inventory_sources,)
 
     def __init__(self, settings: InventorySettings) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "from_json",
     "parse_id",
     "problem_of",
+    "readable",
     "record_id",
 ]
 
@@ -239,6 +240,30 @@ def from_json(data: Mapping[str, Any], source_id: str) -> CapabilityRecord:
     return record
 
 
+def readable(record: CapabilityRecord) -> CapabilityRecord:
+    r"""Return the record with texts of one line that show what is in them.
+
+    Who wrote them is a stranger: line breaks become spaces, and characters that move or hide
+    others (controls, bidirectional marks, zero widths) are written out, such as ``\u202e``.
+    """
+    changed: dict[str, Any] = {
+        name: _one_line(text)
+        for name in ("name", "description", "hint", "provenance")
+        if not (text := getattr(record, name)).isprintable()
+    }
+    if not all(map(str.isprintable, record.diagnostics)):
+        changed["diagnostics"] = tuple(map(_one_line, record.diagnostics))
+    return replace(record, **changed) if changed else record
+
+
+def _one_line(text: str) -> str:
+    shown = (
+        one if one.isprintable() else one.encode("unicode_escape").decode()
+        for one in " ".join(text.split())
+    )
+    return "".join(shown)[:TEXT_CHARS]
+
+
 _WORDS: dict[str, frozenset[str]] = {
     "kind": frozenset(get_args(Kind)),
     "scope": frozenset(get_args(Scope)),
@@ -273,6 +298,8 @@ def problem_of(record: CapabilityRecord, source_id: str) -> str:
     short = (record.source_key, record.name, record.runtime, record.agent_id or "")
     if not (record.source_key and record.runtime) or max(map(len, short)) > KEY_CHARS:
         return f"{record.id[:80]!r}: expected a key and a runtime of 1 to {KEY_CHARS} characters"
+    if not all(map(str.isprintable, (*short, record.id))):
+        return f"{record.id[:80]!r}: expected a key without control or invisible characters"
     if max(map(len, (record.description, record.hint, *record.diagnostics))) > TEXT_CHARS:
         return f"{record.id!r}: expected texts of at most {TEXT_CHARS} characters"
     return ""

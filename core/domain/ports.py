@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    import aiohttp
     import httpx
     import numpy as np
     import numpy.typing as npt
@@ -759,6 +760,25 @@ class Egress(Protocol):
             headers: Headers of every request; dropped when a redirect leaves the origin.
 
         The client's requests raise `EgressDeniedError` and `EgressFailedError`.
+        """
+
+    def websocket(
+        self, grants: Sequence[str], url: str, *, name: str, max_bytes: int, timeout: float = 10.0
+    ) -> AbstractAsyncContextManager[aiohttp.ClientWebSocketResponse]:
+        """Open a WebSocket to what `grants` name, as long as the context lasts.
+
+        No redirect is followed.
+
+        Args:
+            grants: URL patterns, with ``http`` for ``ws`` and ``https`` for ``wss``.
+            url: Where to, ``ws:`` or ``wss:``.
+            name: Who asks, for the errors and the log.
+            max_bytes: The longest message.
+            timeout: The seconds until it has to be open.
+
+        Raises:
+            EgressDeniedError: It lies outside the grants; nothing was sent.
+            EgressFailedError: It could not be opened.
         """
 
 

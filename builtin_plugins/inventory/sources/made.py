@@ -110,8 +110,17 @@ def _described(server: dict[str, Any]) -> str:
         except ValueError:
             host = "?"
         return f"an MCP server at {_ODD.sub('?', host)[:100]}"
-    command = PurePath(_text(server, "command")).name
-    return f"an MCP server, started by {_ODD.sub('?', command)[:100]}"
+    return f"an MCP server, started by {_ODD.sub('?', _program(_text(server, 'command')))[:100]}"
+
+
+def _program(command: str) -> str:
+    """Return the name of the program alone: `env TOKEN=... npx` is `env`, `X=... npx` is `npx`.
+
+    What stands behind it is left out as arguments are, also where the settings have them in one
+    text. Of a path with a space in it the part before that is left.
+    """
+    words = (word for word in command.split() if "=" not in word)
+    return PurePath(next(words, "?")).name
 
 
 def _text(server: dict[str, Any], key: str) -> str:

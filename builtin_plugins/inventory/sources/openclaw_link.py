@@ -5,17 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
+from hookgate.core.domain.errors import EgressError
+from hookgate.core.gateway.access.origin import canonical
+from hookgate.core.gateway.access.peer import PeerLookup
 from hookgate.core.hooks.shielding import contained_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import aiohttp
+
+    from hookgate.core.domain.ports import Egress
+
+    Endpoint = tuple[str, int]
 
 __all__ = ["OpenClawError", "OpenClawLink"]
 
@@ -28,8 +36,6 @@ READING = frozenset({"config.get", "tools.catalog"})
 FRAME_BYTES = 8 * 1024 * 1024
 CHALLENGE_SECONDS = 1.0
 """How long a gateway's challenge is waited for; older ones send none."""
-
-CLOSE_SECONDS = 1.0
 
 SECONDS = 10.0
 """The limit of a connection, and of an answer."""
@@ -50,17 +56,34 @@ class OpenClawError(Exception):
 class OpenClawLink:
     """Connects when something is asked for the first time, and again after the connection ended.
 
-    All who ask share the connection; answers find their requests by number.
+    All who ask share the connection; answers find their requests by number. The token is the
+    operator's of OpenClaw: on this machine it goes to a process of this user or of root alone,
+    whoever listens at the port.
+
+    Args:
+        url: Where the gateway is.
+        token: Returns its shared token, where there is one.
+        egress: Returns the way out; None where there is none.
+        trusted: Whether the other end of a connection (its end, ours) is held by this user or
+            root, where it is on this machine.
     """
 
-    def __init__(self, url: str, token: Callable[[], str | None]) -> None:
-        """Speak to the gateway at `url`, with its shared token where there is one."""
+    def __init__(
+        self,
+        url: str,
+        token: Callable[[], str | None],
+        egress: Callable[[], Egress | None],
+        *,
+        trusted: Callable[[Endpoint, Endpoint], bool] | None = None,
+    ) -> None:
         self.url = url
+        self._egress = egress
+        self._trusted = trusted or is_ours
         self.methods: frozenset[str] = frozenset()
         self._token = token
         self._numbers = count(1)
         self._connecting = asyncio.Lock()
-        self._session: aiohttp.ClientSession | None = None
+        self._open = AsyncExitStack()
         self._socket: aiohttp.ClientWebSocketResponse | None = None
         self._reading: asyncio.Task[None] | None = None
         self._challenged = asyncio.Event()
@@ -96,34 +119,32 @@ class OpenClawLink:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait({self._reading})
-        if self._socket is not None:
-            await self._socket.close()
-        if self._session is not None:
-            await self._session.close()
-        self._session = self._socket = self._reading = None
+        await self._open.aclose()
+        self._socket = self._reading = None
 
     async def _connect(self) -> None:
-        # Most machines have no such gateway, and it takes long to load.
-        import aiohttp
-
         await self.close()
         self._challenged.clear()
-        # No proxy, no cookies: the gateway is on this machine, or said to be trusted.
-        self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
+        if (egress := self._egress()) is None:
+            raise _away(self.url, "there is no way out: no plugin provides `egress`")
+        grant = f"http{self.url.removeprefix('ws').split('?')[0]}"
         try:
-            async with asyncio.timeout(SECONDS):
-                self._socket = await self._session.ws_connect(
+            self._socket = await self._open.enter_async_context(
+                egress.websocket(
+                    [grant if urlsplit(grant).path else f"{grant}/"],
                     self.url,
-                    max_msg_size=FRAME_BYTES,
-                    heartbeat=30.0,
-                    timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS),
+                    name="inventory",
+                    max_bytes=FRAME_BYTES,
+                    timeout=SECONDS,
                 )
+            )
+            self._check_peer(self._socket)
             self._reading = contained_task(self._read(self._socket), name="inventory.openclaw")
             with suppress(TimeoutError):
                 async with asyncio.timeout(CHALLENGE_SECONDS):
                     await self._challenged.wait()
             hello = await self._asked("connect", self._introduction())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (EgressError, TimeoutError, OSError) as error:
             await self.close()
             raise _away(self.url, f"{type(error).__name__}: {error}") from None
         except BaseException:
@@ -135,6 +156,16 @@ class OpenClawLink:
             raise _away(self.url, "it does not speak the protocol of OpenClaw's gateway")
         methods = features.get("methods") if isinstance(features, dict) else None
         self.methods = frozenset(map(str, methods if isinstance(methods, list) else ()))
+
+    def _check_peer(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Make sure, before anything is said, that no other user of this machine listens."""
+        ends = [socket.get_extra_info(name) for name in ("peername", "sockname")]
+        peer, ours = (tuple(end[:2]) if end else ("", 0) for end in ends)
+        here = canonical(peer[0])
+        if here is not None and here.is_loopback and not self._trusted(peer, ours):
+            raise _away(
+                self.url, "another user of this machine listens there, who is not given the token"
+            )
 
     def _introduction(self) -> dict[str, Any]:
         # A backend on the same machine that has the shared token needs no device of its own.
@@ -210,6 +241,19 @@ class OpenClawLink:
         said = error if isinstance(error, dict) else {}
         code, why = str(said.get("code", "ERROR")), str(said.get("message", "it says no reason"))
         answer.set_exception(OpenClawError(code, why))
+
+
+def is_ours(peer: Endpoint, ours: Endpoint) -> bool:
+    """Whether this user or root holds the other end of a loopback connection.
+
+    Systems but Linux do not tell; there it is taken for granted, as it is for clients.
+    """
+    lookup = PeerLookup()
+    try:
+        user = lookup.user_of(peer, ours) if lookup.enabled else None
+        return not lookup.enabled or (user is not None and user.trusted)
+    finally:
+        lookup.close()
 
 
 def _away(url: str, why: str) -> RuntimeDisconnectedError:

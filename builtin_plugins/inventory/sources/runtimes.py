@@ -9,6 +9,7 @@ from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
+from hookgate.core.domain.ports import EGRESS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ def runtime_sources(host: Host, settings: InventorySettings) -> list[RuntimeSour
             OpenClawLink(
                 settings.openclaw_url or OPENCLAW_URL,
                 lambda: host.secrets.get(settings.openclaw_token),
+                lambda: host.get(EGRESS),
             ),
             always=bool(settings.openclaw_url),
         ),

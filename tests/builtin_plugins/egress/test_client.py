@@ -5,11 +5,12 @@ import gzip
 import json
 import ssl
 import zlib
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from aiohttp import web
 from tests.builtin_plugins.egress.upstream import Hit, redirect, respond
 
 from hookgate.builtin_plugins.egress import client as client_module
@@ -693,3 +694,66 @@ async def test_the_authorities_are_read_when_they_are_needed_once_for_all_client
     assert secure.hits == []
     assert read == [await egress.authorities()]
     await egress.close()
+
+
+# -- WebSockets --------------------------------------------------------------
+
+
+@asynccontextmanager
+async def echo() -> AsyncIterator[int]:
+    """Serve a WebSocket that says everything again."""
+
+    async def serve(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        async for message in socket:
+            await socket.send_str(message.data)
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", serve)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_websocket_goes_where_a_grant_says_and_nowhere_else(
+    egress_of: Make, dialled: list[Any]
+) -> None:
+    egress = egress_of()
+    async with echo() as port:
+        grants = [f"http://127.0.0.1:{port}/open/*"]
+        asked = f"ws://127.0.0.1:{port}/open/events?a=b"
+        async with egress.websocket(grants, asked, name="test", max_bytes=100) as socket:
+            await socket.send_str("hello")
+            assert await socket.receive_str() == "hello"
+        assert socket.closed
+        dialled.clear()
+        for url in (f"ws://127.0.0.1:{port}/other", f"http://127.0.0.1:{port}/open/a", "wss://x"):
+            with pytest.raises(EgressDeniedError, match="test"):
+                async with egress.websocket(grants, url, name="test", max_bytes=100):
+                    raise AssertionError("it is open")
+    assert dialled == []
+
+
+async def test_a_websocket_to_a_name_on_an_inner_address_is_refused(
+    egress_of: Make, names: Names, dialled: list[Any]
+) -> None:
+    names.table["push.example"] = ["127.0.0.1"]
+    with pytest.raises(EgressDeniedError, match="private_hosts"):
+        async with egress_of().websocket(
+            ["http://push.example:8080/*"], "ws://push.example:8080/", name="test", max_bytes=100
+        ):
+            raise AssertionError("it is open")
+    assert dialled == []
+
+
+async def test_a_websocket_that_cannot_be_opened_says_so(egress_of: Make, server: Upstream) -> None:
+    url = here(server, "/", "ws")
+    with pytest.raises(EgressFailedError, match="test"):
+        async with egress_of().websocket([here(server)], url, name="test", max_bytes=100):
+            raise AssertionError("it is open")

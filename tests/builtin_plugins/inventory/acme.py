@@ -131,7 +131,7 @@ async def running(
     *sources: Any,
     home: Path | None = None,
     plugins: Sequence[object] = (),
-    builtin: Sequence[str] = ("control", "storage", "sanitizer", "inventory"),
+    builtin: Sequence[str] = ("control", "storage", "egress", "sanitizer", "inventory"),
     inventory: Mapping[str, Any] | None = None,
     **sections: Any,
 ) -> AsyncIterator[Running]:

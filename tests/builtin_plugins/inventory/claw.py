@@ -32,6 +32,7 @@ class Claw:
         config: Its settings.
         token: What a client has to bring.
         connections: How often somebody has connected.
+        greetings: The tokens that were brought.
         asked: What it was asked: method and params.
         modern: Whether it wants `replacePaths`, and has a catalogue of tools.
         meddling: So often somebody else changes the settings before a patch.
@@ -42,6 +43,7 @@ class Claw:
         self.config = json.loads(json.dumps(CONFIG))
         self.token = "claw-token"
         self.connections = 0
+        self.greetings: list[Any] = []
         self.asked: list[tuple[str, Any]] = []
         self.modern = False
         self.meddling = 0
@@ -96,6 +98,7 @@ class Claw:
     def greeting(self, method: str, params: Any) -> str:
         if method != "connect":
             return "first request must be connect"
+        self.greetings.append(params.get("auth", {}).get("token"))
         known = {
             *("minProtocol", "maxProtocol", "client", "role", "scopes", "caps", "auth"),
             *("commands", "permissions", "locale", "userAgent", "device"),
@@ -158,14 +161,21 @@ async def claw() -> AsyncIterator[Claw]:
     """Run a gateway."""
     gate, app = Claw(), web.Application()
     app.router.add_get("/", gate.serve)
+    async with served(app) as port:
+        gate.url = f"ws://127.0.0.1:{port}"
+        try:
+            yield gate
+        finally:
+            await gate.cut()
+
+
+@asynccontextmanager
+async def served(app: web.Application) -> AsyncIterator[int]:
+    """Serve an application at a port of its own."""
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    gate.url = f"ws://127.0.0.1:{port}"
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
-        yield gate
+        yield runner.addresses[0][1]
     finally:
-        await gate.cut()
         await runner.cleanup()

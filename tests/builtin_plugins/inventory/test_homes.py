@@ -20,6 +20,7 @@ from hookgate.builtin_plugins.inventory.sources import files
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
+from hookgate.builtin_plugins.inventory.sources.made import connector
 from hookgate.builtin_plugins.inventory.tiers import affordance
 
 
@@ -50,6 +51,23 @@ def test_hermes_has_nested_skills_and_the_servers_of_both_files(tmp_path: Path) 
     # No part of an address but its host: the rest holds secrets.
     assert found["notion"].description == "an MCP server at mcp.notion.com"
     assert affordance(found["built-ins"]).note == "built-in, managed by hermes"
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("env TOKEN=hush npx -y server", "env"),
+        ("TOKEN=hush npx -y server --key hush", "npx"),
+        ("/usr/bin/uvx --token hush", "uvx"),
+        ("TOKEN=hush", "?"),
+    ],
+)
+def test_of_a_command_the_program_alone_is_shown(command: str, shown: str) -> None:
+    made = connector(
+        "codex", "one", {"command": command}, manageability="observe-only", provenance="here"
+    )
+    assert made.description == f"an MCP server, started by {shown}"
+    assert "hush" not in json.dumps(made.to_json())
 
 
 def test_what_is_broken_is_named_and_costs_nothing_else(tmp_path: Path) -> None:
@@ -191,6 +209,7 @@ def heard(event, args):
 from pathlib import Path
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
+from hookgate.builtin_plugins.inventory.sources.made import connector
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 root = Path(sys.argv[1])
 sys.addaudithook(heard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 
@@ -88,6 +89,15 @@ async def test_a_source_that_fails_is_degraded_and_the_others_are_read(read: Any
     odd = await both(beside(read))
 
     assert (odd.records, odd.why) == (None, why)
+
+
+async def test_what_a_source_says_is_readable_before_anybody_sees_it() -> None:
+    async def odd() -> Sequence[CapabilityRecord]:
+        return [replace(record("odd", "odd"), description="one\nstatus: ready \u202e")]
+
+    found = await both(beside(odd))
+    assert found.records is not None
+    assert [one.description for one in found.records] == [r"one status: ready \u202e"]
 
 
 async def test_a_plain_read_runs_on_a_thread_of_its_own() -> None:

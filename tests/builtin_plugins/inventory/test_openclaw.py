@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from pydantic import ValidationError
 from tests.builtin_plugins.inventory.acme import OWNER, running
-from tests.builtin_plugins.inventory.claw import Claw, claw
+from tests.builtin_plugins.inventory.claw import Claw, claw, served
 
 from hookgate import (
     CapabilityChange,
@@ -21,6 +22,7 @@ from hookgate import (
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
+from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.inventory.record import problem_of
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
@@ -28,9 +30,13 @@ from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawErr
 from hookgate.builtin_plugins.inventory.tiers import affordance
 
 
+def linked(url: str, token: str | None = "claw-token", **more: Any) -> OpenClawLink:
+    return OpenClawLink(url, lambda: token, CheckedEgress, **more)
+
+
 @asynccontextmanager
 async def source(gate: Claw, token: str | None = "claw-token") -> AsyncIterator[OpenClawSource]:
-    one = OpenClawSource(Path("nowhere"), OpenClawLink(gate.url, lambda: token), always=True)
+    one = OpenClawSource(Path("nowhere"), linked(gate.url, token), always=True)
     try:
         yield one
     finally:
@@ -166,7 +172,7 @@ async def test_a_gateway_that_cannot_be_asked_says_why() -> None:
         async with source(gate, token=None) as one:
             with pytest.raises(OpenClawError, match="token mismatch"):
                 await one.read()
-        link = OpenClawLink(gate.url, lambda: gate.token)
+        link = linked(gate.url)
         await link.ask("config.get")
         gate.silent = True
         asking = asyncio.create_task(link.ask("config.patch", {"raw": "{}"}))
@@ -179,6 +185,39 @@ async def test_a_gateway_that_cannot_be_asked_says_why() -> None:
     async with source(gate) as one:
         with pytest.raises(RuntimeDisconnectedError, match="cannot be asked"):
             await one.read()
+
+
+async def test_the_token_follows_no_redirect() -> None:
+    async def elsewhere(request: web.Request) -> web.Response:
+        raise web.HTTPTemporaryRedirect(gate.url.replace("ws:", "http:"))
+
+    app = web.Application()
+    app.router.add_get("/", elsewhere)
+    async with claw() as gate, served(app) as port:
+        link = linked(f"ws://127.0.0.1:{port}")
+        with pytest.raises(RuntimeDisconnectedError, match="redirected"):
+            await link.ask("config.get")
+        assert gate.connections == 0
+
+
+async def test_another_user_who_listens_there_hears_nothing() -> None:
+    async with claw() as gate:
+        link = linked(gate.url, trusted=lambda peer, ours: False)
+        with pytest.raises(RuntimeDisconnectedError, match="another user"):
+            await link.ask("config.get")
+        assert gate.greetings == []
+        link = linked(gate.url)
+        await link.ask("config.get")
+        assert gate.greetings == ["claw-token"]
+        await link.close()
+
+
+async def test_without_a_way_out_nobody_is_asked() -> None:
+    async with claw() as gate:
+        link = OpenClawLink(gate.url, lambda: "claw-token", lambda: None)
+        with pytest.raises(RuntimeDisconnectedError, match="no plugin provides"):
+            await link.ask("config.get")
+        assert gate.connections == 0
 
 
 async def test_a_gateway_that_is_away_is_served_from_what_was_read_last(tmp_path: Path) -> None:
@@ -200,7 +239,7 @@ async def test_a_gateway_that_is_away_is_served_from_what_was_read_last(tmp_path
 
 async def test_where_openclaw_is_not_installed_nobody_is_asked(tmp_path: Path) -> None:
     async with claw() as gate:
-        link = OpenClawLink(gate.url, lambda: gate.token)
+        link = linked(gate.url)
         one = OpenClawSource(tmp_path / "nowhere", link)
         try:
             absent = await one.read()

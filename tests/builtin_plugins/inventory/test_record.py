@@ -14,6 +14,7 @@ from hookgate.builtin_plugins.inventory.record import (
     from_json,
     parse_id,
     problem_of,
+    readable,
     record_id,
 )
 from hookgate.builtin_plugins.inventory.tiers import affordance, derived_writable, refusal
@@ -65,6 +66,10 @@ def test_a_record_reads_back_as_it_was_written_and_passes_over_what_it_does_not_
         ({"id": "hermes:native:global:global:tool:search"}, "expected 'native:native:"),
         ({"source_key": "other"}, "expected 'native:native:global:global:tool:other'"),
         ({"description": "x" * 5000}, "texts of at most"),
+        (
+            {"source_key": "a\u202eb", "id": "native:native:global:global:tool:a\u202eb"},
+            "without control or invisible characters",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_record_is_told(changes: dict[str, Any], said: str) -> None:
@@ -149,3 +154,20 @@ def test_what_can_be_switched_is_derived_from_where_it_comes_from() -> None:
     assert derived_writable("mcp-connector", "external-write")
     assert derived_writable("brokered-mcp", "runtime-of-record")
     assert not derived_writable("mcp-connector", "runtime-of-record")
+
+
+def test_what_a_stranger_says_is_one_line_that_shows_what_is_in_it() -> None:
+    said = {
+        "name": "ls\r\x1b[2K\x1b]0;title\x07",
+        "description": "Sorts.\n\n  status: ready\u2028risk: low",
+        "hint": "run \u202etxt.exe",
+        "provenance": "/home/a\u200bda/config",
+    }
+    shown = readable(replace(made(), **said, diagnostics=("a\nb", "fine")))
+    assert shown.name == r"ls \x1b[2K\x1b]0;title\x07"
+    assert shown.description == "Sorts. status: ready risk: low"
+    assert shown.hint == r"run \u202etxt.exe"
+    assert shown.provenance == r"/home/a\u200bda/config"
+    assert shown.diagnostics == ("a b", "fine")
+    assert readable(shown) is shown
+    assert problem_of(shown, "native") == ""

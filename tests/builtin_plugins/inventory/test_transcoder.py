@@ -190,6 +190,20 @@ async def test_enabling_brings_back_exactly_what_was(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.parametrize("odd", ["\u2028", "\u2029", "\x85", "\u2028\u2028\x85"])
+async def test_what_ends_no_line_in_toml_is_none_for_the_switch_either(
+    tmp_path: Path, odd: str
+) -> None:
+    source = CodexSource(homes.codex(tmp_path))
+    file = tmp_path / "config.toml"
+    file.write_text(f'notes = "a{odd}b{odd}c"  # d{odd}e\n{file.read_text()}', newline="")
+    before = file.read_bytes()
+    await switched(source, "disable", "github")
+    assert file.read_bytes() != before
+    await switched(source, "enable", "github")
+    assert file.read_bytes() == before
+
+
 async def test_a_switch_of_the_users_own_keeps_its_line(tmp_path: Path) -> None:
     source = CodexSource(homes.codex(tmp_path))
     before = (tmp_path / "config.toml").read_text()

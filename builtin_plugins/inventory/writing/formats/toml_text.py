@@ -41,14 +41,13 @@ def read(text: str) -> dict[str, Any]:
 def noted(text: str, path: tuple[str, ...], note: str) -> bool:
     """Whether the line of a key has the comment that was written when it was put in."""
     number = locate(text).get(path)
-    return number is not None and text.splitlines()[number - 1].rstrip().endswith(f"# {note}")
+    return number is not None and _lines(text)[number - 1].rstrip().endswith(f"# {note}")
 
 
 def change(text: str, edit: Edit) -> str:
     """Return the text with one key put in, replaced or taken out."""
     places = locate(text)
-    # Not `splitlines`: in a TOML string, U+2028 ends no line.
-    lines = re.findall(r"[^\n]*\n|[^\n]+", text)
+    lines = _lines(text)
     number = places.get(edit.path)
     if number is not None:
         match = _LINE.fullmatch(lines[number - 1])
@@ -77,6 +76,11 @@ def change(text: str, edit: Edit) -> str:
     else:
         raise _by_hand(edit)
     return "".join(lines)
+
+
+def _lines(text: str) -> list[str]:
+    # Not `splitlines`: in TOML, U+2028, U+2029 and U+0085 end no line.
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
 def _inline(line: str) -> re.Match[str] | None:
