@@ -21,6 +21,7 @@ The tree::
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
     ├── ProviderError              one attempt at a model failed (typed by `kind`)
+    │   └── UnknownProviderError   nobody brings the provider that the model names
     ├── EmbeddingError             a text could not be turned into a vector
     ├── EgressError                an outgoing request
     │   ├── EgressDeniedError      it lies outside the grants
@@ -74,6 +75,7 @@ __all__ = [
     "ToolDefinitionError",
     "TurnCancelledError",
     "TurnError",
+    "UnknownProviderError",
     "WireError",
     "counted",
 ]
@@ -295,7 +297,10 @@ class ProviderError(HookgateError):
         status: The HTTP status, if one was received.
         retry_after: Seconds that the provider asked to wait, if it did.
         action: What to do about it; by its kind, where nothing more exact is known.
+        code: A stable word for programs.
     """
+
+    code = "provider_failed"
 
     def __init__(
         self,
@@ -325,6 +330,12 @@ class ProviderError(HookgateError):
             "cut",
             "server",
         )
+
+
+class UnknownProviderError(ProviderError):
+    """No provider has the name that a model's begins with: there was nobody to ask."""
+
+    code = "unknown_provider"
 
 
 class EmbeddingError(HookgateError):

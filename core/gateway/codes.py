@@ -94,6 +94,8 @@ CODES = (
     Code(-32023, "upgrade_required", 426, "This path speaks WebSocket only."),
     Code(-32024, "timeout", 408, "The rest of the request did not come in time."),
     Code(-32025, "not_checked", 503, "The credential cannot be checked now; nobody is let in."),
+    Code(-32026, "message_too_long", 413, "The message does not fit into `context.budget_tokens`."),
+    Code(-32027, "unknown_provider", 404, "No provider has the name that the model begins with."),
 )
 
 _BY_NAME = {code.name: code for code in CODES}
@@ -162,9 +164,10 @@ def describe(host: Host, error: Exception) -> ErrorAnswer:
         data = {"id": fault, "action": INTERNAL_ACTION}
     status = code.status
     if code.name in ("failed", "refused"):
-        registered = host.get(ERROR_CODES, {}).get(str(data.get("code")))
-        if registered is not None:
-            status = registered.status
+        named = str(data.get("code"))
+        known = host.get(ERROR_CODES, {}).get(named) or _BY_NAME.get(named)
+        if known is not None and known is not code:
+            status = known.status
         elif code.name == "refused" and data.get("retry_after") is not None:
             status = 429
     return ErrorAnswer(
@@ -223,7 +226,7 @@ def _classify(error: Exception) -> tuple[Code, dict[str, Any]]:
             failed: dict[str, Any] = {"kind": error.kind, "action": error.action}
             if error.retry_after is not None:
                 failed["retry_after"] = error.retry_after
-            return _BY_NAME["provider_failed"], failed
+            return _BY_NAME.get(error.code, _BY_NAME["provider_failed"]), failed
         case HookError():
             return _BY_NAME["failed"], {
                 "code": "hook_failed",

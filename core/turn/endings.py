@@ -52,9 +52,7 @@ def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding
             )
         case ProviderError():
             why = {"kind": error.kind, "retry_after": error.retry_after}
-            return "failed", TurnError(
-                str(error), code="provider_failed", action=error.action, data=why
-            )
+            return "failed", TurnError(str(error), code=error.code, action=error.action, data=why)
         case StoreError():
             return "failed", TurnError(str(error), code="store_failed", action=STORE_ACTION)
         case _:

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import HookError, NotAllowedError, ProviderError, RefusedError
+from hookgate.core.domain.errors import (
+    HookError,
+    NotAllowedError,
+    ProviderError,
+    RefusedError,
+    UnknownProviderError,
+)
 from hookgate.core.domain.models import (
     Ending,
     ReasoningDelta,
@@ -189,11 +195,11 @@ class ModelCall:
             if info is not None and info.missing:
                 raise ProviderError("auth", f"{info.missing}: {info.action}", provider=info.name)
             known = ", ".join(sorted(self._host.providers)) or "none"
-            raise ProviderError(
+            raise UnknownProviderError(
                 "rejected",
-                f"no provider is called {request.model.provider!r}: there is {known}; "
-                "enable the plugin that brings it, or change the agent's model",
+                f"no provider is called {request.model.provider!r}: there is {known}",
                 provider=request.model.provider,
+                action="enable the plugin that brings it, or change the model",
             )
         tally.sent = True
         events: AsyncIterator[ModelEvent] | None = None

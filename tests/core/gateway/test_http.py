@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from aiohttp import web
 from httpx_sse import aconnect_sse
 from tests.core.gateway.test_chat import Gate
 from tests.core.json_cases import REFUSED
@@ -24,7 +25,9 @@ from tests.support.script import (
 from tests.support.wire import Served, serving
 
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
+from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.operations import Access, Invocation, Operation, OperationModel
+from hookgate.core.domain.turn import Address, Origin, Principal, Provenance, TurnRequest
 from hookgate.core.gateway.wire import rest, sse
 from hookgate.hookspecs import hookimpl
 
@@ -333,3 +336,77 @@ async def test_an_answer_says_that_nobody_may_keep_or_embed_it() -> None:
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Server"] == "hookgate"
     assert "Access-Control-Allow-Origin" not in headers
+
+
+class Door:
+    """A plugin whose own route and method start a turn, and fail as the turn does."""
+
+    name = "door"
+
+    @hookimpl
+    def add_routes(self, host: Any, routes: Any) -> None:
+        async def ask(request: web.Request) -> web.Response:
+            content = await request.text()
+            error = await self.error_of(host, content or "x" * 30_000)
+            raise error
+
+        routes.add("POST", "/door", ask, access=Access.scoped("chat"))
+
+    @hookimpl
+    def list_operations(self, host: Any) -> list[Operation[Any, Any]]:
+        async def ask(invocation: Invocation, params: Content) -> Content:
+            raise await self.error_of(host, params.content or "x" * 30_000)
+
+        return [
+            Operation(name="door.ask", summary="Asks.", params=Content, result=Content, handler=ask)
+        ]
+
+    async def error_of(self, host: Any, content: str) -> Exception:
+        request = TurnRequest(content=content, address=Address(channel="web"))
+        origin = Origin(provenance=Provenance.EXTERNAL_USER, path="door")
+        handle = host.start_turn(Principal.owner(), origin, request)
+        turn = await handle.wait()
+        assert turn.error is not None
+        return turn.error
+
+
+class Content(OperationModel):
+    content: str = ""
+
+
+@pytest.mark.parametrize(
+    ("model", "content", "status", "number", "name"),
+    [
+        ("script/one", "", 413, -32026, "message_too_long"),
+        ("nobody/one", "x", 404, -32027, "unknown_provider"),
+    ],
+)
+async def test_what_the_caller_got_wrong_is_no_fault_of_the_gateway(
+    model: str, content: str, status: int, number: int, name: str
+) -> None:
+    async with (
+        serving(Door(), Scripted(Script(say("x"))), agents={"main": {"model": model}}) as served,
+        served.http.post(served.url + "/door", data=content) as response,
+        served.socket() as socket,
+    ):
+        over_http = (await response.json())["error"]
+        assert (response.status, over_http["code"]) == (status, number)
+        over_socket = (await socket.call("door.ask", content=content))["error"]
+        assert (over_socket["code"], over_socket["data"]["code"]) == (number, name)
+        answer = (await served.post("/v1/turns", {"content": content or "x" * 30_000}))[1]
+        assert answer["error"]["code"] == name
+        assert answer["error"]["action"] == over_http["data"]["action"]
+
+
+async def test_a_refusal_by_a_name_of_the_gateways_own_has_its_status() -> None:
+    class Short:
+        name = "short"
+
+        @hookimpl
+        def before_turn(self, turn: Any) -> Refusal | None:
+            return Refusal(code="message_too_long", message="too long", action="send less")
+
+    async with serving(Door(), Short(), Scripted(Script(say("x")))) as served:
+        async with served.http.post(served.url + "/door", data=b"x") as response:
+            said = await response.json()
+        assert (response.status, said["error"]["data"]["code"]) == (413, "message_too_long")
