@@ -102,9 +102,11 @@ the request arrived, which must be those that the client has connected to. The h
 WebSocket that wants a token first also has `WWW-Authenticate`. The command line does all this.
 
 Whatever the listener, each request must name the gateway in its Host header: a loopback name or
-the address that it came to, with the port, or an entry of `gateway.allowed_hosts`. A WebSocket,
-and every request that may change something, must come from no web page (no Origin header), from
-the gateway's own (scheme, host and port of the request itself), or from one of
+the address that it came to, with the port, or an entry of `gateway.allowed_hosts`. `/health`,
+`/ready` and `/metrics` answer where it is an IP address too, and by HTTP/1.0 without it, since
+load balancers and monitors ask so; a foreign name is refused there as well. A WebSocket, and every
+request that may change something, must come from no web page (no Origin header), from the
+gateway's own (scheme, host and port of the request itself), or from one of
 `gateway.allowed_origins`. A header that a proxy adds (`Forwarded`, `X-Forwarded-*`, `Via`,
 `X-Real-IP`, `CF-*` and the like) is refused by a listener without tokens.
 

@@ -93,7 +93,8 @@ class Plugin:
     def add_routes(self, host: Host, routes: Routes) -> None:
         """Serve ``GET /metrics`` to who may read."""
         if self._settings.prometheus:
-            routes.add("GET", "/metrics", self.metrics, access=Access.scoped("read"))
+            read = Access.scoped("read")
+            routes.add("GET", "/metrics", self.metrics, access=read, probe=True)
 
     @hookimpl
     def log_metrics(self, record: MetricRecord) -> None:

@@ -71,12 +71,12 @@ def _own_routes(server: Server) -> Routes:
     """Return the gateway's own routes, and those that operations declare."""
     routes = Routes()
     anyone = Access("scoped", None)
-    probe = Access.public("a probe; says no more than whether the gateway works")
+    asked = Access.public("a probe; says no more than whether the gateway works")
     socket = Access.self_checked("authenticates the upgrade request, or the first frame")
     routes.add("GET", "/ws", partial(serve_socket, server), access=socket)
     for method in ("GET", "HEAD"):
-        routes.add(method, "/health", partial(_health, server), access=probe)
-        routes.add(method, "/ready", partial(_ready, server), access=probe)
+        routes.add(method, "/health", partial(_health, server), access=asked, probe=True)
+        routes.add(method, "/ready", partial(_ready, server), access=asked, probe=True)
     routes.add("POST", "/v1/operations/{name}", partial(serve_named, server), access=anyone)
     for operation in server.host.operations.values():
         if operation.rest is not None:

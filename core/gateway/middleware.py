@@ -64,7 +64,7 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
             if route is None:
                 return await _unserved(server, routes, request)
             request[ROUTE] = route
-            server.gate.check_wire(request, route.origins)
+            server.gate.check_wire(request, route.origins, probe=route.probe)
             if route.access.kind == "self_checked":
                 request[CLIENT] = server.gate.address_of(request)
             with server.live():

@@ -54,6 +54,7 @@ class Route:
         max_body: The longest body in bytes; None for the gateway's limit.
         cors: The foreign pages that may use it; None for those of the settings.
         origins: The same as a rule.
+        probe: Whether load balancers ask it, which name no host or an address.
     """
 
     method: str
@@ -66,6 +67,7 @@ class Route:
     max_body: int | None = None
     cors: Cors | None = None
     origins: OriginRule | None = None
+    probe: bool = False
 
 
 class Routes:
@@ -93,6 +95,7 @@ class Routes:
         errors: ErrorShape | None = None,
         max_body: int | None = None,
         cors: Cors | None = None,
+        probe: bool = False,
     ) -> None:
         """Add one route.
 
@@ -111,6 +114,8 @@ class Routes:
                 and ``post()``, instead of ``gateway.limits.frame_bytes``. A handler that reads
                 ``request.content`` counts by itself what comes without a length.
             cors: The foreign pages that may use it, instead of ``gateway.allowed_origins``.
+            probe: Whether load balancers and monitors ask it: then a request passes that has no
+                Host header, or an IP address there. For routes that only read.
 
         Raises:
             StartError: It declares no access, is malformed, or is there already.
@@ -129,6 +134,8 @@ class Routes:
             )
         if max_body is not None and (type(max_body) is not int or max_body < 1):
             raise StartError(f"{where}: found max_body {max_body!r}, expected bytes, 1 or more")
+        if probe and method not in ("GET", "HEAD"):
+            raise StartError(f"{where}: a probe only reads, expected GET or HEAD")
         if errors is not None and not callable(errors):
             raise StartError(f"{where}: found errors {errors!r}, expected a function")
         self._keep(
@@ -143,6 +150,7 @@ class Routes:
                 max_body=max_body,
                 cors=cors,
                 origins=None if cors is None else OriginRule(_origins(where, cors)),
+                probe=probe,
             )
         )
 

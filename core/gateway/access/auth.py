@@ -213,12 +213,15 @@ class Gate:
 
     # -- what every request must pass ----------------------------------------
 
-    def check_wire(self, request: web.Request, origins: OriginRule | None = None) -> None:
+    def check_wire(
+        self, request: web.Request, origins: OriginRule | None = None, *, probe: bool = False
+    ) -> None:
         """Check that a request was meant for this gateway and was not made by a foreign page.
 
         Args:
             request: The request.
             origins: The pages that may use its route; the gateway's own rule where None.
+            probe: Whether its route is one that load balancers ask, see `HostRule.check`.
 
         Raises:
             WireError: Its target, Host, Origin, query or forwarded headers say otherwise.
@@ -231,7 +234,7 @@ class Gate:
             )
         peer, (local, port) = self._ends(request)
         headers = request.headers
-        authority = self._hosts.check(headers, local, port)
+        authority = self._hosts.check(headers, local, port, probe=probe)
         if not self.tokens.configured and (name := forwarded_header(headers)) is not None:
             raise wire_error(
                 "forwarded",

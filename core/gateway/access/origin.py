@@ -143,18 +143,25 @@ class HostRule:
                 )
             self._allowed.add(authority)
 
-    def check(self, headers: CIMultiDictProxy[str], local: str, port: int) -> Authority:
+    def check(
+        self, headers: CIMultiDictProxy[str], local: str, port: int, *, probe: bool = False
+    ) -> Authority:
         """Return the request's authority.
 
         Args:
             headers: The request's headers.
             local: The address at which the request arrived.
             port: The port at which it arrived.
+            probe: Whether the route is one that load balancers ask. They send no Host, as
+                HTTP/1.0 allows, or the address that they know the gateway by. A page whose
+                name was bound to our address always names itself, so it stays out.
 
         Raises:
             WireError: There is not exactly one Host header, or it names somebody else.
         """
         given: Sequence[str] = headers.getall("Host", ())
+        if probe and not given:
+            return Authority(local, port)
         authority = read_authority(given[0]) if len(given) == 1 else None
         if authority is None:
             raise wire_error(
@@ -166,6 +173,8 @@ class HostRule:
             )
         complete = Authority(authority.host, authority.port or _DEFAULT_PORTS["http"])
         if complete in own_authorities(local, port) or self._named(authority, port):
+            return authority
+        if probe and (address := canonical(authority.host)) and not address.is_unspecified:
             return authority
         raise wire_error(
             "wrong_host",

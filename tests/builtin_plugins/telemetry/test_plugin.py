@@ -106,6 +106,20 @@ async def test_figures_of_turns_are_scraped(tmp_path: Path) -> None:
     assert found["hookgate_events_total"] == {"name=acme.sync": 1}
 
 
+async def test_a_scraper_that_knows_an_address_alone_still_needs_its_token(tmp_path: Path) -> None:
+    section, made = tokens(monitor={"scopes": ["read"]})
+    async with gateway(tmp_path, wire=section) as gate, client(gate) as http:
+        await gate._flush_metrics()
+        asked = {"Host": "10.4.0.17:9100"}
+        async with http.get("/metrics", headers=asked) as answer:
+            assert answer.status == 401
+        asked |= bearer(made["monitor"])["headers"]
+        assert await scraped(http, headers=asked)
+        asked["Host"] = "evil.example"
+        async with http.get("/metrics", headers=asked) as answer:
+            assert answer.status == 421
+
+
 class Sync:
     """A plugin that measures, and says what is to be kept of it."""
 

@@ -60,8 +60,13 @@ ORIGINS = (
 )
 
 
-def right(method: str, upgrade: bool, host: str, origin: str | None) -> bool:
+PROBES = ("/health", "/ready")
+
+
+def right(method: str, path: str, upgrade: bool, host: str, origin: str | None) -> bool:
     """Whether a request may go on, by the rules alone: written without a look at the code."""
+    if path in PROBES and host == "127.0.0.1:1":
+        return True  # an address, whichever: no page has one for its name
     if not HOSTS[host]:
         return False
     if method == "GET" and not upgrade:
@@ -117,11 +122,50 @@ async def test_twelve_hosts_with_eight_origins_at_every_route_are_judged_right()
                 for origin in ORIGINS:
                     status = await status_of(served, method, path, host, origin, upgrade)
                     seen += 1
-                    if (status not in (400, 403, 421)) != right(method, upgrade, host, origin):
+                    if (status not in (400, 403, 421)) != right(
+                        method, path, upgrade, host, origin
+                    ):
                         wrong.append((method, path, host, origin, status))
     assert wrong == []
     assert seen == len(routes) * 12 * 8
     assert len(routes) >= 12
+
+
+# What haproxy, the kubelet, Consul and load balancers of clouds ask with, and what they may not.
+ASKED = {
+    "GET PATH HTTP/1.0": 200,
+    "HEAD PATH HTTP/1.0": 200,
+    "GET PATH HTTP/1.1": 400,  # a must of RFC 9112, section 3.2
+    "GET PATH HTTP/1.1\r\nHost: 10.4.0.17:8080": 200,
+    "GET PATH HTTP/1.1\r\nHost: 10.4.0.17": 200,
+    "GET PATH HTTP/1.1\r\nHost: [fd00::17]:7200": 200,
+    "GET PATH HTTP/1.1\r\nHost: evil.example": 421,
+    "GET PATH HTTP/1.1\r\nHost: 127.1": 421,
+    "GET PATH HTTP/1.1\r\nHost: 0.0.0.0:7200": 421,
+    "GET PATH HTTP/1.1\r\nHost: [::]:7200": 421,
+    "GET PATH HTTP/1.1\r\nHost: ": 400,
+    "GET PATH HTTP/1.1\r\nHost: 10.0.0.1, evil.example": 400,
+    "GET PATH HTTP/1.1\r\nHost: 10.0.0.1\r\nHost: 10.0.0.1": 400,
+    "POST PATH HTTP/1.1\r\nContent-Length: 0": 400,
+    "GET PATH HTTP/1.1\r\nX-Forwarded-For: 10.0.0.9": 400,
+}
+
+
+@pytest.mark.parametrize("path", PROBES)
+@pytest.mark.parametrize("asked", ASKED)
+async def test_a_probe_needs_no_host(asked: str, path: str) -> None:
+    async with serving() as served:
+        answer = await served.raw(asked.replace("PATH", path) + "\r\nConnection: close\r\n\r\n")
+    assert int(answer.split(b" ", 2)[1]) == ASKED[asked]
+
+
+@pytest.mark.parametrize("lines", ["HTTP/1.0", "HTTP/1.1\r\nHost: 10.4.0.17:8080"])
+async def test_nothing_but_probes_goes_without_the_host(lines: str) -> None:
+    async with serving() as served:
+        routes = [route for route in all_routes(served) if route[1] not in PROBES]
+        for method, path in [*routes, ("GET", "/nowhere")]:
+            answer = await served.raw(f"{method} {path} {lines}\r\nConnection: close\r\n\r\n")
+            assert int(answer.split(b" ", 2)[1]) in (400, 421), (method, path)
 
 
 # -- the parts -------------------------------------------------------------------------------

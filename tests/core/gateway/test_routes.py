@@ -123,6 +123,14 @@ async def test_what_a_handler_answers_on_purpose_goes_out_as_it_is() -> None:
         assert (answer.status, await answer.text()) == (409, "taken")
 
 
+def test_a_route_that_changes_something_is_no_probe() -> None:
+    async def handler(request: web.Request) -> web.Response:
+        return web.Response()
+
+    with pytest.raises(StartError, match="a probe only reads, expected GET or HEAD"):
+        Routes().add("POST", "/x", handler, access=Access.public("a test"), probe=True)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "access", "says"),
     [
