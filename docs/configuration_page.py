@@ -93,6 +93,13 @@ this order:
    mends it. A key file that is replaced counts at once;
 3. the section `[secrets]`.
 
+What Docker, Kubernetes or systemd mount is read as it comes, as a key file, a token's `file` or a
+provider's `api_key_file`. Whose it is and who may change it decides there: root's files count up
+to mode 0640 (its group may read it), and on a read-only mount those of root and of the user who
+runs the gateway up to 0644, in a folder of root's or of that user that nobody else may write to;
+on a read-only mount its mode does not count. In a folder of root's, or that is mounted read-only,
+links are followed that stay below it, such as `token -> ..data/token`.
+
 Every secret that was found, or that stands in `[secrets]`, is masked wherever text leaves the
 gateway: log, errors, events, `status`. So are its forms in URLs, base64 and JSON. Values of
 fewer than 6 characters are not masked, since they stand in ordinary text by chance.

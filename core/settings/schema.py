@@ -76,7 +76,7 @@ class TokenSettings(Section):
     digest: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """SHA-256 of the token, in hex. `hookgate token new` makes both."""
     file: Path | None = None
-    """A file, mode 0600, that holds the token itself."""
+    """A file, mode 0600 or a mounted secret, that holds the token itself."""
     scopes: tuple[Literal["chat", "approve", "operate", "read"], ...] = ("chat", "read")
     """What a client with this token may do."""
     channels: tuple[str, ...] = ("*",)

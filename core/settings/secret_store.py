@@ -8,13 +8,10 @@ which a library is likely to write it.
 from __future__ import annotations
 
 import base64
-import errno
 import html
 import json
 import os
 import re
-import shlex
-import stat
 import threading
 from bisect import bisect_right
 from contextlib import contextmanager
@@ -27,6 +24,7 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.settings.key_file import MAX_KEY_FILE, read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MASK",
+    "MAX_KEY_FILE",
     "MIN_MASKED",
     "SecretStore",
     "masked_json",
@@ -54,9 +53,6 @@ A shorter one (a PIN, the word ``test``) occurs in ordinary text by chance. Mask
 would garble every log line, and the places that it garbles would give the value away.
 """
 
-MAX_KEY_FILE = 65_536
-"""The longest key file, in bytes. Keys are short; a longer file is some other file."""
-
 MIN_LINE = 16
 """The shortest line of a value of several lines that is masked by itself."""
 
@@ -65,7 +61,6 @@ MAX_HELD = 4
 Only text that goes on beginning secrets, such as one letter over and over, comes to that."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_FILE_MODES = (0o600, 0o400)
 _SHOWN: ContextVar[str] = ContextVar("hookgate credential", default="")
 
 
@@ -321,89 +316,6 @@ def _encoded(piece: str) -> Iterator[str]:
         last = (offset + len(raw)) * 8 // 6
         yield encoded[first:last]
         yield encoded[first:last].translate(str.maketrans("+/", "-_"))
-
-
-def read_key_file(path: Path, *, missing_ok: bool = False) -> str | None:
-    """Return what a key file holds, without white space around it.
-
-    The file is opened once, and what is checked is what was opened: a regular file, no
-    link, owned by this process's user, readable by nobody else. The same holds for its
-    folder: who can write there can put another file in its place.
-
-    Args:
-        path: The file.
-        missing_ok: Return None where there is no such file.
-
-    Raises:
-        ConfigError: It is not safe to use or cannot be read; the text names the command
-            that mends it.
-    """
-    try:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return None
-        raise _unreadable(path, error) from None
-    try:
-        # O_NONBLOCK: a named pipe must not hold whoever opens it.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(path.name, flags, dir_fd=folder)
-    except OSError as error:
-        if missing_ok and error.errno in (errno.ENOENT, errno.ENOTDIR):
-            return None
-        raise _unreadable(path, error) from None
-    else:
-        try:
-            _check(path, os.fstat(folder), os.fstat(descriptor))
-            data = os.read(descriptor, MAX_KEY_FILE + 1)
-        finally:
-            os.close(descriptor)
-    finally:
-        os.close(folder)
-    if len(data) > MAX_KEY_FILE:
-        raise _problem(path, f"more than {MAX_KEY_FILE} bytes", "a key and nothing else")
-    try:
-        return data.decode().strip()
-    except UnicodeDecodeError:
-        raise _problem(path, "bytes that are not UTF-8", "a key as UTF-8 text") from None
-
-
-def _check(path: Path, folder: os.stat_result, file: os.stat_result) -> None:
-    """Refuse what others could read, or could have put there."""
-    if not stat.S_ISREG(file.st_mode):
-        raise _problem(path, "something that is not a file", "a regular file that holds the key")
-    for place, status in ((path.parent, folder), (path, file)):
-        if status.st_uid != os.geteuid():
-            raise _problem(
-                path,
-                f"{place} owned by user {status.st_uid}",
-                f"user {os.geteuid()}: run `chown {os.geteuid()} {shlex.quote(str(place))}`",
-            )
-    mode = stat.S_IMODE(file.st_mode)
-    if mode not in _FILE_MODES:
-        how = f"run `chmod 600 {shlex.quote(str(path))}`"
-        raise _problem(path, f"mode {mode:04o}", f"0600 (or 0400): {how}")
-    mode = stat.S_IMODE(folder.st_mode)
-    if mode & 0o022:
-        raise _problem(
-            path,
-            f"a folder that others may write to (mode {mode:04o})",
-            f"0700: run `chmod 700 {shlex.quote(str(path.parent))}`",
-        )
-
-
-def _unreadable(path: Path, error: OSError) -> ConfigError:
-    if error.errno in (errno.ELOOP, errno.EMLINK):
-        return _problem(path, "a link", "the key file itself: links are not followed")
-    found = (error.strerror or "an error").lower()
-    return _problem(path, found, "a file with mode 0600 that holds the key")
-
-
-def _problem(path: Path, found: str, expected: str) -> ConfigError:
-    problem = ConfigProblem(
-        file=str(path), line=None, key=path.name, found=found, expected=expected
-    )
-    return ConfigError([problem])
 
 
 def _bad_name(name: str) -> ConfigProblem:
