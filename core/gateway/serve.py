@@ -163,8 +163,11 @@ async def serve(
 ) -> int:
     """Listen until SIGTERM or SIGINT, then end well. SIGHUP reads content again.
 
-    Ending well: accept nothing more, tell clients, let running turns finish or cancel them
-    after ``limits.drain_seconds``, close. A second signal cancels them at once.
+    Ending well: after SIGTERM say by ``/ready`` that others are to be asked, and go on for
+    ``limits.drain_wait_seconds``, since balancers do not hear of it before they ask again. Then
+    accept nothing more, tell clients, let running turns finish or cancel them after
+    ``limits.drain_seconds``, close. SIGINT, from a terminal, does not wait for balancers. A
+    second signal cancels turns at once.
 
     Args:
         gateway: The gateway, started; its own closing is left to whoever started it.
@@ -178,28 +181,52 @@ async def serve(
     Raises:
         StartError: It cannot listen.
     """
-    stop = stop or asyncio.Event()
-    hurry = asyncio.Event()
+    told = _Told(stop or asyncio.Event())
     async with listen(gateway) as listener:
-        with _handle_signals(gateway, stop, hurry) if signals else nullcontext():
+        with _handle_signals(gateway, told) if signals else nullcontext():
             gateway.host.log.info("listening", url=listener.url)
             started(listener)
-            await stop.wait()
-            await drain(gateway, listener, hurry)
+            await told.stop.wait()
+            await _leave(gateway, listener, told.leave)
+            await drain(gateway, listener, told.hurry)
     return 0
 
 
-@contextmanager
-def _handle_signals(gateway: Runtime, stop: asyncio.Event, hurry: asyncio.Event) -> Iterator[None]:
-    loop = asyncio.get_running_loop()
+class _Told:
+    """What a gateway that serves has been told.
 
-    def end() -> None:
-        (hurry if stop.is_set() else stop).set()
+    Attributes:
+        stop: To stop.
+        leave: Not to wait for balancers.
+        hurry: Not to wait for turns.
+    """
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        self.stop = stop
+        self.leave = asyncio.Event()
+        self.hurry = asyncio.Event()
+
+    def end(self) -> None:
+        """Take SIGTERM."""
+        if self.stop.is_set():
+            self.leave.set()
+            self.hurry.set()
+        self.stop.set()
+
+    def interrupt(self) -> None:
+        """Take SIGINT: somebody sits there and waits."""
+        self.end()
+        self.leave.set()
+
+
+@contextmanager
+def _handle_signals(gateway: Runtime, told: _Told) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
 
     def reload() -> None:
         gateway.host.spawn(_reload(gateway), name="reload")
 
-    handlers = {signal.SIGTERM: end, signal.SIGINT: end}
+    handlers = {signal.SIGTERM: told.end, signal.SIGINT: told.interrupt}
     if hasattr(signal, "SIGHUP"):
         handlers[signal.SIGHUP] = reload
     for number, handler in handlers.items():
@@ -243,6 +270,27 @@ def _server_logger(log: FilteringBoundLogger) -> logging.Logger:
     logger = logging.Logger("hookgate.http")
     logger.addHandler(_ServerLog(log))
     return logger
+
+
+async def _leave(gateway: Runtime, listener: Listener, leave: asyncio.Event) -> None:
+    """Say by ``/ready`` that others are to be asked, and serve on until they are.
+
+    Args:
+        gateway: The gateway.
+        listener: Where it listens.
+        leave: Once set, it is over.
+    """
+    server = listener.app[SERVER]
+    server.leaving = True
+    seconds = server.settings.limits.drain_wait_seconds
+    if not seconds or leave.is_set():
+        return
+    gateway.host.log.info("no longer ready", seconds=seconds)
+    try:
+        async with asyncio.timeout(seconds):
+            await leave.wait()
+    except TimeoutError:
+        return
 
 
 async def drain(gateway: Runtime, listener: Listener, hurry: asyncio.Event | None = None) -> None:

@@ -21,6 +21,7 @@ from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.host import KEY_ENDED
 from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.settings.secret_store import masked_json, redact_json
+from hookgate.core.turn.run import RETRY_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +53,7 @@ class Server:
         methods: What can be called.
         key: Proves to a client that has it from the home folder which gateway this is.
         requests: Logs each request; None where nobody wants that.
+        leaving: Whether balancers are to ask others; what comes is served all the same.
         stopping: Whether the gateway takes nothing new.
     """
 
@@ -65,14 +67,15 @@ class Server:
         wanted = host.settings.log.requests
         self.requests = RequestLog(self.host.log) if wanted else None
         self._keyed: dict[int, web.Request] = {}
+        self.leaving = False
         self.stopping = False
         self._live = 0
         self._pending = 0
 
     @property
     def ready(self) -> bool:
-        """Whether new work is taken."""
-        return self.host.ready and not self.stopping
+        """Whether balancers are to send new work here."""
+        return self.host.ready and not (self.leaving or self.stopping)
 
     @contextmanager
     def enlisted(self, client: Client) -> Iterator[None]:
@@ -128,9 +131,14 @@ class Server:
         Raises:
             WireError: It does.
         """
-        if not self.ready:
+        if self.stopping or not self.host.ready:
             state = "stops" if self.stopping else "has not started yet"
-            raise wire_error("stopping", f"the gateway {state}", action="try again in a moment")
+            raise wire_error(
+                "stopping",
+                f"the gateway {state}",
+                action="try again in a moment",
+                retry_after=RETRY_AFTER,
+            )
 
     @contextmanager
     def live(self) -> Iterator[None]:

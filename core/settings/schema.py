@@ -114,6 +114,9 @@ class LimitSettings(Section):
     """Failed authentications from one address in a minute."""
     drain_seconds: float = Field(default=25.0, ge=0, le=600)
     """How long a stop waits for running turns."""
+    drain_wait_seconds: float = Field(default=5.0, ge=0, le=600)
+    """How long SIGTERM lets the gateway serve on, `/ready` saying that it is not, until load
+    balancers have noticed. Ctrl-C does not wait."""
     heartbeat_seconds: float = Field(default=30.0, ge=1, le=600)
     """Seconds between WebSocket pings."""
 

@@ -53,7 +53,11 @@ if TYPE_CHECKING:
     from hookgate.core.turn.loop import Loop
     from hookgate.core.turn.making import TurnMaker
 
-__all__ = ["Turns"]
+__all__ = ["RETRY_AFTER", "Turns"]
+
+RETRY_AFTER = 5.0
+"""Seconds after which a message that met a gateway that stops is worth sending again: by then
+its balancer has noticed, or it is there anew."""
 
 STOP_LIMIT = 15.0
 """Seconds that cancelled turns get to settle when the gateway stops; past the limits of
@@ -224,6 +228,7 @@ class Turns:
                 "the gateway stops and takes no new messages",
                 code="stopping",
                 action="send it again in a moment",
+                data={"retry_after": RETRY_AFTER},
             )
         self._begins()
         task = contained_task(work, name=turn.id)

@@ -42,7 +42,7 @@ def served(
 
     process = subprocess.Popen(
         [sys.executable, "-m", "hookgate", "serve", *words],
-        env=hookgate.environ,
+        env={"HOOKGATE_GATEWAY__LIMITS__DRAIN_WAIT_SECONDS": "0", **hookgate.environ},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -44,12 +44,13 @@ class Slow:
         yield StopEvent("end")
 
 
-async def main(home: Path, seconds: float) -> int:
-    config = settings(home, gateway={"port": 0, "limits": {"drain_seconds": seconds}})
+async def main(home: Path, seconds: float, wait: float) -> int:
+    limits = {"drain_seconds": seconds, "drain_wait_seconds": wait}
+    config = settings(home, gateway={"port": 0, "limits": limits})
     async with Gateway(config, builtin=("control",), plugins=[Slow(home / "go")]) as gateway:
         return await serve(gateway, started=lambda listener: print(listener.port, flush=True))
 
 
 if __name__ == "__main__":
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        sys.exit(runner.run(main(Path(sys.argv[1]), float(sys.argv[2]))))
+        sys.exit(runner.run(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]))))

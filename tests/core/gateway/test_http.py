@@ -323,6 +323,8 @@ async def test_while_the_gateway_stops_it_takes_no_new_turns_and_answers_the_res
         served.server.stopping = True
         status, answer = await served.post("/v1/turns", {"content": "x"})
         assert (status, answer["error"]["data"]["code"]) == (503, "stopping")
+        async with served.http.post(served.url + "/v1/turns", json={"content": "x"}) as response:
+            assert response.headers["Retry-After"] == "5"
         answer = await socket.call("chat.send", content="x")
         assert answer["error"]["code"] == -32011
         assert await socket.result("ping") == {"pong": True}

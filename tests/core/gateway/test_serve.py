@@ -44,13 +44,14 @@ class Process:
 
 
 @asynccontextmanager
-async def running(home: Path, *, seconds: float = 25) -> AsyncIterator[Process]:
+async def running(home: Path, *, seconds: float = 25, wait: float = 0) -> AsyncIterator[Process]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.core.gateway.served",
         str(home),
         str(seconds),
+        str(wait),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -95,6 +96,51 @@ async def test_a_signal_lets_turns_finish_refuses_new_ones_and_exits_with_0(
         done = await socket.until("done")
         assert (done["ending"], done["text"]) == ("done", "begun and ended")
         assert await socket.closed() == 1001
+        assert await served.exit_code() == 0
+
+
+async def ready(http: aiohttp.ClientSession, url: str) -> int:
+    async with http.get(url + "/ready", headers={"Connection": "close"}) as answer:
+        return answer.status
+
+
+async def unready(http: aiohttp.ClientSession, url: str) -> None:
+    """Wait until balancers are told to ask others."""
+    async with asyncio.timeout(WAIT):
+        while await ready(http, url) != 503:  # noqa: ASYNC110 - another process says it
+            await asyncio.sleep(0.01)
+
+
+async def test_until_balancers_have_noticed_a_gateway_that_ends_serves_on(tmp_path: Path) -> None:
+    async with running(tmp_path, wait=600) as served, aiohttp.ClientSession() as http:
+        served.go()
+        assert await ready(http, served.url) == 200
+        served.process.terminate()
+        await unready(http, served.url)
+        async with connected(served.url) as socket:
+            await socket.send("chat.send", content="x")
+            assert (await socket.until("done"))["text"] == "begun and ended"
+        async with http.post(served.url + "/v1/turns", json={"content": "x"}) as answer:
+            assert (answer.status, (await answer.json())["text"]) == (200, "begun and ended")
+        served.process.terminate()
+        assert await served.exit_code() == 0
+
+
+async def test_the_wait_for_balancers_ends_by_itself(tmp_path: Path) -> None:
+    async with running(tmp_path, wait=0.1) as served, connected(served.url) as socket:
+        served.process.terminate()
+        assert (await socket.until("stopping"))["seconds"] == 25
+        assert await served.exit_code() == 0
+
+
+async def test_who_presses_ctrl_c_does_not_wait_for_balancers(tmp_path: Path) -> None:
+    async with running(tmp_path, wait=600) as served, connected(served.url) as socket:
+        await socket.send("chat.send", content="x")
+        await socket.until("text")
+        served.process.send_signal(signal.SIGINT)
+        await socket.until("stopping")
+        served.go()
+        assert (await socket.until("done"))["ending"] == "done", "turns have their time"
         assert await served.exit_code() == 0
 
 
@@ -152,7 +198,8 @@ async def test_a_whole_stream_over_http_is_finished_too(tmp_path: Path) -> None:
 async def test_serving_ends_without_signals_too() -> None:
     stop = asyncio.Event()
     urls: list[str] = []
-    async with gateway(Scripted(Script(say("x"))), gateway={"port": 0}) as gate:
+    settings = {"port": 0, "limits": {"drain_wait_seconds": 0}}
+    async with gateway(Scripted(Script(say("x"))), gateway=settings) as gate:
         serving_ = asyncio.ensure_future(
             serve(gate, signals=False, stop=stop, started=lambda one: urls.append(one.url))
         )
