@@ -1,4 +1,8 @@
-"""How many failed authentications an address may make."""
+"""How many failed authentications an address may make.
+
+Many come from one address behind a proxy or a NAT, so failures lock out what is not known, and
+not those whose credential is: what was let in before is still looked at.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,8 @@ WINDOW = 60.0
 """Seconds that a failure counts."""
 
 CAPACITY = 4096
-"""Addresses that are remembered. Past it the one that failed longest ago is forgotten."""
+"""Addresses that are remembered. Past it the one that failed longest ago is forgotten. As many
+credentials are."""
 
 
 class Attempts:
@@ -36,6 +41,7 @@ class Attempts:
         self._capacity = capacity
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
         self._trials: dict[str, _Trials] = {}
+        self._let_in: OrderedDict[bytes, None] = OrderedDict()
 
     def wait(self, address: str) -> float:
         """Return the seconds until `address` may try again; 0 where it may now."""
@@ -54,13 +60,29 @@ class Attempts:
         failures.append(self._monotonic())
         self._failures.move_to_end(address)
 
+    def let_in(self, credential: bytes) -> None:
+        """Remember the digest of a credential that was right."""
+        self._let_in[credential] = None
+        self._let_in.move_to_end(credential)
+        if len(self._let_in) > self._capacity:
+            self._let_in.popitem(last=False)
+
+    def forget(self, credential: bytes) -> None:
+        """Forget the digest of a credential that is right no more."""
+        self._let_in.pop(credential, None)
+
+    def knows(self, credential: bytes) -> bool:
+        """Whether the credential with this digest was right when it was last looked at."""
+        return credential in self._let_in
+
     @asynccontextmanager
     async def trial(self, address: str) -> AsyncIterator[None]:
         """Wait until one more attempt may run, and run it; for attempts that take time.
 
         Never more run at once than may still fail, so that guesses which are made side by side
         are as few as those made one after the other. Right ones wait for each other at most.
-        The caller looks at `wait` again within, and counts a failure before it leaves.
+        The caller looks at `wait` again within, and counts a failure before it leaves. Those
+        that are known run one by one where nobody else may.
         """
         trials = self._trials.setdefault(address, _Trials())
         trials.known += 1

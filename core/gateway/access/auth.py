@@ -8,6 +8,7 @@ included: who comes from loopback may be a proxy, with anybody behind it.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -81,6 +82,17 @@ _OWNER = Caller(Principal.owner())
 
 _RESERVED = re.compile(r"loopback|embedded|token:.*", re.DOTALL)
 _ID = re.compile(r"[^\x00-\x20\x7f]{1,256}")
+
+
+_GENERATED = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
+"""The form of `new_token`: 256 random bits, so that comparing one more guess gives nothing away.
+A shorter one that somebody has thought up may be guessed, and has the limit before it."""
+
+
+def _digest(credential: Credential) -> bytes:
+    """Return what a credential is remembered by."""
+    shown = f"{credential.kind}\0{credential.value}"
+    return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).digest()
 
 
 def _counted(client: IPAddress | None) -> str:
@@ -297,21 +309,16 @@ class Gate:
 
         Raises:
             WireError: A credential was presented and is not known; or this address has failed
-                too often, and nothing was compared; or a stranger asks on loopback.
+                too often, and what came was never right before; or a stranger asks on loopback.
         """
-        client, configured = self._client(request), self.tokens.configured
-        address = _counted(client)
-        if configured:
-            self.check_attempts(address)
+        client = self._client(request)
         credential = read_credential(request.headers, forms, client=_shown(client))
         if credential is None:
-            return None if configured else self._owner(request)
+            return None if self.tokens.configured else self._owner(request)
         if credential.kind == "cookie":
             # Not counted: a foreign page could make the browser that it is in fail at will.
             self._check_own_page(request)
-        if not configured:
-            self.check_attempts(address)
-        return await self._check(credential, request, address)
+        return await self._check(credential, request, _counted(client))
 
     def credential(self, value: str, request: web.Request) -> Credential:
         """Return what came in the first frame of a socket as the credential that it is."""
@@ -327,28 +334,35 @@ class Gate:
         Raises:
             WireError: Nobody knows it, it has ended, or this address has failed too often.
         """
-        address = self.address_of(request)
-        self.check_attempts(address)
-        return await self._check(credential, request, address)
+        return await self._check(credential, request, self.address_of(request))
 
     async def _check(self, credential: Credential, request: web.Request, address: str) -> Caller:
-        """Do as `check` says, for an address that may try."""
-        caller = self._from_settings(credential)
-        if caller is not None or not credential.value or not self._asks_plugins:
-            return self._settle(address, caller)
-        async with self.attempts.trial(address):
+        """Do as `check` says."""
+        digest = _digest(credential)
+        known = self.attempts.knows(digest)
+        if not known and not _GENERATED.fullmatch(credential.value):
             self.check_attempts(address)
+        caller = self._from_settings(credential)
+        if not known and caller is None:
+            self.check_attempts(address)
+        if caller is not None or not credential.value or not self._asks_plugins:
+            return self._settle(address, digest, caller)
+        async with self.attempts.trial(address):
+            if not known:
+                self.check_attempts(address)
             try:
                 caller = await self._from_plugins(credential, request)
             except WireError:
                 self.attempts.failed(address)
                 raise
-            return self._settle(address, caller)
+            return self._settle(address, digest, caller)
 
-    def _settle(self, address: str, caller: Caller | None) -> Caller:
+    def _settle(self, address: str, digest: bytes, caller: Caller | None) -> Caller:
         """Return the caller, or count a failure."""
         if caller is not None and not caller.principal.has_expired(self._host.clock.now()):
+            self.attempts.let_in(digest)
             return caller
+        self.attempts.forget(digest)
         self.attempts.failed(address)
         if caller is not None:
             raise wire_error("unauthorized", "this token has expired", action="use another one")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from tests.support.script import Recorder, Script, Scripted, say
 from tests.support.wire import Served, Socket, bearer, serving, tokens
 
+from hookgate.core.gateway.access.tokens import PREFIX
 from hookgate.core.gateway.wire import websocket as socket_module
 
 
@@ -186,7 +188,7 @@ async def test_a_token_in_the_query_is_refused_even_where_it_is_right(name: str)
 
 
 async def test_of_a_thousand_guesses_twenty_are_evaluated() -> None:
-    section, made = tokens(ops={}, other={})
+    section, _ = tokens(ops={}, other={})
     statuses = []
     async with serving(wire=section) as served:
         for number in range(1000):
@@ -194,13 +196,37 @@ async def test_of_a_thousand_guesses_twenty_are_evaluated() -> None:
             statuses.append(status)
         assert served.server.gate.tokens.evaluated == 20
         assert answer["error"]["data"]["retry_after"] > 50
-        # Nothing is evaluated now, so the right one is refused as well, on every way in.
-        assert (await served.get("/v1/status", **bearer(made["ops"])))[0] == 429
-        assert await refused(served, **bearer(made["ops"])) == 429
-        assert await refused(served) == 429
+        assert await refused(served, **bearer("guess-1000")) == 429
         assert served.server.gate.tokens.evaluated == 20
         assert (await served.get("/health"))[0] == 200
     assert statuses == [401] * 20 + [429] * 980
+
+
+async def test_guesses_lock_out_nobody_who_comes_from_the_same_address_with_a_right_token() -> None:
+    section, made = tokens(ops={}, other={})
+    async with serving(wire={**section, "limits": {"attempts_per_minute": 1}}) as served:
+        for guess in ("guess", PREFIX + "A" * 43, made["ops"][:-1], f"{made['ops']}A"):
+            status, _ = await served.get("/v1/status", **bearer(guess))
+        assert status == 429
+        assert (await served.get("/v1/status", **bearer(made["ops"])))[0] == 200
+        async with served.socket(**bearer(made["ops"])) as socket:
+            assert await socket.result("ping") == {"pong": True}
+        async with served.socket(protocols=["hookgate", f"bearer.{made['other']}"]) as socket:
+            assert await socket.result("ping") == {"pong": True}
+        # One that has the form of a right one has the limit as well: it is not told apart.
+        assert (await served.get("/v1/status", **bearer(PREFIX + "B" * 43)))[0] == 429
+        await served.server.gate.tokens.revoke("other")
+        assert (await served.get("/v1/status", **bearer(made["other"])))[0] == 429
+
+
+async def test_a_token_that_may_be_guessed_passes_a_lock_where_it_was_right_before() -> None:
+    digest = hashlib.sha256(b"swordfish").hexdigest()
+    wire = {"tokens": {"weak": {"digest": digest}}, "limits": {"attempts_per_minute": 1}}
+    for first, status in ((bearer("swordfish"), 200), (bearer("x"), 429)):
+        async with serving(wire=wire) as served:
+            await served.get("/v1/status", **first)
+            await served.get("/v1/status", **bearer("guess"))
+            assert (await served.get("/v1/status", **bearer("swordfish")))[0] == status
 
 
 async def test_guesses_in_first_frames_count_as_well() -> None:
@@ -211,10 +237,11 @@ async def test_guesses_in_first_frames_count_as_well() -> None:
                 async with served.socket(hello=False) as socket:
                     await authenticate(socket, "wrong")
             assert served.server.gate.tokens.evaluated == 20
-            answer = await authenticate(patient, made["ops"])
+            answer = await authenticate(patient, "right?")
             assert answer["error"]["code"] == -32010
-        assert await refused(served) == 429
         assert served.server.gate.tokens.evaluated == 20
+        async with served.socket(hello=False) as socket:
+            assert "result" in await authenticate(socket, made["ops"])
 
 
 async def test_right_tokens_and_missing_ones_are_no_attempts() -> None:
@@ -235,8 +262,9 @@ async def test_behind_a_trusted_proxy_each_client_is_counted_alone() -> None:
 
     async with serving(wire=wire) as served:
         assert (await served.get("/v1/status", **via("203.0.113.1", "wrong")))[0] == 401
-        assert (await served.get("/v1/status", **via("203.0.113.1", made["ops"])))[0] == 429
-        assert (await served.get("/v1/status", **via("203.0.113.2", made["ops"])))[0] == 200
+        assert (await served.get("/v1/status", **via("203.0.113.1", "right?")))[0] == 429
+        assert (await served.get("/v1/status", **via("203.0.113.2", "wrong")))[0] == 401
+        assert (await served.get("/v1/status", **via("203.0.113.1", made["ops"])))[0] == 200
 
 
 async def test_an_untrusted_proxy_cannot_choose_its_address() -> None:

@@ -135,10 +135,24 @@ async def test_failures_of_every_form_count_together_and_nobody_is_asked_any_mor
             )
             assert await socket.closed() == 1008
         asked = len(keys.asked)
-        for value in ("k_alice", "k_x", made["ops"]):
+        for value in ("k_alice", "k_x"):
             assert (await served.get("/v1/status", **bearer(value)))[0] == 429
             assert (await served.get("/v1/status", **with_key(value)))[0] == 429
+        assert (await served.get("/v1/status", **with_key(made["ops"])))[0] == 200
     assert asked == len(keys.asked) == 6
+
+
+async def test_a_key_that_was_right_before_passes_a_lock_until_it_is_right_no_more() -> None:
+    keys = Keys(k_alice=ALICE)
+    async with serving(model(), keys, wire={"limits": {"attempts_per_minute": 1}}) as served:
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 200
+        assert (await served.get("/v1/status", **with_key("k_x")))[0] == 401
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 200
+        assert (await served.get("/v1/status", **bearer("k_alice")))[0] == 429, "another form"
+        del keys.keys["k_alice"]
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 401
+        assert (await served.get("/v1/status", **with_key("k_alice")))[0] == 429
+    assert [asked.value for asked in keys.asked] == ["k_alice", "k_x", "k_alice", "k_alice"]
 
 
 async def test_the_owner_is_not_shut_out_by_the_wrong_keys_of_others() -> None:
