@@ -109,7 +109,9 @@ load balancers and monitors ask so; a foreign name is refused there as well. A W
 request that may change something, must come from no web page (no Origin header), from the
 gateway's own (scheme, host and port of the request itself), or from one of
 `gateway.allowed_origins`. A header that a proxy adds (`Forwarded`, `X-Forwarded-*`, `Via`,
-`X-Real-IP`, `CF-*` and the like) is refused by a listener without tokens.
+`X-Real-IP`, `CF-*` and the like) is refused by a listener without tokens, and so is any other
+whose name speaks of a way between client and gateway (`Tunnel`, `X-Acme-Relay`) or of who the
+client is (`X-Acme-User`), unless it is one that clients are known to send.
 
 ## WebSocket
 
