@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigProblem, PluginError, StartError
+from hookgate.core.domain.names import identity
 from hookgate.core.registry.admission import SANDBOX_RUNNER
 from hookgate.core.settings.sections import nearest, problem
 
@@ -56,11 +57,11 @@ def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
     seen: dict[str, Candidate] = {}
     for candidate in candidates:
         name = candidate.name
-        first = seen.setdefault(name, candidate)
+        first = seen.setdefault(identity(name), candidate)
         if first is candidate or candidate.refused:
             continue
         if first.refused:
-            seen[name] = candidate
+            seen[identity(name)] = candidate
         elif first.origin == "builtin":
             raise PluginError(
                 name,
@@ -71,7 +72,8 @@ def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
             )
         else:
             raise StartError(
-                f"plugin {name!r} is brought by both {first.origin} and {candidate.origin}: "
+                f"plugin {name!r} is brought by both {first.origin} and {candidate.origin}"
+                f"{f', there as {first.name!r}' if first.name != name else ''}: "
                 "uninstall one of them, or leave one out of `plugins.allow`"
             )
     return list(seen.values())

@@ -15,6 +15,7 @@ from hookgate.core.domain.descriptors import (
     parameters_of,
 )
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.names import identity
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER
@@ -99,10 +100,11 @@ class Catalogue:
             self._put(self._host.operations, "operation", operation.name, stamped, plugin)
 
     def _put(self, table: dict[str, T], what: str, name: str, thing: T, plugin: str) -> None:
-        if name in table:
-            self._host.clash(what, plugin, name, self._owners[what, name])
+        key = what, identity(name)
+        if key in self._owners:
+            self._host.clash(what, plugin, name, self._owners[key])
         else:
-            table[name], self._owners[what, name] = thing, plugin
+            table[name], self._owners[key] = thing, plugin
 
     # -- snapshots -----------------------------------------------------------
 

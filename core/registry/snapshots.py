@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from hookgate.core.domain.names import identity
+
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card
     from hookgate.core.domain.tools import Tool
@@ -24,7 +26,8 @@ _EMPTY: Mapping[str, Capability] = MappingProxyType({})
 class Registry(Generic[T]):
     """Things by name, each with the source that brought it.
 
-    Of two sources that bring a thing of one name, the one that ranks lower counts, whichever
+    Names that read alike are one, see `identity`: ``Clock`` beside ``clock`` is left out. Of two
+    sources that bring a thing of one name, the one that ranks lower counts, whichever
     came first; where neither does, the one that came first.
 
     Attributes:
@@ -61,6 +64,7 @@ class Registry(Generic[T]):
         self._tell = tell
         self._items: dict[str, T] = {}
         self._sources: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._watchers: list[Callable[[], None]] = []
         self.version = 0
 
@@ -80,25 +84,30 @@ class Registry(Generic[T]):
         fresh: set[str] = set()
         left_out: dict[tuple[str, str], T] = {}
         items, sources, clashes = dict(self._items), dict(self._sources), dict(self.clashes)
+        names = dict(self._names)  # identity -> the name that is there
         for name in remove:
             clashes.pop((source, name), None)
             if sources.get(name) == source:
-                del items[name], sources[name]
+                del items[name], sources[name], names[identity(name)]
         for item in upsert:
             name = self.name_of(item)
-            owner = sources.get(name, source)
-            if name in fresh or not self._may_bring(source, owner):
+            key = identity(name)
+            known = names.get(key, name)
+            owner = sources.get(known, source)
+            twin = known != name and owner == source
+            if key in fresh or twin or not self._may_bring(source, owner):
                 clashes[source, name], left_out[source, name] = owner, item
                 continue
-            fresh.add(name)
+            fresh.add(key)
             if clashes:
                 clashes.pop((source, name), None)
             admitted = self.admit(source, item)
             if owner != source:
-                clashes[owner, name], left_out[owner, name] = source, items[name]
-            items[name], sources[name] = admitted, source
+                clashes[owner, known], left_out[owner, known] = source, items[known]
+                del items[known], sources[known]
+            items[name], sources[name], names[key] = admitted, source, name
         before, self.clashes = self.clashes, clashes
-        self._items, self._sources = items, sources
+        self._items, self._sources, self._names = items, sources, names
         self.changed()
         for key in before.keys() | clashes.keys():
             if before.get(key) != clashes.get(key):

@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.names import identity
 from hookgate.core.domain.schemas import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
 
@@ -64,6 +65,17 @@ def _origin(text: str) -> str:
             "expected scheme://host[:port] without a path, such as https://app.example"
         )
     return text.lower()
+
+
+def _distinct(named: dict[str, Any]) -> dict[str, Any]:
+    known: dict[str, str] = {}
+    for name in named:
+        if (other := known.setdefault(identity(name), name)) != name:
+            raise ValueError(
+                f"expected names that differ by more than case or width, and found {name!r} "
+                f"beside {other!r}"
+            )
+    return named
 
 
 ModelName = Annotated[str, AfterValidator(_model_ref)]
@@ -140,7 +152,9 @@ class GatewaySettings(Section):
     is believed: that it does something, never that it does not."""
     on_disconnect: Literal["cancel", "finish"] = "cancel"
     """What becomes of a client's running turns when it goes away."""
-    tokens: dict[str, TokenSettings] = Field(default_factory=dict)
+    tokens: Annotated[dict[str, TokenSettings], AfterValidator(_distinct)] = Field(
+        default_factory=dict
+    )
     """Access tokens by name."""
     limits: LimitSettings = LimitSettings()
 
@@ -303,7 +317,9 @@ class Settings(Section):
     home: Path = Field(default_factory=lambda: Path.home() / ".hookgate")
     """The folder for the store, keys and runtime files."""
     gateway: GatewaySettings = GatewaySettings()
-    agents: dict[str, AgentSettings] = Field(default_factory=dict)
+    agents: Annotated[dict[str, AgentSettings], AfterValidator(_distinct)] = Field(
+        default_factory=dict
+    )
     """Agents by name. Without any, there is one called `demo` on the demo provider."""
     default_agent: str | None = None
     """The agent for messages that no binding matches."""

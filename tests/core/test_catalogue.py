@@ -149,6 +149,54 @@ async def test_of_two_tools_of_one_name_the_first_in_load_order_counts_and_it_is
         assert gate.host.degraded == {}
 
 
+async def test_names_that_differ_in_case_are_one_whoever_brings_them() -> None:
+    class Brings(Tools):
+        def __init__(self, number: int, *tools: Tool) -> None:
+            super().__init__(*tools)
+            self.name = f"brings{number}"
+
+    one = Brings(1, echo_tool("Clock"), echo_tool("CLOCK"))
+    other = Brings(2, echo_tool("clock"), echo_tool("echo"))
+    async with gateway(Scripted(Script(say("ok"))), one, other) as gate:
+        assert set(gate.host.tools.view()) == {"Clock", "echo"}
+        assert "two of this name" in gate.host.degraded["tool CLOCK of brings1"]
+        assert "brings1 brings a tool of this name" in gate.host.degraded["tool clock of brings2"]
+        gate.host.tools.apply("brings2", [echo_tool("Echo")])
+        assert set(gate.host.tools.view()) == {"Clock", "echo"}, "not one in place of the other"
+        gate.host.tools.apply("brings2", remove=["Echo"])
+        one.tools = (echo_tool("cLock"),)
+        await gate.reload()
+        assert set(gate.host.tools.view()) == {"cLock", "echo"}, "it may be renamed"
+        one.tools = ()
+        await gate.reload()
+        assert set(gate.host.tools.view()) == {"clock", "echo"}
+        assert gate.host.degraded == {}
+
+
+SPELLINGS = ("tea", "TEA", "\uff54ea", "te\u200ba")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS[1:])
+async def test_ids_that_read_alike_are_one(spelling: str) -> None:
+    class Rows:
+        name = "rows"
+
+        @hookimpl
+        def list_capabilities(self, host: Any) -> Any:
+            return [Capability(id="skill:tea", kind="skill", name="tea")]
+
+    async with gateway(Scripted(Script(say("ok"))), Rows()) as gate:
+        row = Capability(id=f"skill:{spelling}", kind="skill", name=spelling)
+        gate.host.capabilities.apply("others", [row])
+        assert set(gate.host.capabilities.view()) == {"skill:tea"}
+        gate.host.capabilities.apply("rows", remove=["skill:tea"])
+        gate.host.capabilities.apply("others", [row])
+        assert set(gate.host.capabilities.view()) == {row.id}
+        # A plugin that is there before the others takes the name back.
+        gate.host.capabilities.apply("rows", [replace(row, id="skill:tea")])
+        assert set(gate.host.capabilities.view()) == {"skill:tea"}
+
+
 async def test_a_builtins_tool_counts_even_where_another_came_first(tmp_path: Path) -> None:
     class Early:
         name = "acme"

@@ -36,6 +36,15 @@ def problem(folder: Path, text: str, environ: Mapping[str, str] | None = None) -
     return only
 
 
+@pytest.mark.parametrize("section", ["agents", "gateway.tokens"])
+@pytest.mark.parametrize("spelling", ["Main", "\uff4dain", "ma\u00adin"])
+def test_names_that_read_alike_are_refused(tmp_path: Path, section: str, spelling: str) -> None:
+    value = 'model = "demo/demo"' if section == "agents" else f'digest = "{"0" * 64}"'
+    found = problem(tmp_path, f'[{section}.main]\n{value}\n[{section}."{spelling}"]\n{value}\n')
+    assert found.key == section
+    assert "differ by more than case or width" in str(found)
+
+
 # -- which file ------------------------------------------------------------
 
 

@@ -246,6 +246,12 @@ def test_two_plugins_of_one_name_are_refused() -> None:
     with pytest.raises(StartError, match="plugin 'bare' is brought by both program and program"):
         load(Bare, Bare)
 
+    class Loud(Bare):
+        name = "BARE"
+
+    with pytest.raises(StartError, match=r"plugin 'BARE' is brought by both .* there as 'bare'"):
+        load(Bare, Loud)
+
 
 def test_an_unknown_name_on_the_command_line_is_a_problem_with_the_nearest() -> None:
     (problem,) = problems_of(Rates, disabled=["ratse"])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.core.domain.errors import ClientToolError
+from hookgate.core.domain.names import identity
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,18 +35,22 @@ def admitted(
     Raises:
         ClientToolError: One has the name of a tool of the gateway's own, or of another.
     """
+    if not brought:
+        return ()
     seen: set[str] = set()
     tools: list[Tool] = []
+    names = set(map(identity, own))
     for tool in brought:
-        if tool.name in own or tool.name in seen:
-            whose = "this gateway" if tool.name in own else "the same request"
+        name = identity(tool.name)
+        if name in names or name in seen:
+            whose = "this gateway" if name in names else "the same request"
             raise ClientToolError(
                 f"the request brings a tool {tool.name!r}, and {whose} has one of that name",
                 code="client_tool_taken",
                 action="give the client's tool another name",
                 data={"tool": tool.name},
             )
-        seen.add(tool.name)
+        seen.add(name)
         flags = replace(tool.flags, proven=frozenset())
         if principal.id not in believed and "*" not in believed:
             flags = stricter(flags)
