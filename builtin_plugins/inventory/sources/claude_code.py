@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,18 +10,27 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
 from hookgate.builtin_plugins.inventory.sources.source import UnsupportedCapabilityWriteError
+from hookgate.kit.content.problems import ContentError
+from hookgate.kit.content.reading import stamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
+    from hookgate.kit.content.reading import Stamp
 
 __all__ = ["ClaudeCodeSource"]
 
 STATE = ".claude.json"
 STATE_BYTES = 16 * 1024 * 1024
 """The largest state: Claude Code keeps what was typed in it as well."""
+
+_OF_PROJECT = (
+    *("mcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers", "disabledMcpServers"),
+    *("enableAllProjectMcpServers", "permissions"),
+)
+"""What is read of the state of a project."""
 
 SETTINGS = ("settings.json", "settings.local.json")
 SERVERS = ".mcp.json"
@@ -87,13 +97,14 @@ class ClaudeCodeSource:
         self._home = home
         self._projects = tuple(projects)
         self._skills = Skills()
+        self._known: tuple[Stamp, dict[str, Any], list[str]] | None = None
 
     def read(self) -> Sequence[CapabilityRecord]:
         """Return what Claude Code has; nothing where it is not installed."""
         home = Home(self._home)
         if not home.exists():
             return ()
-        state = _state(home)
+        state = self._state(home)
         choice = _Choice()
         for name in SETTINGS:
             choice.take(home.json(name))
@@ -119,6 +130,26 @@ class ClaudeCodeSource:
         if denied := sorted(choice.denied & set(_TOOLS)):
             home.tell(f"the settings deny {', '.join(denied)}")
         return (*records, built_ins(self.id, "Claude Code", _TOOLS, home))
+
+    def _state(self, home: Home) -> dict[str, Any]:
+        """Return what Claude Code keeps: in its folder where that was moved, else beside it.
+
+        It writes there all the time and has much to write, so it is read when it has changed.
+        """
+        moved = (home.root / STATE).exists() or home.root.name != ".claude"
+        place = Home(home.root if moved else home.root.parent)
+        try:
+            stamp = stamp_of(Path(os.path.realpath(place.root / STATE)))
+        except ContentError:
+            stamp = None  # it is not there, or is none: reading says which
+        if self._known is None or stamp is None or self._known[0] != stamp:
+            state = _of_interest(place)
+            self._known = None if stamp is None else (stamp, state, place.problems)
+        else:
+            _, state, place.problems = self._known
+        for problem in place.problems:
+            home.tell(problem)
+        return state
 
     def _folders(self, home: Home, known: Mapping[str, Any]) -> dict[str, Home]:
         folders: dict[str, Home] = {}
@@ -146,15 +177,17 @@ class ClaudeCodeSource:
         )
 
 
-def _state(home: Home) -> dict[str, Any]:
-    """Return what Claude Code keeps: in its folder where that was moved, else beside it."""
-    if (home.root / STATE).exists() or home.root.name != ".claude":
-        return home.json(STATE, max_bytes=STATE_BYTES)
-    beside = Home(home.root.parent)
-    state = beside.json(STATE, max_bytes=STATE_BYTES)
-    for problem in beside.problems:
-        home.tell(problem)
-    return state
+def _of_interest(home: Home) -> dict[str, Any]:
+    """Return what Claude Code keeps of servers; most of the file is what was typed, and large."""
+    state = home.json(STATE, max_bytes=STATE_BYTES)
+    kept = {key: state[key] for key in ("mcpServers", "projects") if key in state}
+    if isinstance(projects := kept.get("projects"), dict):
+        kept["projects"] = {
+            path: {key: known[key] for key in _OF_PROJECT if key in known}
+            for path, known in projects.items()
+            if isinstance(known, dict)
+        }
+    return kept
 
 
 def _of_project(project: Home, known: dict[str, Any], users: _Choice) -> Iterator[CapabilityRecord]:

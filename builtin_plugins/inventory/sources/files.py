@@ -7,6 +7,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from itertools import islice
+from json.scanner import py_make_scanner
 from typing import TYPE_CHECKING, Any
 
 from hookgate.kit.content.frontmatter import split
@@ -24,6 +25,9 @@ __all__ = ["CONFIG_BYTES", "Home", "Skill", "Skills", "texts_of", "truth"]
 
 CONFIG_BYTES = 1024 * 1024
 """The largest file of settings."""
+
+AT_ONCE = 256 * 1024
+"""Characters of JSON that are read in one go; it takes some milliseconds."""
 
 DEPTH = 6
 """So many folders below the folder of skills are looked into."""
@@ -90,7 +94,7 @@ class Home:
         if text is None or not text.strip():
             return {}
         try:
-            return self._object(name, json.loads(text))
+            return self._object(name, _parsed(text))
         except (ValueError, RecursionError) as error:
             self.tell(f"{self.root / name}: found no JSON ({error}), expected an object")
             return {}
@@ -129,6 +133,19 @@ class Home:
             return value
         self.tell(f"{self.root / name}: found a {type(value).__name__}, expected an object")
         return {}
+
+
+def _parsed(text: str) -> Any:
+    """Read JSON, on whatever thread, without holding up the others.
+
+    The parser in C lets no other thread run before it is done, which takes it a tenth of a second
+    for ten megabytes. The one in Python takes several times as long, and lets the event loop go on.
+    """
+    if len(text) <= AT_ONCE:
+        return json.loads(text)
+    decoder = json.JSONDecoder()
+    decoder.scan_once = py_make_scanner(decoder)
+    return decoder.decode(text)
 
 
 @dataclass(frozen=True, slots=True)

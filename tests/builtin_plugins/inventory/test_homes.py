@@ -6,7 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +123,57 @@ def test_claude_code_has_servers_of_the_user_and_of_projects(tmp_path: Path) -> 
     assert {one.manageability for one in found.values()} == {"observe-only"}
     assert "secret" not in json.dumps([one.to_json() for one in found.values()])
     assert "ada@" not in json.dumps([one.to_json() for one in found.values()])
+
+
+def large_state(root: Path, project: Path, megabytes: int = 13) -> Path:
+    """What Claude Code keeps of somebody who has worked with it for a year."""
+    homes.claude_code(root, project)
+    state = root.with_name(".claude.json")
+    kept = json.loads(state.read_text())
+    typed = {"display": "please mend the test " * 25, "pastedContents": {}}
+    kept["projects"][str(project)]["history"] = [typed] * (megabytes * 1_000_000 // 560)
+    state.write_text(json.dumps(kept))
+    assert state.stat().st_size > megabytes * 900_000
+    return state
+
+
+def longest_hold(work: Callable[[], Any]) -> float:
+    """Return the largest part of its work that a thread does without letting others run."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    clock = time.pthread_getcpuclockid(thread.ident or 0)
+    ticks = [0.0]
+    while thread.is_alive():
+        with suppress(OSError):
+            ticks.append(time.clock_gettime(clock))
+    return max(later - earlier for earlier, later in pairwise(ticks)) / ticks[-1]
+
+
+def test_a_large_state_holds_up_nobody_and_is_read_again_when_it_has_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, project = tmp_path / ".claude", tmp_path / "work"
+    state = large_state(root, project)
+    found: list[dict[str, CapabilityRecord]] = []
+
+    def read() -> None:
+        found.append(by_key(ClaudeCodeSource(root)))
+
+    # Of several tries the best: on a busy machine it may be this thread that does not get on.
+    assert min(longest_hold(read) for _ in range(3)) < 0.3
+
+    source, reads = ClaudeCodeSource(root), []
+    known = by_key(source)
+    assert known == found[0]
+    real = files.read_text
+    monkeypatch.setattr(files, "read_text", lambda *a, **k: reads.append(a[0]) or real(*a, **k))
+    assert by_key(source) == known
+    assert state not in reads
+    kept = json.loads(state.read_text())
+    kept["mcpServers"]["fresh"] = {"command": "uvx"}
+    state.write_text(json.dumps(kept))
+    assert by_key(source).keys() - known.keys() == {"fresh"}
+    assert reads.count(state) == 1
 
 
 def test_codex_waits_for_its_login_and_says_how(tmp_path: Path) -> None:
