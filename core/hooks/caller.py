@@ -14,7 +14,6 @@ cancellation stands in `core.hooks.limits`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
@@ -25,6 +24,7 @@ from hookgate.core.domain.errors import ConfigError, HookError
 from hookgate.core.hooks.contracts import Chain, chains_of, contracts_of, tightened
 from hookgate.core.hooks.dispatch import Failed, FailureKind, HookFailure, Implementation
 from hookgate.core.hooks.limits import Watch, driven, rest
+from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.reports import Reports
 from hookgate.core.hooks.spans import Span
 from hookgate.hookspecs import Contract
@@ -94,7 +94,7 @@ class Hooks:
         self._manager = manager
         self._overrides = dict(overrides or {})
         self._log = log or structlog.get_logger("hookgate.hooks")
-        self._pools: dict[str, ThreadPoolExecutor] = {}
+        self._pools: dict[str, Pool] = {}
         self._reports = Reports(self._tell, self._log)
         self.spans: Callable[[HookSpan], None] | None = None
         self.recompute()
@@ -109,12 +109,10 @@ class Hooks:
         self._chains = chains_of(self._manager, contracts, self._pool)
         self._failures = self._chains.named("hook_failed")
 
-    def _pool(self, plugin: str) -> Executor:
+    def _pool(self, plugin: str) -> Pool:
         pool = self._pools.get(plugin)
         if pool is None:
-            pool = self._pools[plugin] = ThreadPoolExecutor(
-                POOL_THREADS, thread_name_prefix=f"hookgate-{plugin}"
-            )
+            pool = self._pools[plugin] = Pool(plugin, POOL_THREADS)
         return pool
 
     async def close(self) -> None:

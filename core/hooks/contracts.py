@@ -6,7 +6,6 @@ Package-private: `core.hooks.caller` is the face of this.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from hookgate.hookspecs import Contract
 if TYPE_CHECKING:
     import pluggy
 
+    from hookgate.core.hooks.pool import Pool
     from hookgate.core.settings.schema import HookSettings
 
 __all__ = ["Chain", "Chains", "chains_of", "contracts_of", "tightened"]
@@ -94,14 +94,14 @@ def contracts_of(manager: pluggy.PluginManager) -> dict[str, Contract]:
 def chains_of(
     manager: pluggy.PluginManager,
     contracts: Mapping[str, Contract],
-    executor: Callable[[str], Executor],
+    pool: Callable[[str], Pool],
 ) -> Chains:
     """Read specifications and implementations of `manager`.
 
     Args:
         manager: Specifications are added and plugins are registered.
         contracts: The contract of every hook by name.
-        executor: Returns the threads of a plugin by its name.
+        pool: Returns the threads of a plugin by its name.
 
     Raises:
         StartError: A specification has an argument with a default.
@@ -117,13 +117,13 @@ def chains_of(
             )
         chain = chains[spec.function] = Chain(name, spec.function, spec.argnames, contract)
         chain.implementations = tuple(
-            _implementation(chain, impl, executor) for impl in reversed(caller.get_hookimpls())
+            _implementation(chain, impl, pool) for impl in reversed(caller.get_hookimpls())
         )
     return chains
 
 
 def _implementation(
-    chain: Chain, impl: pluggy.HookImpl, executor: Callable[[str], Executor]
+    chain: Chain, impl: pluggy.HookImpl, pool: Callable[[str], Pool]
 ) -> Implementation:
     positions = tuple(map(chain.names.index, impl.argnames))
     blocks = getattr(impl.function, "__hookgate_blocking__", False)
@@ -135,7 +135,7 @@ def _implementation(
         limit=chain.contract.limit,
         required=chain.contract.required,
         expected=chain.expected,
-        executor=partial(executor, impl.plugin_name) if blocks else None,
+        pool=partial(pool, impl.plugin_name) if blocks else None,
     )
 
 

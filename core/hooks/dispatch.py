@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from concurrent.futures import Executor
 from contextvars import copy_context
 from dataclasses import dataclass
 from types import CoroutineType
@@ -19,6 +18,7 @@ from hookgate.core.hooks.limits import GRACE
 
 if TYPE_CHECKING:
     from hookgate.core.hooks.limits import Watch
+    from hookgate.core.hooks.pool import Pool
     from hookgate.core.hooks.results import Expected
 
 __all__ = ["Failed", "FailureKind", "HookFailure", "Implementation", "bind"]
@@ -76,6 +76,7 @@ class Implementation:
         function: The plugin's own function, bound.
         limit: Seconds for which it may be suspended.
         required: Whether its failure raises.
+        pool: Returns the threads that it runs on; None where it runs on the event loop.
         blocking: Whether it runs on a thread.
         expected: What it may return.
         target: What is really called: `function`, or its way onto a thread.
@@ -89,6 +90,7 @@ class Implementation:
         "hook",
         "limit",
         "plugin",
+        "pool",
         "positions",
         "required",
         "target",
@@ -104,7 +106,7 @@ class Implementation:
         limit: float,
         required: bool,
         expected: Expected,
-        executor: Callable[[], Executor] | None = None,
+        pool: Callable[[], Pool] | None = None,
     ) -> None:
         self.hook = hook
         self.plugin = plugin
@@ -113,8 +115,9 @@ class Implementation:
         self.limit = limit
         self.required = required
         self.expected = expected
-        self.blocking = executor is not None
-        self.target = function if executor is None else _on_thread(function, executor)
+        self.pool = pool
+        self.blocking = pool is not None
+        self.target = function if pool is None else _on_thread(function, pool)
 
     def __repr__(self) -> str:
         return f"<{self.hook} of {self.plugin!r}>"
@@ -218,14 +221,16 @@ def _caught(
 
 
 def _on_thread(
-    function: Callable[..., Any], executor: Callable[[], Executor]
+    function: Callable[..., Any], pool: Callable[[], Pool]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return an ``async`` function that runs `function` on a thread of the executor."""
+    """Return an ``async`` function that runs `function` on a thread of the pool."""
 
     async def run(*args: Any) -> Any:
-        loop = asyncio.get_running_loop()
+        loop, threads = asyncio.get_running_loop(), pool()
         call = copy_context().run
-        value, error = await loop.run_in_executor(executor(), call, _caught, function, args)
+        value, error = await loop.run_in_executor(
+            threads, threads.counted, call, _caught, function, args
+        )
         if error is not None:
             raise error
         return value

@@ -10,7 +10,10 @@ waiting it has `GRACE` seconds for its clean-up, and then it is closed and left 
 So whatever suspends comes to an end, also one that swallows cancellation, or waits for a
 task that does. One that ignores even being closed (``except BaseException`` in a loop)
 ends its whole dispatch with `HookTimeoutError`. One that never suspends, such as a busy
-loop, cannot be interrupted by anything that runs on the same thread.
+loop, cannot be interrupted by anything that runs on the same thread. One that runs on
+threads of its own has its limit in time of the processor: while those threads get on and
+have not had as much, it goes on for up to `LATE` times as long, since on a machine with too
+much to do even short work takes long. Where they do nothing it hangs, and ends at its limit.
 
 What holds about cancellation: a request that reaches the task from outside goes through
 as `CancelledError`, even if the implementation has swallowed it or has raised something
@@ -25,6 +28,7 @@ import types
 from asyncio import CancelledError
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,6 +40,16 @@ GRACE = 1.0
 """Seconds that an implementation has for its clean-up once its limit has cancelled it."""
 
 CLOSE_ATTEMPTS = 3
+
+LATE = 6
+"""Limits that work on threads may take by the clock on the wall."""
+
+WORKING = 0.005
+"""The part of a processor that threads get at least while they work: with two processors, four
+hundred other programs would have to be busy before it is less."""
+
+LOOKS = 20
+"""Times at most within one more limit that is looked whether the threads get on."""
 
 _PENDING: Any = object()
 
@@ -120,21 +134,48 @@ def rest(
             return stop.value
 
 
+class _Work:
+    """What the threads of an implementation have had of the processor since it was called."""
+
+    __slots__ = ("_before", "_begun", "_limit", "_looked", "_pool", "_spent")
+
+    def __init__(self, implementation: Implementation) -> None:
+        assert implementation.pool is not None, "it runs on threads"
+        self._limit = implementation.limit
+        self._pool = implementation.pool()
+        self._begun = self._looked = monotonic()
+        self._before = self._spent = self._pool.spent()
+
+    def more(self) -> float:
+        """Return for how many seconds it goes on now that its limit is over; 0 for none."""
+        now, spent = monotonic(), self._pool.spent()
+        works = spent - self._spent >= WORKING * (now - self._looked)
+        left = self._limit - (spent - self._before)
+        self._looked, self._spent = now, spent
+        if not works or left <= 0 or now - self._begun >= LATE * self._limit:
+            return 0.0
+        return max(left, self._limit / LOOKS)
+
+
 class _Limit:
     """Cancels a task when time is up, and once more when the grace is over."""
 
-    __slots__ = ("_before", "_graced", "_loop", "_task", "_timer", "fired")
+    __slots__ = ("_before", "_graced", "_loop", "_task", "_timer", "_work", "fired")
 
-    def __init__(self, task: asyncio.Task[Any], seconds: float) -> None:
+    def __init__(self, task: asyncio.Task[Any], implementation: Implementation) -> None:
+        self._work = _Work(implementation) if implementation.pool is not None else None
         self._task = task
         self._loop = task.get_loop()
         # A request that was made and is not delivered yet will arrive: it counts as new.
         self._before = task.cancelling() - bool(getattr(task, "_must_cancel", False))
-        self._timer = self._loop.call_later(seconds, self._expire)
+        self._timer = self._loop.call_later(implementation.limit, self._expire)
         self._graced = False
         self.fired = 0
 
     def _expire(self) -> None:
+        if self._work is not None and not self.fired and (more := self._work.more()):
+            self._timer = self._loop.call_later(more, self._expire)
+            return
         self.fired += 1
         self._task.cancel()
 
@@ -168,7 +209,7 @@ def _finished(
     if task is None:
         coroutine.close()
         raise RuntimeError(f"{implementation!r} has to wait, which takes an asyncio task")
-    limit = _Limit(task, implementation.limit)
+    limit = _Limit(task, implementation)
     value, error = None, None
     closed = False
     try:

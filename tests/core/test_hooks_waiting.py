@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -15,6 +17,7 @@ from hookgate.core.domain.descriptors import Card
 from hookgate.core.domain.errors import HookError, HookTimeoutError
 from hookgate.core.domain.models import Refusal
 from hookgate.core.hooks.caller import Hooks
+from hookgate.hookspecs import blocking
 
 TURN: Any = object()
 LATE = Refusal(code="late", message="")
@@ -281,6 +284,84 @@ def test_each_implementation_has_a_limit_of_its_own(run: Run) -> None:
             ("p2", "timeout"),
             ("p0", "timeout"),
         ]
+
+    run(main())
+
+
+# Work on a machine with too much to do: a little of it, and a long wait for the next turn.
+@blocking
+def works_slowly(turn: Any) -> set[str]:
+    done = time.thread_time() + 0.1
+    while time.thread_time() < done:
+        until = min(done, time.thread_time() + 0.005)
+        while time.thread_time() < until:
+            pass
+        time.sleep(0.06)
+    return {"done"}
+
+
+needs_clocks = pytest.mark.skipif(
+    not hasattr(time, "pthread_getcpuclockid"), reason="threads cannot be looked at here"
+)
+
+
+@needs_clocks
+def test_work_on_a_thread_has_its_limit_in_time_of_the_processor(run: Run) -> None:
+    """It takes 1.2 seconds and a tenth of a second of work, and two calls wait for each other."""
+    one = threading.Lock()
+
+    @blocking
+    def waits_for_the_other(turn: Any) -> set[str]:
+        with one:
+            return works_slowly(turn)
+
+    async def main() -> None:
+        hooks = hooks_of(plugin(tag_turn=waits_for_the_other), limit=1)
+        calls = (hooks.each(hookspecs.tag_turn, TURN) for _ in range(2))
+        assert await asyncio.gather(*calls) == [[{"done"}]] * 2
+        await hooks.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_work_on_a_thread_that_does_not_end_is_left_alone(
+    run: Run, works: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether it is busy, which is over once it has had its limit of the processor, or hangs."""
+    monkeypatch.setattr("hookgate.core.hooks.limits.LATE", 1_000)
+    over = threading.Event()
+
+    @blocking
+    def hangs(turn: Any) -> None:
+        while works and not over.is_set():
+            pass
+        over.wait()
+
+    async def main() -> None:
+        log = Log()
+        hooks = hooks_of(plugin(tag_turn=hangs), limit=0.05, log=log)
+        try:
+            assert await hooks.each(hookspecs.tag_turn, TURN) == []
+        finally:
+            over.set()
+        assert [line["kind"] for line in log.lines] == ["timeout"]
+        await hooks.close()
+
+    run(main())
+
+
+def test_work_on_a_thread_has_some_limits_by_the_clock_on_the_wall_at_most(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hookgate.core.hooks.limits.LATE", 2)
+
+    async def main() -> None:
+        log = Log()
+        hooks = hooks_of(plugin(tag_turn=works_slowly), limit=0.3, log=log)
+        assert await hooks.each(hookspecs.tag_turn, TURN) == []
+        assert [line["kind"] for line in log.lines] == ["timeout"]
+        await hooks.close()
 
     run(main())
 
