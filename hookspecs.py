@@ -327,7 +327,7 @@ def list_tools(host: Host) -> Sequence[Tool]:
 def list_channels(host: Host) -> Sequence[Channel]:
     """Bring channels: ways in and out beside the gateway's own.
 
-    Called once at start.
+    Called once at start; what comes, changes or goes later does so by ``host.channels.apply``.
 
     Args:
         host: The gateway.

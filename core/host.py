@@ -29,7 +29,12 @@ from hookgate.core.domain.ports import (
 )
 from hookgate.core.domain.turn import Origin
 from hookgate.core.hooks.shielding import contained_task
-from hookgate.core.registry.admission import admit_capability, admit_card, tool_admission
+from hookgate.core.registry.admission import (
+    admit_capability,
+    admit_card,
+    channel_admission,
+    tool_admission,
+)
 from hookgate.core.registry.snapshots import Registry
 from hookgate.core.sessions.questions import InProcessQuestions
 from hookgate.core.sessions.switches import FileSwitches
@@ -126,7 +131,8 @@ class Host:
         operations: What the gateway can be asked to do, by name.
         providers: The providers of models, by name.
         described: What plugins say of their providers, those that lack a key included, by name.
-        channels: The channels, by name.
+        channels: The channels, by name. One that comes, changes or goes between starts does so
+            with ``host.channels.apply("acme", [channel])``, and is served then.
         degraded: What does not work as it should: part -> why. Shown by ``status``.
         notices: What an operator should know although nothing is wrong: part -> what. Shown
             by ``status``.
@@ -149,6 +155,9 @@ class Host:
         self.tools = self._registry("tool", lambda one: one.name, tool_admission(settings.turn))
         self.capabilities = self._registry("capability", lambda one: one.id, admit_capability)
         self.descriptions = self._registry("description", lambda one: one.id, admit_capability)
+        self.channels: Registry[Channel] = self._registry(
+            "channel", lambda one: one.name, channel_admission(settings.turn)
+        )
         self.cards = self._registry("card", lambda one: one.id, admit_card)
         self.instruments: Registry[Instrument] = self._registry(
             "instrument", lambda one: one.name, lambda _, one: one
@@ -159,7 +168,6 @@ class Host:
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}
         self.described: dict[str, ProviderInfo] = {}
-        self.channels: dict[str, Channel] = {}
         self.degraded: dict[str, str] = {}
         self.notices: dict[str, str] = {}
         self.quarantined: dict[str, str] = {}

@@ -132,6 +132,8 @@ class Hosting:
         self._sections = sections
         self._default = ChannelSettings()
         self._hosted: dict[str, Hosted] = {}
+        self._told: set[str] = set()
+        self._finding = asyncio.Lock()
 
     def __iter__(self) -> Iterator[Hosted]:
         return iter(self._hosted.values())
@@ -149,25 +151,34 @@ class Hosting:
         One whose secret is missing, or whose connection is none, is not served, and `status` says
         so; the others are.
         """
+        # One at a time: of two, the one that saw newer channels must come last.
+        async with self._finding:
+            await self._find()
+
+    async def _find(self) -> None:
         found: dict[str, Hosted] = {}
+        flaws: dict[str, str] = {}
         for name, channel in self._host.channels.items():
             if not isinstance(channel, HostedChannel):
                 continue
             hosted = Hosted(channel, self._sections.get(name, self._default))
             part = PART.format(name)
             if why := self._flaw(channel) or await self._open(hosted):
-                self._host.degrade(part, why)
+                flaws[part] = why
             else:
-                self._host.recover(part)
                 found[name] = hosted
                 self._tell_of_approvers(hosted)
         self._hosted = found
         for name in self._sections.keys() - self._host.channels.keys():
-            self._host.degrade(
-                PART.format(name),
+            flaws[PART.format(name)] = (
                 f"[plugin.channels.{name}] is about a channel that there is not: give it a `kind`, "
-                "or install the plugin that brings it",
+                "or install the plugin that brings it"
             )
+        for part in self._told - flaws.keys():
+            self._host.recover(part)
+        for part, why in flaws.items():
+            self._host.degrade(part, why)
+        self._told = set(flaws)
 
     def _tell_of_approvers(self, hosted: Hosted) -> None:
         part = APPROVALS.format(hosted.name)

@@ -48,6 +48,7 @@ class Plugin:
         self._settings = settings
         self._hosting: Hosting | None = None
         self._service: Service | None = None
+        self._changed = asyncio.Event()
         self._serving: asyncio.Task[None] | None = None
         self._door: Door | None = None
         self._operations = ChannelOperations(lambda: self._service)
@@ -84,14 +85,35 @@ class Plugin:
 
     @hookimpl
     async def add_routes(self, host: Host, routes: Routes) -> None:
-        """Serve the webhooks. All channels are listed by now; without any, there is no door."""
+        """Serve the webhooks, of channels that are listed by now and of those that come later."""
         assert self._hosting is not None, "routes are added while the plugin is open"
-        await self._hosting.find()
-        if not len(self._hosting):
-            return
         access = Access.self_checked("the secret or signature of the channel's platform")
         routes.add("POST", PATH, self._post, access=access, max_body=MAX_BODY)
         routes.add("GET", PATH, self._get, access=access)
+        host.channels.watch(self._changed.set)
+        await self._look(host)
+        self._serving = host.spawn(self._follow(host), name="channels")
+
+    async def _follow(self, host: Host) -> None:
+        """Serve, and look again whenever channels have come, changed or gone."""
+        await asyncio.sleep(LATE_SECONDS)
+        running: asyncio.Task[None] | None = None
+        while True:
+            if running is None and self._service is not None:
+                running = host.spawn(self._service.run(), name="channels.serving")
+            await self._changed.wait()
+            self._changed.clear()
+            await self._look(host)
+
+    async def _look(self, host: Host) -> None:
+        """Take the channels that there are now; the first one opens what serves them all."""
+        assert self._hosting is not None, "it is looked while the plugin is open"
+        await self._hosting.find()
+        if self._service is not None:
+            self._service.look_again()
+            return
+        if not len(self._hosting):
+            return
         if (store := host.get(STORE)) is None:
             host.degrade(
                 PART,
@@ -102,12 +124,6 @@ class Plugin:
         await tables_of(store, "channels", f"{PACKAGE}.book.tables")
         serving = await asyncio.to_thread(import_module, f"{PACKAGE}.serving")
         self._service = serving.Service(host, self._settings, self._hosting, store)
-        self._serving = host.spawn(self._serve(), name="channels")
-
-    async def _serve(self) -> None:
-        await asyncio.sleep(LATE_SECONDS)
-        if self._service is not None:
-            await self._service.run()
 
     @hookimpl
     async def reloading(self, host: Host) -> Callable[[], None] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.channels.approvals.answers import Answers
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.channels.hosting import Hosted, Hosting
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
+    from hookgate.core.domain.channels.hosted import HostedChannel
     from hookgate.core.domain.ports import Store, Switch
     from hookgate.core.host import Host
 
@@ -38,6 +40,32 @@ READY_SECONDS = 0.02
 TIDY_BEATS = 30
 LEFT_AT_ONCE = 500
 MICROSECONDS_OF_DAY = 86_400_000_000
+
+
+@dataclass(slots=True, eq=False)
+class _Served:
+    """What works for one channel.
+
+    Attributes:
+        channel: The channel.
+        sender: Its queue.
+        tasks: All of it.
+    """
+
+    channel: HostedChannel
+    sender: Sender
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Let something work until the channel is closed."""
+        self.tasks.append(contained_task(work, name=f"channels: {name}"))
+
+    async def close(self) -> None:
+        """End cleanly: what is being sent is sent, then all stops."""
+        await self.sender.close()
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
 class Service:
@@ -67,9 +95,10 @@ class Service:
         answers = Answers(host, self.deliveries, self.wake)
         self.intake = Intake(host, self.events, self.turning, answers)
         self._paused: frozenset[str] = frozenset()
-        self._senders: dict[str, Sender] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._served: dict[str, _Served] = {}
+        self._behind: set[str] = set()
         self._took_up = asyncio.Event()
+        self._again = asyncio.Event()
 
     # -- pausing -----------------------------------------------------------
 
@@ -79,7 +108,7 @@ class Service:
 
     def rests(self, name: str) -> bool:
         """Whether nothing is to be taken in by a channel now."""
-        return not (self._took_up.is_set() and self.host.ready) or self.paused(name)
+        return name not in self._behind or not self.host.ready or self.paused(name)
 
     async def taken_up(self, seconds: float) -> None:
         """Wait until what was left over is taken up, which comes before what is new."""
@@ -108,38 +137,56 @@ class Service:
 
     def _switched(self, switch: Switch) -> None:
         self._paused = frozenset(switch.value or ())
-        for sender in self._senders.values():
-            sender.wake()
+        for served in self._served.values():
+            served.sender.wake()
 
     # -- working -----------------------------------------------------------
 
     def wake(self, name: str) -> None:
         """Say that there is something to be said by a channel."""
-        if (sender := self._senders.get(name)) is not None:
-            sender.wake()
+        if (served := self._served.get(name)) is not None:
+            served.sender.wake()
+
+    def look_again(self) -> None:
+        """Say that channels have come, changed or gone."""
+        self._again.set()
 
     async def run(self) -> None:
         """Serve until it is cancelled: `close` ends what has begun by then."""
         while not self.host.ready:  # noqa: ASYNC110 - there is nothing that tells of it
             await asyncio.sleep(READY_SECONDS)
-        if not len(self.hosting):
-            return
         unwatch = self.host[SWITCHES].watch(PAUSED, self._switched)
         try:
-            for hosted in self.hosting:
-                self._serve(hosted)
             beats = 0
             while True:
+                self._again.clear()
+                await self._serve_those_there()
                 await self._beat(tidy=beats % TIDY_BEATS == 0)
                 beats += 1
-                await asyncio.sleep(LEASE_SECONDS / 3 if self._took_up.is_set() else 1.0)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(
+                        LEASE_SECONDS / 3 if self._took_up.is_set() else 1.0
+                    ):
+                        await self._again.wait()
         finally:
             unwatch()
+
+    async def _serve_those_there(self) -> None:
+        """Serve each channel that is hosted now, and no other one."""
+        for name, served in tuple(self._served.items()):
+            hosted = self.hosting.get(name)
+            if hosted is None or hosted.channel is not served.channel:
+                del self._served[name]
+                self._behind.discard(name)
+                await served.close()
+        for hosted in self.hosting:
+            if hosted.name not in self._served:
+                self._serve(hosted)
 
     def _serve(self, hosted: Hosted) -> None:
         name = hosted.name
         asking = Asking(self.host, hosted, self.deliveries, lambda: self.wake(name))
-        sender = self._senders[name] = Sender(
+        sender = Sender(
             self.host,
             hosted,
             self.deliveries,
@@ -147,9 +194,10 @@ class Service:
             paused=lambda: self.paused(name),
             told=asking.sent,
         )
-        self._begin(sender.run(), f"deliveries of {name}")
+        served = self._served[name] = _Served(hosted.channel, sender)
+        served.begin(sender.run(), f"deliveries of {name}")
         if hosted.approvers:
-            self._begin(asking.run(), f"approvals of {name}")
+            served.begin(asking.run(), f"approvals of {name}")
         if hosted.webhook is None:
             poller = Poller(
                 self.host,
@@ -159,10 +207,7 @@ class Service:
                 intake=self.intake,
                 rests=lambda: self.rests(name) or self.turning.is_full(name),
             )
-            self._begin(poller.run(), f"polling of {name}")
-
-    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        self._tasks.append(contained_task(work, name=f"channels: {name}"))
+            served.begin(poller.run(), f"polling of {name}")
 
     async def _beat(self, *, tidy: bool) -> None:
         """Be heard of, and take over what gateways that have stopped have left."""
@@ -172,7 +217,7 @@ class Service:
                 await self.read_switch()
             if self._shared:
                 await self._leases.beat()
-            if self._shared or not self._took_up.is_set():
+            if self._shared or not self._behind.issuperset(names):
                 await self._take_over(names)
                 if await self.deliveries.take_over(names):
                     for name in names:
@@ -186,6 +231,7 @@ class Service:
             self.host.degrade(PART, f"what was left over waits, since the store fails: {error}")
             return
         self.host.recover(PART)
+        self._behind.update(names)
         self._took_up.set()
 
     async def _take_over(self, names: Sequence[str]) -> None:
@@ -200,10 +246,7 @@ class Service:
     async def close(self) -> None:
         """End cleanly: what has ended is written, what is being sent is sent, then all stops."""
         await self.turning.close()
-        await asyncio.gather(*(sender.close() for sender in self._senders.values()))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(served.close() for served in self._served.values()))
         with suppress(StoreError):
             if self._shared:
                 await self._leases.release()

@@ -119,7 +119,7 @@ class Plugin:
         if self._settings.vectors == "postgres":
             await self._elsewhere.open(host, self._settings.collection_name)
         changed = asyncio.Event()
-        for registry in (host.tools, host.capabilities, host.descriptions):
+        for registry in (host.tools, host.channels, host.capabilities, host.descriptions):
             registry.watch(changed.set)
         tasks = [host.spawn(self._elsewhere.keep(host), name="discovery.keep")]
         if self._settings.index_ahead:

@@ -61,6 +61,7 @@ class GuestChannel:
 
     Attributes:
         name: The plugin's name, which is the channel's.
+        plugin: The plugin's name.
         sandboxed: Its code runs in the sandbox.
 
     Args:
@@ -76,7 +77,7 @@ class GuestChannel:
     ) -> None:
         section = loaded.manifest.channel
         assert section is not None, "the manifest of a channel was checked for its section"
-        self.name = loaded.name
+        self.name = self.plugin = loaded.name
         self._features = section.features.value()
         connection = section.webhook or section.polling
         assert connection is not None, "the manifest was checked for one connection"
@@ -93,6 +94,11 @@ class GuestChannel:
     def connection(self) -> Connection:
         """How messages come in."""
         return self._connection
+
+    def is_as(self, other: GuestChannel) -> bool:
+        """Whether `other` is the same channel by the same connection."""
+        mine, others = (self._connection, self._features), (other._connection, other._features)
+        return type(self) is type(other) and mine == others
 
     async def parse_incoming(self, raw: RawMessage) -> Parsed:
         """Have the guest read what came from the platform.

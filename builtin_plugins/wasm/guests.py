@@ -200,7 +200,9 @@ class Guests:
             described = read_answer(Description, data, export="describe")
         except (GuestError, WireFormError) as error:
             raise GuestRefusedError(
-                f"it cannot describe itself: {error}", guest=loaded.name
+                f"it cannot describe itself: {error}",
+                guest=loaded.name,
+                lasting=not isinstance(error, GuestError) or error.kind in ("trap", "answer"),
             ) from error
         known = {one.name for one in described.tools}
         for tool in loaded.manifest.tools:

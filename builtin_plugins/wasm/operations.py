@@ -30,9 +30,9 @@ class PluginRow(OperationModel):
     """Its version; empty where it cannot be read."""
     kind: Literal["tool", "channel", ""]
     """What it brings."""
-    state: Literal["running", "new", "changed", "hidden", "broken"]
-    """It runs; nobody has accepted it; it is not what was accepted; another of its name comes
-    before it; it cannot be used."""
+    state: Literal["running", "loading", "new", "changed", "hidden", "broken"]
+    """It runs; it is being compiled, and runs then; nobody has accepted it; it is not what was
+    accepted; another of its name comes before it; it cannot be used."""
     why: str
     """Why it does not run; empty where it does."""
     folder: str

@@ -1,4 +1,8 @@
-"""The plugin ``wasm``: tools and channels that run in a sandbox, with grants and limits."""
+"""The plugin ``wasm``: tools and channels that run in a sandbox, with grants and limits.
+
+It lists neither: each guest is brought when it is ready, by ``host.tools`` and ``host.channels``,
+and that may be at the start or long after it.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,7 @@ from hookgate.hookspecs import hookimpl
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
 
@@ -48,18 +50,6 @@ class Plugin:
         """Look again: folders come, change and go."""
         del host
         return await self._open.look_again()
-
-    @hookimpl
-    def list_tools(self, host: Host) -> Sequence[Tool]:
-        """Bring the tools of the guests."""
-        del host
-        return self._open.tools()
-
-    @hookimpl
-    def list_channels(self, host: Host) -> Sequence[Channel]:
-        """Bring the channels of the guests."""
-        del host
-        return self._open.channels()
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 from importlib import import_module
+from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hookgate.builtin_plugins.wasm.loading import Loads
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.ports import AUDIT, STORE
 
@@ -37,10 +39,12 @@ PART = "wasm plugins"
 TABLES = "hookgate.builtin_plugins.wasm.tables"
 
 LOAD_SECONDS = 20.0
-"""So long a start or a reload waits for modules that are compiled; what takes longer comes when
-it is ready."""
+"""So long a start or a reload waits for modules that it has begun to compile; each that takes
+longer comes when it is ready."""
 
-PluginState: TypeAlias = Literal["running", "new", "changed", "hidden", "broken"]
+LOADING = "its module is being compiled; what it brings comes when that is done"
+
+PluginState: TypeAlias = Literal["running", "loading", "new", "changed", "hidden", "broken"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +53,7 @@ class Plugin:
 
     Attributes:
         found: What was found.
-        state: It runs, or why it does not, in a word.
+        state: It runs, it is being loaded, or why it does not run, in a word.
         why: The reason, in sentences; "" where it runs.
         loaded: The module in the sandbox, where it runs.
     """
@@ -62,14 +66,11 @@ class Plugin:
 
 @dataclass(slots=True)
 class _Look:
-    """What one look at all plugins came to."""
+    """What one look at all plugins came to; those that count are ``loading`` in it."""
 
     plugins: list[Plugin] = field(default_factory=list)
     problem: str = ""
-
-    @property
-    def loaded(self) -> dict[str, LoadedPlugin]:
-        return {one.loaded.name: one.loaded for one in self.plugins if one.loaded is not None}
+    begun: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class WasmPlugins:
@@ -86,7 +87,11 @@ class WasmPlugins:
         self._home = host.settings.home.expanduser()
         self._look = _Look()
         self._guests: Guests | None = None
+        self._loads = Loads(host, settings, self._open, self._publish)
+        self._brought: list[Tool] = []
+        self._channels: dict[str, GuestChannel] = {}
         self._looking = asyncio.Lock()
+        self._opening = asyncio.Lock()
         self._late: asyncio.Task[None] | None = None
         self._told: set[str] = set()
 
@@ -107,8 +112,16 @@ class WasmPlugins:
 
     @property
     def plugins(self) -> Sequence[Plugin]:
-        """All plugins, as they were found the last time."""
-        return tuple(self._look.plugins)
+        """All plugins, as they were found the last time, and what has become of them since."""
+        return tuple(map(self._now_of, self._look.plugins))
+
+    def _now_of(self, one: Plugin) -> Plugin:
+        if one.state != "loading":
+            return one
+        load = self._loads.of(one)
+        if load.loaded is not None:
+            return replace(one, state="running", loaded=load.loaded)
+        return replace(one, state="broken", why=load.why) if load.why else replace(one, why=LOADING)
 
     @property
     def guests(self) -> Guests:
@@ -118,62 +131,40 @@ class WasmPlugins:
 
     def loaded(self, name: str) -> LoadedPlugin | None:
         """Return the plugin called `name` where it runs."""
-        return self._look.loaded.get(name)
-
-    def tools(self) -> list[Tool]:
-        """Return the tools of all plugins that run."""
-        if not self._look.loaded:
-            return []
-        # The engine is loaded with the first guest, and not before.
-        from hookgate.builtin_plugins.wasm.tools import tools_of
-
-        return [tool for one in self._look.loaded.values() for tool in tools_of(self.guests, one)]
-
-    def channels(self) -> list[GuestChannel]:
-        """Return the channels of all plugins that run."""
-        wanted = [one for one in self._look.loaded.values() if one.manifest.kind == "channel"]
-        if not wanted:
-            return []
-        from hookgate.builtin_plugins.wasm.channel import channel_of
-
-        return [channel_of(self.guests, self.loaded, one) for one in wanted]
+        for one in self._look.plugins:
+            if one.found.name == name and (loaded := self._loads.of(one).loaded) is not None:
+                return loaded
+        return None
 
     # -- looking -------------------------------------------------------------
 
     async def look_again(self) -> Callable[[], None] | None:
         """Look at all plugins; return what puts into force what was found.
 
-        Modules that take longer than `LOAD_SECONDS` to compile come later by themselves: then
-        None is returned.
+        It waits `LOAD_SECONDS` at most, and for no module that was being compiled before. What is
+        not ready by then is brought when it is, each for itself. None is returned where looking
+        alone takes longer: then all comes later.
         """
         if self._late is not None and not self._late.done():
             self._late.cancel()
+        began = monotonic()
         look = asyncio.ensure_future(self._looked())
         done, _ = await asyncio.wait({look}, timeout=LOAD_SECONDS)
-        if done:
-            found = look.result()
-            return lambda: self._use(found)
-        self.host.announce(PART, "modules are being compiled; what they bring comes then")
-        self._late = self.host.spawn(self._use_late(look), name="wasm.load")
-        return None
-
-    def _publish(self) -> None:
-        """Bring the tools between reloads, when nobody asks for them."""
-        good = []
-        for tool in self.tools():
-            try:
-                good.append(self.host.tools.admit(SOURCE, tool))
-            except HookgateError as error:
-                self.host.degrade(f"tool {tool.name} of {SOURCE}", str(error))
-        self.host.tools.replace(SOURCE, good)
+        if not done:
+            self.host.announce(PART, "their folders are being read; what they bring comes then")
+            self._late = self.host.spawn(self._use_late(look), name="wasm.look")
+            return None
+        found = look.result()
+        if found.begun:
+            left = max(0.0, LOAD_SECONDS - (monotonic() - began))
+            await asyncio.wait(found.begun, timeout=left)
+        return lambda: self._use(found)
 
     async def _use_late(self, look: asyncio.Future[_Look]) -> None:
         try:
             self._use(await look)
         finally:
             look.cancel()
-            self.host.withdraw(PART)
-        self._publish()
 
     async def _looked(self) -> _Look:
         async with self._looking:
@@ -194,7 +185,7 @@ class WasmPlugins:
                 self.settings.folders, accepted, self._kept, self.settings.limits.module_bytes
             )
             while (one := await asyncio.to_thread(next, found, None)) is not None:
-                look.plugins.append(await self._looked_at(one, fresh))
+                look.plugins.append(self._looked_at(one, fresh))
             if fresh:
                 try:
                     for accepted_now in fresh:
@@ -204,60 +195,103 @@ class WasmPlugins:
                     # What cannot be kept would be new each time, whatever became of it.
                     names, why = {one.name for one in fresh}, f"it cannot be accepted: {error}"
                     look.plugins = [
-                        replace(one, state="broken", why=why, loaded=None)
-                        if one.found.name in names
-                        else one
+                        replace(one, state="broken", why=why) if one.found.name in names else one
                         for one in look.plugins
                     ]
+            look.begun = await self._loads.begin(
+                [one for one in look.plugins if one.state == "loading"]
+            )
             return look
 
-    async def _looked_at(self, found: Found, fresh: list[Acceptance]) -> Plugin:
+    def _looked_at(self, found: Found, fresh: list[Acceptance]) -> Plugin:
         from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
 
         package = found.package
+        light = _without_bytes(found)
         if found.state == "new" and self.settings.accept_new and package is not None:
             fresh.append(Acceptance.of(package, installed=False, by="", at=self._now()))
         elif found.state != "accepted" or package is None:
             state: PluginState = "broken" if found.state == "accepted" else found.state
-            return Plugin(found=_without_bytes(found), state=state, why=found.why)
-        known = self.loaded(found.name)
-        light = _without_bytes(found)
-        if known is not None and known.package.digest == package.digest:
-            return Plugin(found=light, state="running", loaded=known)
-        try:
-            loaded = await (await self._open()).load(package)
-        except HookgateError as error:
-            return Plugin(found=light, state="broken", why=str(error))
-        return Plugin(found=light, state="running", loaded=loaded)
+            return Plugin(found=light, state=state, why=found.why)
+        return Plugin(found=light, state="loading")
+
+    # -- publishing ----------------------------------------------------------
 
     def _use(self, look: _Look) -> None:
         """Put into force what was found. What runs meanwhile ends with the module it began with."""
-        host = self.host
         if look.problem:
             # What counted before still does: a file that cannot be read accepts nothing new.
-            host.degrade(PART, look.problem)
+            self.host.degrade(PART, look.problem)
             return
-        host.recover(PART)
-        kept = set(map(id, look.loaded.values()))
-        for one in self._look.loaded.values():
-            if id(one) not in kept:
-                host.spawn(one.door.close(), name="wasm.close")
+        self.host.recover(PART)
         self._look = look
-        for one in look.loaded.values():
-            if one.manifest.kind == "channel" and host.ready and one.name not in host.channels:
-                host.announce(f"channel {one.name}", "it comes with the next start")
-        parts = {_part(one): one.why for one in look.plugins if one.why}
+        self._loads.keep_only(look.plugins)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Bring what is ready, and say what is not: after a look, and whenever that changes."""
+        host = self.host
+        parts = {_part(one): one.why for one in self.plugins if one.why and one.state != "loading"}
+        brought = [tool for one in self._look.plugins for tool in self._loads.of(one).tools]
+        good = []
+        for tool in brought:
+            try:
+                good.append(host.tools.admit(SOURCE, tool))
+            except HookgateError as error:
+                parts[f"tool {tool.name} of {SOURCE}"] = str(error)
+        if brought != self._brought:
+            host.tools.replace(SOURCE, good)
+        self._brought = brought
+        self._publish_channels(parts)
+        waiting = [one.found.name for one in self.plugins if one.state == "loading"]
+        if waiting:
+            names = ", ".join(waiting[:8]) + (", ..." if len(waiting) > 8 else "")
+            host.announce(PART, f"being compiled, and brought when that is done: {names}")
+        else:
+            host.withdraw(PART)
         for part in self._told - parts.keys():
             host.recover(part)
         for part, why in parts.items():
             host.degrade(part, why)
         self._told = set(parts)
 
+    def _publish_channels(self, parts: dict[str, str]) -> None:
+        """Bring the channels that are ready.
+
+        One that does not run for now stays: its platform is told to come again, and what is to be
+        said waits. It goes with its plugin.
+        """
+        channels = self.host.channels
+        for one in self._look.plugins:
+            load = self._loads.of(one)
+            if load.loaded is None or load.loaded.manifest.kind != "channel":
+                continue
+            from hookgate.builtin_plugins.wasm.channel import channel_of
+
+            made = channel_of(self.guests, self.loaded, load.loaded)
+            known = self._channels.get(made.name)
+            if known is not None and known.is_as(made):
+                continue
+            try:
+                channels.apply(SOURCE, [made])
+            except HookgateError as error:
+                parts[f"channel {made.name} of {SOURCE}"] = str(error)
+            else:
+                self._channels[made.name] = made
+        there = {one.found.name for one in self._look.plugins}
+        gone = [name for name, one in self._channels.items() if one.plugin not in there]
+        for name in gone:
+            del self._channels[name]
+        if gone:
+            channels.apply(SOURCE, remove=gone)
+
     async def _open(self) -> Guests:
-        if self._guests is None:
-            module = "hookgate.builtin_plugins.wasm.guests"
-            guests = await asyncio.to_thread(import_module, module)
-            self._guests = guests.Guests(self.host, self.settings, await self._values())
+        # Several plugins are loaded at a time, and all of them share one sandbox.
+        async with self._opening:
+            if self._guests is None:
+                module = "hookgate.builtin_plugins.wasm.guests"
+                guests = await asyncio.to_thread(import_module, module)
+                self._guests = guests.Guests(self.host, self.settings, await self._values())
         assert self._guests is not None, "it was just made"
         return self._guests
 
@@ -276,8 +310,7 @@ class WasmPlugins:
         if self._late is not None:
             self._late.cancel()
             await asyncio.gather(self._late, return_exceptions=True)
-        for one in self._look.loaded.values():
-            await one.door.close()
+        await self._loads.close()
         if self._guests is not None:
             await self._guests.close()
 
@@ -298,7 +331,7 @@ class WasmPlugins:
         )
 
     def _matching(self, name: str) -> Iterator[Plugin]:
-        named = [one for one in self._look.plugins if one.found.name == name]
+        named = [one for one in self.plugins if one.found.name == name]
         yield from sorted(named, key=lambda one: one.state == "hidden")
 
     async def read(self, folder: Path) -> Package:
@@ -356,6 +389,8 @@ class WasmPlugins:
 
         accepted = Acceptance.of(package, installed=installed, by=by, at=self._now())
         await self._record(accepted)
+        # Who accepts it now wants it tried, whatever became of it before.
+        await self._loads.forget(package.digest)
         if installed:
             await asyncio.to_thread(self._kept.install, package, accepted)
         else:

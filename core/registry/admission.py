@@ -27,11 +27,18 @@ from hookgate.core.registry.frozen import frozen_json, settled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.descriptors import Capability, Card
     from hookgate.core.domain.tools import Sandbox
     from hookgate.core.settings.schema import TurnSettings
 
-__all__ = ["SANDBOX_RUNNER", "admit_capability", "admit_card", "tool_admission"]
+__all__ = [
+    "SANDBOX_RUNNER",
+    "admit_capability",
+    "admit_card",
+    "channel_admission",
+    "tool_admission",
+]
 
 SANDBOX_RUNNER = "wasm"
 """The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
@@ -42,6 +49,7 @@ _PARTS = attrgetter(
     *("tags", "examples", "parameters", "parameter_texts", "required_secrets", "required_tools"),
     *("flags", "flags.proven"),
 )
+_CHANNEL = ("sandboxed", "features", "send", "edit")
 _KIND = re.compile(KIND_PATTERN)
 _SOUND = {tuple, Flags, frozenset}
 
@@ -79,6 +87,29 @@ def tool_admission(settings: TurnSettings) -> Callable[[str, Tool], Tool]:
         compile_schema(made.schema, tool=made.name)
         object.__setattr__(made, "admitted", True)
         return made
+
+    return admit
+
+
+def channel_admission(settings: TurnSettings) -> Callable[[str, Channel], Channel]:
+    """Return the check that the registry of channels makes of each one.
+
+    The check returns the channel, or raises `HookgateError`.
+    """
+
+    def admit(source: str, channel: Channel) -> Channel:
+        missing = [name for name in _CHANNEL if not hasattr(channel, name)]
+        if missing:
+            raise HookgateError(
+                f"channel {channel.name!r}: found no {', '.join(missing)}, expected a `Channel`"
+            )
+        # Nobody but the runner can prove that code is sandboxed.
+        if settings.sandbox == "required" and not (channel.sandboxed and source == SANDBOX_RUNNER):
+            raise HookgateError(
+                f"channel {channel.name!r}: its code does not run in WASM, and `turn.sandbox` is "
+                "'required'"
+            )
+        return channel
 
     return admit
 

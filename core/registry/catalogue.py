@@ -35,7 +35,7 @@ __all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
 
-_PLURAL = {"tool": "tools", "capability": "capabilities", "card": "cards"}
+_PLURAL = {"channel": "channels", "tool": "tools", "capability": "capabilities", "card": "cards"}
 
 CLIENT_CHECKS = 512
 """Compiled schemas of client-owned tools that are kept."""
@@ -83,9 +83,7 @@ class Catalogue:
         for answer in self._in_order(await hooks.each_by_plugin(hookspecs.list_providers, host)):
             for provider in answer.value or ():
                 self._put(host.providers, "provider", provider.name, provider, answer.plugin)
-        for listed in self._in_order(await hooks.each_by_plugin(hookspecs.list_channels, host)):
-            for channel in self._sandboxed(listed.plugin, listed.value or ()):
-                self._put(host.channels, "channel", channel.name, channel, listed.plugin)
+        self._take(host.channels, await hooks.each_by_plugin(hookspecs.list_channels, host))
         for brought in self._in_order(await hooks.each_by_plugin(hookspecs.list_operations, host)):
             self.add_operations(brought.plugin, brought.value or ())
 
@@ -160,7 +158,7 @@ class Catalogue:
         """Return what can be offered, and why each other one cannot."""
         good: list[T] = []
         refused: dict[str, str] = {}
-        if registry.what == "tool":
+        if registry.what in ("tool", "channel"):
             things = self._sandboxed(plugin, things)
         for thing in things:
             try:
@@ -191,7 +189,7 @@ class Catalogue:
 
 def capability_version(host: Host) -> int:
     """Return the version of all that `capability_rows` returns; each change makes it grow."""
-    registries = (host.tools, host.capabilities, host.descriptions, host.cards)
+    registries = (host.tools, host.channels, host.capabilities, host.descriptions, host.cards)
     return sum(registry.version for registry in registries)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from hookgate.core.domain.names import identity
 
@@ -23,8 +23,8 @@ T = TypeVar("T")
 _EMPTY: Mapping[str, Capability] = MappingProxyType({})
 
 
-class Registry(Generic[T]):
-    """Things by name, each with the source that brought it.
+class Registry(Mapping[str, T]):
+    """Things by name, each with the source that brought it; it reads as a mapping does.
 
     Names that read alike are one, see `identity`: ``Clock`` beside ``clock`` is left out. Of two
     sources that bring a thing of one name, the one that ranks lower counts, whichever
@@ -141,6 +141,12 @@ class Registry(Generic[T]):
     def view(self) -> Mapping[str, T]:
         """Return everything as it is now, by name; later changes do not show in it."""
         return MappingProxyType(self._items)
+
+    def __getitem__(self, name: str) -> T:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
 
     def __len__(self) -> int:
         return len(self._items)

@@ -177,6 +177,7 @@ class Sources:
         """
         stop, wake = asyncio.Event(), asyncio.Event()
         host.tools.watch(wake.set)
+        host.channels.watch(wake.set)
 
         def places() -> list[Path]:
             found = [root.path for root in self.roots(host.settings, plugins=host.plugins())]

@@ -123,8 +123,9 @@ def _tell(state: State, data: Mapping[str, Any], done: str) -> None:
 
         console.print(f"{done} {clean(data['name'])} {clean(data['version'])}", markup=False)
         if data["why"]:
-            console.print(f"it does not run: {clean(data['why'])}", markup=False, soft_wrap=True)
+            told = "not yet" if data["state"] == "loading" else "it does not run"
+            console.print(f"{told}: {clean(data['why'])}", markup=False, soft_wrap=True)
 
     state.show(data, render)
-    if data["state"] != "running":
+    if data["state"] not in ("running", "loading"):
         raise typer.Exit(1)

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["inspect", "list_plugins", "verify"]
 
-STYLES = {"running": "green", "new": "yellow", "changed": "bold red", "hidden": "yellow"}
+STYLES = {
+    "running": "green",
+    "loading": "yellow",
+    "new": "yellow",
+    "changed": "bold red",
+    "hidden": "yellow",
+}
 
 
 def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:

@@ -192,7 +192,9 @@ def _deserialised(machine: Machine, artefact: Artefact, wanted: Wanted) -> Compo
     try:
         return Component.deserialize_file(machine.engine(wanted.limits), str(artefact.path))
     except (ValueError, WasmtimeError) as error:
-        raise GuestRefusedError(f"it cannot be loaded: {error}", guest=wanted.name) from error
+        raise GuestRefusedError(
+            f"it cannot be loaded: {error}", guest=wanted.name, lasting=False
+        ) from error
 
 
 def _put(ffi: Any, value: Any, text: bytes) -> None:

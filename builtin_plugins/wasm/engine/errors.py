@@ -30,11 +30,14 @@ class GuestRefusedError(HookgateError):
 
     Attributes:
         guest: The name under which it was loaded.
+        lasting: Whether it is refused again for as long as module, limits and engine are the
+            same; False where that lies in what is around it.
     """
 
-    def __init__(self, message: str, *, guest: str) -> None:
+    def __init__(self, message: str, *, guest: str, lasting: bool = True) -> None:
         super().__init__(f"guest {guest!r}: {message}")
         self.guest = guest
+        self.lasting = lasting
 
 
 class GuestError(HookgateError):

@@ -89,7 +89,7 @@ class Form(Protocol):
         ...
 
 
-def refuse(problems: list[str], guest: str) -> None:
+def refuse(problems: list[str], guest: str, *, lasting: bool = True) -> None:
     """Raise all that is wrong with a guest at once, if anything is.
 
     Raises:
@@ -98,4 +98,4 @@ def refuse(problems: list[str], guest: str) -> None:
     if problems:
         more = len(problems) - SHOWN
         shown = problems[:SHOWN] + ([f"and {more:,} more"] if more > 0 else [])
-        raise GuestRefusedError("; ".join(shown), guest=guest)
+        raise GuestRefusedError("; ".join(shown), guest=guest, lasting=lasting)

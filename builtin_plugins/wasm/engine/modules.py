@@ -115,7 +115,10 @@ def deserialised(machine: Machine, artefact: Artefact, wanted: Wanted) -> Module
     try:
         return Module.deserialize_file(machine.engine(wanted.limits), str(artefact.path))
     except (ValueError, WasmtimeError) as error:
-        raise GuestRefusedError(f"it cannot be loaded: {error}", guest=wanted.name) from error
+        # What was compiled is kept, so that it costs little to try again.
+        raise GuestRefusedError(
+            f"it cannot be loaded: {error}", guest=wanted.name, lasting=False
+        ) from error
 
 
 class CoreGuest:

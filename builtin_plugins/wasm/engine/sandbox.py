@@ -151,7 +151,7 @@ class Sandbox:
         """
         wanted = Wanted(name, limits, frozenset(imports), wasi)
         _look_at(data, wanted)
-        refuse(await asyncio.to_thread(wasi_parts.problems, wasi), name)
+        refuse(await asyncio.to_thread(wasi_parts.problems, wasi), name, lasting=False)
         digest = await asyncio.to_thread(_digest, data)
         await asyncio.to_thread(native)  # loads wasmtime, which takes a while
         try:
@@ -163,14 +163,16 @@ class Sandbox:
                         data, digest, self.artefacts, name=name, limits=limits
                     )
         except (FolderError, OSError, RuntimeError) as error:
-            raise GuestRefusedError(str(error), guest=name) from error
+            raise GuestRefusedError(str(error), guest=name, lasting=False) from error
         form = _form(artefact.said, name)
         guest = Guest(self, form, digest, form.check(artefact.said, wanted), wanted)
         try:
             await guest._use(machine, artefact)
         except GuestError as error:
             raise GuestRefusedError(
-                f"it cannot be instantiated: {error.reason}", guest=name
+                f"it cannot be instantiated: {error.reason}",
+                guest=name,
+                lasting=error.kind not in ("time", "busy"),
             ) from error
         return guest
 

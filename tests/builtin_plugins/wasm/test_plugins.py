@@ -13,9 +13,7 @@ import pytest
 from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import constant, module, relay, tool, write_plugin
 from tests.builtin_plugins.wasm.guests import binary
-from tests.support.script import until
 
-from hookgate.builtin_plugins.wasm import service
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.ports import AUDIT
@@ -340,35 +338,6 @@ async def test_a_trap_or_a_limit_is_an_error_of_the_tool_and_the_gateway_goes_on
         assert "hostile" in result.text
         assert told in result.text
         assert (await sandboxed.call("greet", {})).content == "hello"
-
-
-async def test_a_module_that_takes_long_to_compile_comes_when_it_is_ready(
-    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "LOAD_SECONDS", 0.0)
-    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
-    async with started() as sandboxed:
-        host = sandboxed.gateway.host
-        assert "wasm plugins" in host.notices
-        await until(lambda: "ask" in host.tools.view() and "wasm plugins" not in host.notices)
-        await until(lambda: "ask" in sandboxed.gateway._catalogue.snapshot().tools)
-        assert (await sandboxed.call("ask", {})).content == "hello"
-
-
-async def test_a_channel_that_comes_with_a_reload_waits_for_the_next_start(
-    started: Started, tmp_path: Path
-) -> None:
-    async with started() as sandboxed:
-        data = constant(parse_incoming={}, format_outgoing={})
-        more: dict[str, Any] = {
-            "grants": ["http:api.example.com"],
-            "channel": {"webhook": {"verification": "header", "secret": "s", "header": "h"}},
-        }
-        write_plugin(tmp_path / "plugins" / "hooked", data, kind="channel", **more)
-        await sandboxed.gateway.reload()
-        assert "next start" in sandboxed.gateway.host.notices["channel hooked"]
-    async with started() as sandboxed:
-        assert "hooked" in sandboxed.gateway.host.channels
 
 
 async def test_a_tool_of_a_module_made_for_extism_is_an_export(
