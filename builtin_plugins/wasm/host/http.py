@@ -15,6 +15,7 @@ import httpx
 
 from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
 from hookgate.builtin_plugins.wasm.host.secrets import Inserted, Inserter
+from hookgate.builtin_plugins.wasm.packages.flags import SAFE
 from hookgate.builtin_plugins.wasm.wire import HttpResponse
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 from hookgate.core.domain.ports import EGRESS
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Door"]
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
+_OVERRIDE = re.compile(r"x[-_](?:http[-_])?method(?:[-_]override)?", re.IGNORECASE)
+"""Headers by which a server may do something else than what the method says, and the grant."""
 INSERTED = "hookgate_wasm_inserted"
 """The request's extension that says what was put into it; redirects have it as well."""
 
@@ -98,7 +101,19 @@ class Door:
 
     def _request(self, asked: HttpRequest, inserted: Inserted) -> httpx.Request:
         checked = self._checked(asked)
+        if asked.method in SAFE and asked.body:
+            raise HostRefusal(
+                "bad_request",
+                f"found a body in a {asked.method}, expected none: what is granted to ask says "
+                "nothing besides",
+            )
         for name, value in asked.headers.items():
+            if _OVERRIDE.fullmatch(name):
+                raise HostRefusal(
+                    "not_granted",
+                    f"found the header {name!r}, which some servers take for another method, "
+                    "expected `method` alone to say it",
+                )
             if not _NAME.fullmatch(name) or any(ord(sign) < 32 for sign in value):
                 raise HostRefusal("bad_request", f"found the header {name[:80]!r}, expected a name")
         url = self._inserter.into_url(asked.url, checked, inserted)

@@ -4,9 +4,11 @@ A guest reaches the world through its grants and by no other way. What no grant 
 happen, and what one allows has to be counted as done. Text that a guest keeps in its store carries
 the taint of the turn that brought it, so a namespace alone is no external data.
 
-One thing grants do not prove: what a request that changes something changes at the other side. So
-with methods beside `SAFE`, whether a tool writes or has something act later rests on its
-declaration.
+One thing grants do not prove: what a request changes at the other side. That a GET changes nothing
+is the other side's word, and many a GET sends a message. So wherever a guest writes any part of
+what it asks for, whether a tool writes or has something act later rests on its declaration. What
+is left is a request by `SAFE` methods to one fixed path without query and body, of which a guest
+decides when it is sent and which headers, none of them a method: whoever granted it has read it.
 """
 
 from __future__ import annotations
@@ -62,12 +64,12 @@ def _known(granted: Granted) -> dict[str, tuple[bool, str]]:
         "sends_externally": (bool(sends), _ground(sends, "no grant http:")),
         "executes_privileged": (False, "no grant runs commands"),
     }
-    changes = any(not SAFE.issuperset(one.methods) for one in granted.http)
-    if writes or not changes:
-        ground = _ground(writes, "no grant store:, and no http: changes something")
-        known["writes_persistent_state"] = (bool(writes), ground)
-    if not changes:
-        ground = "a guest ends with its call, and no http: changes something"
+    fixed = all(SAFE.issuperset(one.methods) and one.is_one_url for one in granted.http)
+    asks = "http: asks for fixed paths alone" if granted.http else "no grant http:"
+    if writes or fixed:
+        known["writes_persistent_state"] = (bool(writes), _ground(writes, f"no store:, and {asks}"))
+    if fixed:
+        ground = f"a guest ends with its call, and {asks}"
         known["creates_autonomous_actions"] = (False, ground)
     return known
 

@@ -3,7 +3,7 @@
 The grammar::
 
     grant   = "log" | "clock" | "random"
-            | "http:" [methods " "] target
+            | "http:" [methods " "] target ["?*"]
             | "store:" namespace ["=" size]
             | "env:" name
             | "fs-read:" folder
@@ -14,8 +14,9 @@ The grammar::
     place   = "header" | "body" | "path"
 
 A target without a scheme is ``https://`` and any path; without methods, all of `METHODS` are
-meant. Whatever is none of these is refused: a grant that is passed over in silence would be taken
-for one that was given.
+meant. Below a path that ends in ``/*`` the query is free; of one fixed path ``?*`` frees it, and
+without that there is none. Whatever is none of these is refused: a grant that is passed over in
+silence would be taken for one that was given.
 """
 
 from __future__ import annotations
@@ -87,11 +88,21 @@ class PlainGrant:
 
 @dataclass(frozen=True, slots=True)
 class HttpGrant:
-    """Requests that the host sends: these methods, to what this pattern names."""
+    """Requests that the host sends: these methods, to what this pattern names.
+
+    Attributes:
+        query: Whether the guest may write a query.
+    """
 
     text: str
     methods: tuple[str, ...]
     pattern: UrlGrant
+    query: bool
+
+    @property
+    def is_one_url(self) -> bool:
+        """Whether all that it names was written by whoever granted it, to the last character."""
+        return not (self.query or self.pattern.prefix or self.pattern.below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +206,14 @@ def _http(text: str, rest: str) -> HttpGrant:
             )
     if len(set(methods)) != len(methods):
         raise GrantError(f"found a method twice in the grant {_shown(text)}, expected each once")
-    return HttpGrant(text, methods, _target(text, target))
+    bare = target.removesuffix("?*")
+    pattern = _target(text, bare)
+    if bare != target and pattern.prefix:
+        raise GrantError(
+            f"found ?* in the grant {_shown(text)}, expected it behind one fixed path: below a "
+            "path that ends in /* the query is free"
+        )
+    return HttpGrant(text, methods, pattern, query=bare != target or pattern.prefix)
 
 
 def _store(text: str, rest: str) -> StoreGrant:
@@ -352,7 +370,7 @@ class Granted:
                 f"its method is {_shown(method)}: expected one of {', '.join(METHODS)}"
             )
         try:
-            return by.check(url)
+            target = by.check(url)
         except NotGrantedError as error:
             others = [one for one, grants in self._by_method.items() if _covers(grants, url)]
             if others:
@@ -360,6 +378,15 @@ class Granted:
                     f"its method is {method}: expected {' or '.join(others)}"
                 ) from None
             raise error
+        covering = [
+            one for one in self.http if method in one.methods and one.pattern.covers(target)
+        ]
+        if target.query and not any(one.query for one in covering):
+            raise NotGrantedError(
+                f"it has a query: expected none, since {covering[0].text} names one fixed path; "
+                "?* behind it grants any query"
+            )
+        return target
 
     def inserts(self, name: str, place: Place, url: httpx.URL) -> bool:
         """Whether the secret called `name` may stand at `place` of a request to `url`."""

@@ -145,7 +145,7 @@ def granted(*texts: str) -> Granted:
 
 
 def test_a_request_needs_a_grant_for_its_url_with_its_method():
-    some = granted(f"http:GET {API}/v1/*", f"http:POST {API}/v1/items")
+    some = granted(f"http:GET {API}/v1/*", f"http:POST {API}/v1/items?*")
     assert some.check("GET", httpx.URL(f"{API}/v1/a")).path == "/v1/a"
     assert some.check("POST", httpx.URL(f"{API}/v1/items?q=1")).query == "q=1"
     with pytest.raises(NotGrantedError, match="method is POST: expected GET"):
@@ -185,8 +185,8 @@ def test_without_grants_all_five_flags_are_proven_false():
     assert flags.ground("sends_externally") == "no grant http:"
 
 
-def test_a_request_that_reads_sends_and_reads_and_changes_nothing():
-    flags = flags_of(granted("http:GET api.example.com"), {})
+def test_a_request_for_one_fixed_path_sends_and_reads_and_changes_nothing():
+    flags = flags_of(granted("http:GET https://api.example.com/v1/towns"), {})
     assert flags.to_json() == {
         "reads_external_data": True,
         "writes_persistent_state": False,
@@ -195,7 +195,28 @@ def test_a_request_that_reads_sends_and_reads_and_changes_nothing():
         "creates_autonomous_actions": False,
     }
     assert flags.proven == set(FLAG_NAMES)
-    assert flags.ground("sends_externally") == "http:GET api.example.com"
+    assert flags.ground("sends_externally") == "http:GET https://api.example.com/v1/towns"
+
+
+@pytest.mark.parametrize(
+    "grant",
+    [
+        "http:GET api.example.com",
+        "http:GET,HEAD https://api.example.com/v1/*",
+        "http:GET https://api.example.com/v1/send?*",
+        "http:GET https://*.example.com/v1/towns",
+        "http:GET,POST https://api.example.com/v1/towns",
+    ],
+)
+def test_that_a_request_which_a_guest_has_written_changes_nothing_is_the_other_sides_word(
+    grant: str,
+):
+    for name in ("writes_persistent_state", "creates_autonomous_actions"):
+        some = granted("http:GET https://api.example.com/fixed", grant)
+        assert flags_of(some, {}).standing(name) == "unknown"
+        said = flags_of(some, {name: False})
+        assert (said.get(name), said.standing(name)) == (False, "declared")
+        assert contradictions(some, {name: True}) == []
 
 
 def test_what_a_post_changes_elsewhere_is_not_proven():

@@ -227,6 +227,47 @@ async def test_a_method_that_is_not_granted_is_not_sent(make: Make, server: Upst
     assert server.hits == []
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS"])
+@pytest.mark.parametrize("body", [{"body": "do it"}, {"body": "ZG8gaXQ=", "base64": True}])
+async def test_what_asks_for_no_change_has_no_body(
+    method: str, body: dict[str, Any], make: Make, server: Upstream
+) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:{base}/*")
+    assert "found a body" in await asking.denied(f"{base}/x", method=method, **body)
+    assert server.hits == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method", "x-method"),
+        *("x-http-method-override", "X_HTTP_METHOD_OVERRIDE", "X-Http-Method"),
+    ],
+)
+async def test_no_header_says_another_method(name: str, make: Make, server: Upstream) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:GET,POST {base}/*")
+    for method in ("GET", "POST"):
+        told = await asking.denied(f"{base}/x", method=method, headers={name: "DELETE"})
+        assert "another method" in told
+    assert server.hits == []
+
+
+async def test_of_one_fixed_path_no_query_is_asked_for_unless_that_is_granted(
+    make: Make, server: Upstream
+) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:GET {base}/v1/towns", f"http:GET {base}/v1/search?*")
+    assert "has a query" in await asking.denied(f"{base}/v1/towns?say=hello")
+    assert server.hits == []
+    assert (await asking(f"{base}/v1/towns"))["ok"]["status"] == 200
+    assert (await asking(f"{base}/v1/search?say=hello"))["ok"]["status"] == 200
+    server.answers["/v1/towns"] = redirect(f"{base}/v1/towns?say=hello")
+    assert "has a query" in await asking.denied(f"{base}/v1/towns")
+    assert [hit.path for hit in server.hits][2:] == ["/v1/towns"]
+
+
 async def test_a_redirect_keeps_to_the_methods_that_are_granted_there(
     make: Make, server: Upstream
 ) -> None:
@@ -278,7 +319,7 @@ async def test_a_request_is_sent_as_the_guest_says_and_the_response_comes_back(
         ({"headers": {"a b": "c"}}, "found the header"),
         ({"headers": {"a": "b\r\nx: y"}}, "found the header"),
         ({"headers": {"a": "\u20ac"}}, "cannot be sent"),
-        ({"body": "?", "base64": True}, "no base64"),
+        ({"method": "POST", "body": "?", "base64": True}, "no base64"),
         ({"metod": "POST"}, "unknown key 'metod'"),
     ],
 )
@@ -439,10 +480,10 @@ async def test_the_body_of_any_method_takes_its_secret_nowhere_else(
         f"http:{base}/*", f"http:{away}/*", f"secret:weather_key -> body @ {base}/*"
     )
     body = json.dumps({"a": "{{secret:weather_key}}"})
-    # A redirect keeps the body of a GET, which is unusual and possible.
-    for status in (301, 302, 303, 307, 308):
+    # A redirect keeps a body with its method.
+    for status in (301, 307, 308):
         server.answers["/a"] = redirect(f"{away}/x", status)
-        assert "in the body" in await asking.denied(f"{base}/a", body=body)
+        assert "in the body" in await asking.denied(f"{base}/a", method="PUT", body=body)
     assert other.hits == []
     # One that is asked for anew by GET has none any more.
     server.answers["/a"] = redirect(f"{away}/x", 303)
