@@ -37,10 +37,12 @@ __all__ = [
     "MAX_KEY_FILE",
     "MIN_MASKED",
     "SecretStore",
+    "looks_secret",
     "masked_json",
     "masking",
     "read_key_file",
     "redact_json",
+    "variable_of",
 ]
 
 MASK = "[redacted]"
@@ -61,6 +63,20 @@ MAX_HELD = 4
 Only text that goes on beginning secrets, such as one letter over and over, comes to that."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_SECRET_NAME = re.compile(
+    r"secret|token|passw|passphrase|api[_-]?key|access[_-]?key|credential|digest|authorization"
+    r"|private|cookie"
+    r"|(?:^|[._-])(?:keys?|pass|auth|dsn|database[_-]ur[il]|connection[_-]?string)$"
+    r"|[._-]pwd$|[._-]auth[._-]",
+    re.IGNORECASE,
+)
+# The beginnings of the keys of well-known services, a key as OpenSSL writes it, who a URL is for
+# (`user:password@`, or a key alone), and the password of a connection string.
+_SECRET_VALUE = re.compile(
+    r"\b(?:sk[-_]|rk_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|xapp-|AKIA|ASIA|AIza|eyJ|hf_|npm_|pypi-"
+    r"|dop_v1_|SG\.|ya29\.|Bearer |Basic )"
+    r"|-----BEGIN |://[^/?#@\s]+@|(?i:\b(?:password|pwd|accountkey|sharedaccesskey)\s*=\s*\S)"
+)
 _SHOWN: ContextVar[str] = ContextVar("hookgate credential", default="")
 
 
@@ -111,7 +127,7 @@ class SecretStore:
         """
         if not _NAME.fullmatch(name):
             raise ConfigError([_bad_name(name)])
-        value = self._environ.get(_variable(name))
+        value = self._environ.get(variable_of(name))
         if not value:
             value = read_key_file(self._folder / name, missing_ok=True)
         if not value:
@@ -128,7 +144,7 @@ class SecretStore:
         except ValueError:
             file = str(self._folder / name)
         return (
-            f"set {_variable(name)}",
+            f"set {variable_of(name)}",
             f"write the key to {file} (mode 0600)",
             f"set `{name}` in [secrets]",
         )
@@ -241,6 +257,18 @@ class _Forms:
         return after < len(self.ordered) and self.ordered[after].startswith(part)
 
 
+def looks_secret(name: str, value: str) -> bool:
+    """Whether a value may be a secret that nobody has made known, by its name and by its form.
+
+    It is the one rule for what is shown of wrong settings and for what leaves the environment.
+
+    Args:
+        name: What it is called: a key of the settings, or a variable of the environment.
+        value: The value; "" to go by the name alone.
+    """
+    return _SECRET_NAME.search(name) is not None or _SECRET_VALUE.search(value) is not None
+
+
 def redact_json(secrets: Secrets, data: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return `data` with every known secret masked, at any depth."""
     redact = secrets.redact
@@ -272,7 +300,7 @@ def masked_json(secrets: Secrets, data: bytes) -> bytes:
     return orjson.dumps(redact_json(secrets, orjson.loads(data)))
 
 
-def _variable(name: str) -> str:
+def variable_of(name: str) -> str:
     """Return the environment variable of the secret called `name`."""
     return re.sub(r"[.-]", "_", name).upper()
 

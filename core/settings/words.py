@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import ConfigProblem
 from hookgate.core.settings.paths import schema_of
+from hookgate.core.settings.secret_store import looks_secret
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -28,11 +29,6 @@ FOUND_CHARS = 60
 HIDDEN = "a value that is not shown, since it may be a secret"
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_SECRET_KEY = re.compile(
-    r"secret|token|passw|api_?key|credential|digest|authorization|private|cookie", re.IGNORECASE
-)
-# The beginnings of the keys of well-known services, and user:password in a URL.
-_SECRET_VALUE = re.compile(r"\b(sk-|gh[opsu]_|xox[a-z]-|AKIA|eyJ|Bearer )|://[^/@\s]*:[^/@\s]*@")
 
 
 def dotted(path: KeyPath) -> str:
@@ -73,9 +69,7 @@ def may_be_secret(path: KeyPath, value: Any) -> bool:
     # What a header says is known to its receiver alone.
     if "headers" in names[:-1]:
         return True
-    if names and _SECRET_KEY.search(names[-1]):
-        return True
-    return isinstance(value, str) and _SECRET_VALUE.search(value) is not None
+    return looks_secret(names[-1] if names else "", value if isinstance(value, str) else "")
 
 
 class Shape:

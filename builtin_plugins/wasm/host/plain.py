@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     RandomRequest,
     read_form,
 )
+from hookgate.core.settings.secret_store import looks_secret, variable_of
 from hookgate.kit.rendering import clean
 
 if TYPE_CHECKING:
@@ -82,15 +83,19 @@ def environment(host: Host, granted: Granted) -> dict[str, str]:
     """
     values = {one.name: os.environ.get(one.name) for one in granted.env}
     found = {name: value for name, value in values.items() if value is not None}
+    named = (*host.settings.secrets, *(one.name for one in granted.secrets))
+    variables = set(map(variable_of, named))
     for name, value in found.items():
-        _refuse_secret(host, name, value)
+        # Known ones, and those that nobody has asked for by name yet.
+        known = name in variables or host.secrets.redact(value) != value
+        if known or looks_secret(name, value):
+            raise _secret(name)
     return found
 
 
-def _refuse_secret(host: Host, name: str, value: str) -> None:
-    if host.secrets.redact(value) != value:
-        raise HostRefusal(
-            "not_granted",
-            f"the value of {name} is a secret, which no guest sees: grant "
-            f"`secret:{name.lower()} -> header @ URL`, and the host puts it into requests",
-        )
+def _secret(name: str) -> HostRefusal:
+    return HostRefusal(
+        "not_granted",
+        f"the value of {name} is a secret, or looks like one, which no guest sees: grant "
+        f"`secret:{name.lower()} -> header @ URL`, and the host puts it into requests",
+    )

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import httpx
 
+from hookgate.core.settings.secret_store import looks_secret
 from hookgate.core.settings.sections import nearest
 from hookgate.kit.url_grants import Grant as UrlGrant
 from hookgate.kit.url_grants import Grants as UrlGrants
@@ -239,6 +240,11 @@ def _env(text: str, rest: str) -> EnvGrant:
     if not _ENV.fullmatch(rest):
         raise GrantError(
             f"found the grant {_shown(text)}, expected env:NAME, one name of the environment"
+        )
+    if looks_secret(rest, ""):
+        raise GrantError(
+            f"found the grant {_shown(text)}, whose name is that of a secret, which no guest sees: "
+            f"expected secret:{rest.lower()} -> header @ URL, and the host puts it into requests"
         )
     return EnvGrant(text, rest)
 

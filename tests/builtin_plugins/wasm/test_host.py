@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tests.support.script import call, say
 from hookgate.builtin_plugins.wasm import tables
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+from hookgate.core.settings.secret_store import looks_secret
 
 CANARY = "canary-of-the-guests"
 
@@ -61,25 +63,111 @@ async def test_the_environment_is_read_by_granted_names_and_tells_no_secret(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GUEST_TOWN", "Oslo")
-    monkeypatch.setenv("GUEST_KEY", CANARY)
+    monkeypatch.setenv("GUEST_PLACE", CANARY)
     monkeypatch.delenv("GUEST_GONE", raising=False)
     grants = ["env:GUEST_TOWN", "env:GUEST_GONE"]
     write_plugin(tmp_path / "plugins" / "a", relay("env"), grants=grants)
     write_plugin(
         tmp_path / "plugins" / "b",
         relay("env", "key"),
-        grants=["env:GUEST_KEY"],
+        grants=["env:GUEST_PLACE"],
         tools=[tool("key")],
     )
     async with started(secrets={"key": CANARY}) as sandboxed:
         assert await sandboxed.ask({"name": "GUEST_TOWN"}) == {"ok": "Oslo"}
         assert await sandboxed.ask({"name": "GUEST_GONE"}) == {"ok": None}
-        refused = await sandboxed.ask({"name": "GUEST_KEY"})
+        refused = await sandboxed.ask({"name": "GUEST_PLACE"})
         assert refused["error"]["code"] == "not_granted"
         row = (await sandboxed.rows())["b"]
     assert row["state"] == "broken"
     assert "is a secret" in row["why"]
     assert CANARY not in row["why"]
+
+
+SECRETS = {
+    "OPENAI_API_KEY": "0123456789abcdef",
+    "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+    "AWS_ACCESS_KEY_ID": "0123456789",
+    "GITHUB_TOKEN": "0123456789",
+    "DATABASE_URL": "/var/lib/data",
+    "PGPASSWORD": "hunter22",
+    "SENTRY_DSN": "somewhere",
+    "STRIPE_KEY": "0123456789",
+    "npm_config__auth": "0123456789",
+    "MYSQL_PWD": "hunter22",
+}
+"""Values that say nothing by themselves: their names do."""
+
+LOOKING = [
+    "sk-proj-0123456789abcdef",
+    "ghp_0123456789abcdef0123456789abcdef0123",
+    "github_pat_0123456789",
+    "AKIAIOSFODNN7EXAMPLE",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.x",
+    "postgresql://app:hunter22@db/app",
+    "redis://:hunter22@cache:6379",
+    "https://0123456789abcdef@errors.example/1",
+    "Server=db;User Id=app;Password=hunter22",
+    "-----BEGIN PRIVATE KEY-----",
+]
+
+
+async def test_a_secret_that_nobody_has_asked_for_is_told_by_its_name(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SECRETS.items():
+        monkeypatch.setenv(name, value)
+        folder, own = tmp_path / "plugins" / name, name.lower()
+        write_plugin(folder, relay("env", own), name=own, grants=[f"env:{name}"], tools=[tool(own)])
+    async with started() as sandboxed:
+        rows = (await sandboxed.operation("wasm.list"))["plugins"]
+        assert not sandboxed.gateway.host.tools.view().keys() & {name.lower() for name in SECRETS}
+    assert {row["name"].lower() for row in rows} == {name.lower() for name in SECRETS}
+    for row in rows:
+        assert row["state"] == "broken", row
+        assert "secret" in row["why"]
+        assert not any(value in row["why"] for value in SECRETS.values())
+
+
+async def test_a_secret_that_nobody_has_asked_for_is_told_by_its_form(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GUEST_PLACE", "Oslo")
+    write_plugin(tmp_path / "plugins" / "nosy", relay("env"), grants=["env:GUEST_PLACE"])
+    async with started() as sandboxed:
+        assert await sandboxed.ask({"name": "GUEST_PLACE"}) == {"ok": "Oslo"}
+        for value in LOOKING:
+            # It counts what stands there when it is read.
+            monkeypatch.setenv("GUEST_PLACE", value)
+            refused = await sandboxed.ask({"name": "GUEST_PLACE"})
+            assert refused.get("error", {}).get("code") == "not_granted", value
+            assert value not in json.dumps(refused)
+
+
+async def test_where_a_secret_is_looked_for_no_guest_reads(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GUEST_PLACE", "nothing to see")
+    monkeypatch.setenv("GUEST_TOWN", "nothing either")
+    by_settings, url = ["env:GUEST_PLACE"], "https://api.example.com/*"
+    by_grant = ["env:GUEST_TOWN", f"secret:guest.town -> header @ {url}", f"http:{url}"]
+    write_plugin(tmp_path / "plugins" / "a", relay("env"), grants=by_settings)
+    write_plugin(tmp_path / "plugins" / "b", relay("env"), grants=by_grant, tools=[tool("other")])
+    async with started(secrets={"guest_place": CANARY}) as sandboxed:
+        rows = await sandboxed.rows()
+    assert [rows[name]["state"] for name in "ab"] == ["broken", "broken"]
+    assert "is a secret" in rows["a"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("TZ", "Europe/Oslo"), ("LANG", "nb_NO.UTF-8"), ("AUTHOR", "Ada"), ("REGION", "eu-1")),
+        *(("KEYBOARD", "no"), ("HOMEPAGE", "https://example.com/a?b=c"), ("PWD", "/srv/app")),
+    ],
+)
+def test_what_is_no_secret_is_not_taken_for_one(name: str, value: str) -> None:
+    assert not looks_secret(name, value)
 
 
 # -- the store -------------------------------------------------------------------------
