@@ -16,6 +16,7 @@ from hookgate.builtin_plugins.wasm.engine import (
     WasiGrants,
 )
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
+from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
 from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
 from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.host.plain import environment
@@ -186,9 +187,11 @@ class Guests:
             env = environment(self._host, granted)
         except HostRefusal as refusal:
             raise HookgateError(str(refusal)) from None
-        home = self._host.settings.home.expanduser().resolve()
-        folders = {str(one.folder): _readable(Path(one.folder), home) for one in granted.folders}
-        return WasiGrants(clock=clock, random=random, env=env, read_only=folders)
+        judge = FolderJudge(self._host.settings)
+        folders = {str(one.folder): judge.judged(Path(one.folder)) for one in granted.folders}
+        return WasiGrants(
+            clock=clock, random=random, env=env, read_only=folders, why_not=judge.why_not
+        )
 
     async def _check_description(self, loaded: LoadedPlugin) -> None:
         """Hold what a guest says of itself against its manifest, which counts."""
@@ -252,15 +255,3 @@ def _check_exports(loaded: LoadedPlugin) -> None:
             f"{manifest.kind!r} needs; it exports {', '.join(sorted(exports)) or 'nothing'}",
             guest=loaded.name,
         )
-
-
-def _readable(folder: Path, home: Path) -> Path:
-    real = folder.resolve()
-    if not real.is_dir():
-        raise HookgateError(f"found no folder {folder}, expected the one that fs-read: grants")
-    if real.is_relative_to(home) or home.is_relative_to(real):
-        raise HookgateError(
-            f"fs-read:{folder} would show the gateway's own folder {home}, which holds its keys: "
-            "expected another one"
-        )
-    return real

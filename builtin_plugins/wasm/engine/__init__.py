@@ -10,6 +10,7 @@ from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
+from hookgate.builtin_plugins.wasm.engine.wasi import opened_folder
 
 __all__ = [
     "CallContext",
@@ -20,4 +21,5 @@ __all__ = [
     "Limits",
     "Sandbox",
     "WasiGrants",
+    "opened_folder",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -66,10 +66,14 @@ class WasiGrants:
         clock: The clocks.
         random: Random bytes.
         env: Values of the environment that it sees; the process's own are never seen.
-        read_only: Folders that it may read: the guest's name of each, and where it is.
+        read_only: Folders that it may read: the guest's name of each, and where it is, without
+            links.
+        why_not: Judges each of them once more whenever it is opened for a call, by its descriptor
+            and where that leads: returns why it must not be read, or "".
     """
 
     clock: bool = False
     random: bool = False
     env: Mapping[str, str] = field(default_factory=dict)
     read_only: Mapping[str, Path] = field(default_factory=dict)
+    why_not: Callable[[int, Path], str] = field(default=lambda _, __: "", compare=False)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
 from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
 from hookgate.builtin_plugins.wasm.engine.native import Failure, failure, native
 
-__all__ = ["MODULE", "give", "names", "problems"]
+__all__ = ["MODULE", "give", "names", "opened_folder", "problems"]
 
 MODULE = "wasi_snapshot_preview1"
 
@@ -66,6 +68,32 @@ def problems(grants: WasiGrants | None) -> list[str]:
     return found
 
 
+@contextmanager
+def opened_folder(folder: Path, *, follow: bool = False) -> Iterator[tuple[int, Path]]:
+    """Open a folder; give its descriptor, and where that leads, without links.
+
+    Args:
+        folder: The folder.
+        follow: Whether its name may be a link.
+
+    Raises:
+        OSError: There is none, or it cannot be opened.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(folder, flags)
+    try:
+        if sys.platform == "linux":
+            place = os.readlink(f"/proc/self/fd/{descriptor}")
+        else:
+            import fcntl
+
+            found = fcntl.fcntl(descriptor, fcntl.F_GETPATH, bytes(1024))
+            place = os.fsdecode(found.rstrip(b"\0"))
+        yield descriptor, Path(place)
+    finally:
+        os.close(descriptor)
+
+
 def give(grants: WasiGrants, context: int) -> None:
     """Give the granted parts to a store.
 
@@ -78,8 +106,14 @@ def give(grants: WasiGrants, context: int) -> None:
     config.env = list(grants.env.items())
     for guest, folder in grants.read_only.items():
         try:
-            config.preopen_dir(str(folder), guest, fs_mutable=False)
-        except WasmtimeError:
+            with opened_folder(folder) as (descriptor, place):
+                if place != folder or (why := grants.why_not(descriptor, place)):
+                    why = "is another one by now" if place != folder else why
+                    raise Failure("", f"the folder {str(folder)!r} that it may read {why}")
+                # What was judged is what is opened, whatever has its name meanwhile.
+                same = f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
+                config.preopen_dir(same, guest, fs_mutable=False)
+        except (OSError, WasmtimeError):
             text = f"the folder {str(folder)!r} that it may read cannot be opened"
             raise Failure("", text) from None
     n = native()

@@ -251,7 +251,9 @@ def _env(text: str, rest: str) -> EnvGrant:
 
 def _folder(text: str, rest: str) -> FolderGrant:
     folder = PurePosixPath(rest)
-    if not rest.startswith("/") or str(folder) != rest or ".." in folder.parts or "\0" in rest:
+    # Two slashes at the beginning may mean another place (POSIX, 4.13), and mean the same here.
+    whole = rest.startswith("/") and not rest.startswith("//")
+    if not whole or str(folder) != rest or ".." in folder.parts or "\0" in rest:
         raise GrantError(
             f"found the grant {_shown(text)}, expected fs-read:/folder: an absolute path without "
             "`..`, and without a slash at its end"

@@ -14,10 +14,13 @@ from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import constant, module, relay, tool, write_plugin
 from tests.builtin_plugins.wasm.guests import binary
 
+from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
-from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import SessionKey
+from hookgate.core.settings.paths import PathBases
+from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
 
 HELLO = constant(handle_tool_call={"content": "hello"})
@@ -127,6 +130,55 @@ async def test_a_folder_of_the_gateways_keys_is_never_read(
     assert "holds its keys" in rows["over"]["why"]
     assert "holds its keys" in rows["behind"]["why"]
     assert rows["beside"]["state"] == "running"
+
+
+async def test_no_other_name_leads_to_what_no_guest_may_read(
+    started: Started, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "store").mkdir(parents=True)
+    (elsewhere / "data").mkdir()
+    (elsewhere / "process").symlink_to("/proc/self")
+    (elsewhere / "run").symlink_to("/var/run")
+    (elsewhere / "devices").symlink_to("/dev")
+    refused = {
+        "two_slashes": "//proc/self",
+        "a_link": elsewhere / "process",
+        "a_link_of_the_system": "/var/run",
+        "two_links": elsewhere / "run",
+        "devices": elsewhere / "devices",
+        "the_store": elsewhere / "store",
+        "over_the_store": elsewhere,
+    }
+    for name, folder in refused.items():
+        write_plugin(tmp_path / "plugins" / name, HELLO, grants=[f"fs-read:{folder}"])
+    granted = [f"fs-read:{elsewhere / 'data'}"]
+    write_plugin(tmp_path / "plugins" / "beside", HELLO, grants=granted)
+    storage = {"storage": {"path": str(elsewhere / "store" / "hookgate.db")}}
+    async with started(plugin=storage) as sandboxed:
+        rows = await sandboxed.rows()
+    states = {name: rows[name]["state"] for name in refused}
+    assert states == dict.fromkeys(refused, "broken"), rows
+    assert rows["beside"]["state"] == "running"
+
+
+def test_folders_are_judged_by_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "settings").mkdir()
+    (tmp_path / "data").mkdir()
+    settings = Settings(home=tmp_path / "home").placed(PathBases(folder=tmp_path / "settings"))
+    judge = FolderJudge(settings)
+    assert judge.judged(tmp_path / "data") == tmp_path / "data"
+    for folder in (tmp_path / "settings", tmp_path):
+        with pytest.raises(HookgateError, match="the gateway's own folder"):
+            judge.judged(folder)
+    with pytest.raises(HookgateError, match="found no folder"):
+        judge.judged(tmp_path / "settings" / "hookgate.toml")
+    # The same file system at another place, as a container has it.
+    descriptor = os.open("/proc", os.O_RDONLY)
+    try:
+        assert "of processes and devices" in judge.why_not(descriptor, tmp_path / "data")
+    finally:
+        os.close(descriptor)
 
 
 async def test_a_reload_sees_what_has_come_changed_and_gone(

@@ -159,6 +159,46 @@ async def test_what_would_take_a_thread_in_a_granted_folder_is_refused(
         await call(sandbox, opening("note"), WasiGrants(read_only={"/notes": folder}))
 
 
+async def test_a_granted_folder_is_judged_again_each_time_it_is_opened(
+    sandbox: Sandbox, folder: Path
+) -> None:
+    asked: list[tuple[Path, bool]] = []
+    why = ""
+
+    def judge(descriptor: int, place: Path) -> str:
+        asked.append((place, os.path.samestat(os.fstat(descriptor), folder.stat())))
+        return why
+
+    grants = WasiGrants(read_only={"/notes": folder}, why_not=judge)
+    loaded = await sandbox.load(
+        opening("note"), name="wasi", limits=Limits(), imports=(), wasi=grants
+    )
+    assert await loaded.call(TOOL, b"", host={}) == b"\0hello"
+    assert set(asked) == {(folder, True)}
+    why = "has become the wrong one"
+    with pytest.raises(GuestError, match="has become the wrong one"):
+        await loaded.call(TOOL, b"", host={})
+
+
+@pytest.mark.parametrize("swapped", ["itself", "above"])
+async def test_a_granted_folder_that_has_become_a_link_is_not_followed(
+    sandbox: Sandbox, tmp_path: Path, swapped: str
+) -> None:
+    folder, other = tmp_path / "above" / "granted", tmp_path / "other" / "granted"
+    for place in (folder, other):
+        place.mkdir(parents=True)
+        (place / "note").write_text("hello" if place == folder else "never")
+    grants = WasiGrants(read_only={"/notes": folder})
+    loaded = await sandbox.load(
+        opening("note"), name="wasi", limits=Limits(), imports=(), wasi=grants
+    )
+    gone, link = (folder, other) if swapped == "itself" else (folder.parent, other.parent)
+    gone.rename(tmp_path / "moved")
+    gone.symlink_to(link)
+    with pytest.raises(GuestError, match=r"cannot be opened|is another one by now"):
+        await loaded.call(TOOL, b"", host={})
+
+
 async def test_a_granted_folder_that_is_not_there_is_named(sandbox: Sandbox, folder: Path) -> None:
     grants = WasiGrants(read_only={"/notes": folder})
     with pytest.raises(GuestRefusedError, match="elsewhere' that it may read is not there"):
