@@ -10,12 +10,17 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.builtin_plugins.egress.upstream import upstream
 from tests.builtin_plugins.stores import differences, opened_store
 from tests.builtin_plugins.wasm.conftest import Sandboxed, Started
 from tests.builtin_plugins.wasm.folders import relay, tool, write_plugin
 from tests.support.script import call, say
 
 from hookgate.builtin_plugins.wasm import tables
+from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.host.store import serve_store
+from hookgate.builtin_plugins.wasm.packages.grants import Granted
+from hookgate.builtin_plugins.wasm.trying import MemoryValues
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.settings.secret_store import looks_secret
@@ -282,6 +287,39 @@ async def test_what_a_tainted_turn_keeps_taints_who_gets_it(started: Started, ke
     assert "as the page says" in result.text
     assert "channel:mail" in result.taint
     assert "channel:mail" in clean.taint
+
+
+async def test_what_comes_back_by_http_taints_the_result_and_the_turn(
+    started: Started, tmp_path: Path
+) -> None:
+    async with upstream() as server:
+        base = f"http://127.0.0.1:{server.port}"
+        write_plugin(tmp_path / "plugins" / "asking", relay("http"), grants=[f"http:GET {base}/*"])
+        ask = call(("c1", "ask", {"url": f"{base}/x"}))
+        async with started(ask, say("it said hello")) as sandboxed:
+            turn = await _turn(sandboxed, "what does it say?", taint=frozenset())
+    result = turn.calls[0].result
+    assert json.loads(result.text)["ok"]["body"] == "hello"
+    assert "wasm:asking" in result.taint
+    assert "wasm:asking" in turn.taint
+
+
+async def test_who_asks_for_nothing_taints_nothing(started: Started, keeper: Path) -> None:
+    get = call(("c1", "ask", {"op": "get", "key": "page"}))
+    async with started(get, say("nothing")) as sandboxed:
+        turn = await _turn(sandboxed, "what was it?", taint=frozenset())
+    assert turn.calls[0].result.taint == frozenset()
+
+
+async def test_what_a_call_keeps_of_what_came_back_is_tainted_by_it() -> None:
+    granted, values = Granted.parse(["store:notes", "http:api.example.com"]), MemoryValues()
+    keeping = GuestCall(plugin="p", granted=granted, taint=frozenset({"wasm:p"}))
+    keep = b'{"op": "set", "key": "page", "value": "hello"}'
+    await serve_store(values, keeping, keep)
+    for asked in (b'{"op": "get", "key": "page"}', b'{"op": "list"}'):
+        getting = GuestCall(plugin="p", granted=granted)
+        assert await serve_store(values, getting, asked) in ("hello", ["page"])
+        assert getting.taint == {"wasm:p"}
 
 
 async def _turn(sandboxed: Sandboxed, text: str, *, taint: Any, agent: str | None = None) -> Any:
