@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from hookgate.cli.generated import function_of
 from hookgate.cli.state import State
 from hookgate.core.domain.operations import Operation, OperationModel, describe
-from hookgate.kit.rendering import clean, print_result, short
+from hookgate.kit.rendering import clean, one_line, print_result, short
 
 
 class Inner(OperationModel):
@@ -131,3 +131,17 @@ def test_text_from_outside_only_shows_itself() -> None:
     assert clean("a\x1b[2Jb\u202ec\td\n") == "a\\x1b[2Jb\\u202ec\td\n"
     assert short({"a": "x" * 200}, 20) == '{"a":"xxxxxxxxxxxxx…'
     assert "\x1b" not in printed({"rows": [{"\x1b[1m": "\x1b[2J"}], "x": "\x9b"})
+
+
+HIDDEN = [
+    *("\x00", "\x1b", "\r", "\x7f", "\x85", "\xad", "\u061c", "\u200b", "\u200e", "\u200f"),
+    *("\u2028", "\u2029", "\u202a", "\u202e", "\u2060", "\u2066", "\u2069", "\u206f", "\u2800"),
+    *("\u3164", "\ufeff", "\ud800", "\U000e0001", "\U000e0041"),
+]
+
+
+@pytest.mark.parametrize("sign", [*HIDDEN, "\n", "\t", "\u200c", "\u200d"], ids=ascii)
+def test_of_a_strangers_line_every_character_shows(sign: str) -> None:
+    assert one_line(f"a{sign}b") == f"a{ascii(sign)[1:-1]}b"
+    assert (clean(f"a{sign}b") == one_line(f"a{sign}b")) is (sign in HIDDEN)
+    assert one_line("ordinary: é 中 ب 😀 \\") == "ordinary: é 中 ب 😀 \\"

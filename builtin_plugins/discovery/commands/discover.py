@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookgate.kit.commands import JsonOption, state_of
-from hookgate.kit.rendering import clean
+from hookgate.kit.rendering import clean, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,8 +78,8 @@ def _print(console: Console, found: Mapping[str, Any], *, explain: bool) -> None
             numbers = [row["relevance"]]
             if explain:
                 numbers += [row["dense"], row["lexical"], row["graph"]]
-            name = clean(row["id"]) + ("" if row["available"] else " (not available)")
-            table.add_row(name, *(f"{number:.3f}" for number in numbers), clean(_why(row)))
+            name = one_line(row["id"]) + ("" if row["available"] else " (not available)")
+            table.add_row(name, *(f"{number:.3f}" for number in numbers), one_line(_why(row)))
         console.print(table)
     if not explain:
         return
@@ -88,7 +88,7 @@ def _print(console: Console, found: Mapping[str, Any], *, explain: bool) -> None
         if tier["text"]:
             console.print(clean(tier["text"]), markup=False, highlight=False)
         if tier["left_out"]:
-            console.print(f"left out: {clean(', '.join(tier['left_out']))}")
+            console.print(f"left out: {one_line(', '.join(tier['left_out']))}")
     times = ", ".join(f"{step} {time:.2f}" for step, time in found["milliseconds"].items())
     meaning = "words and meaning" if found["vectors"] else "words alone"
     console.print(f"\n{found['tokens']} tokens in all. Searched by {meaning}.")

@@ -119,12 +119,12 @@ def _ask(detail: Mapping[str, Any], *, yes: bool) -> None:
 
 def _tell(state: State, data: Mapping[str, Any], done: str) -> None:
     def render(console: Console) -> None:
-        from hookgate.kit.rendering import clean
+        from hookgate.kit.rendering import one_line
 
-        console.print(f"{done} {clean(data['name'])} {clean(data['version'])}", markup=False)
+        console.print(f"{done} {one_line(data['name'])} {one_line(data['version'])}", markup=False)
         if data["why"]:
             told = "not yet" if data["state"] == "loading" else "it does not run"
-            console.print(f"{told}: {clean(data['why'])}", markup=False, soft_wrap=True)
+            console.print(f"{told}: {one_line(data['why'])}", markup=False, soft_wrap=True)
 
     state.show(data, render)
     if data["state"] not in ("running", "loading"):

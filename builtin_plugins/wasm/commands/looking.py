@@ -41,7 +41,7 @@ def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
     def render(console: Console) -> None:
         from rich.text import Text
 
-        from hookgate.kit.rendering import clean, table
+        from hookgate.kit.rendering import one_line, table
 
         rows = data["plugins"]
         if not rows:
@@ -51,11 +51,11 @@ def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
             table(
                 [
                     {
-                        "plugin": Text(clean(row["name"]), style="bold"),
+                        "plugin": Text(one_line(row["name"]), style="bold"),
                         "version": row["version"],
                         "brings": ", ".join(row["tools"]) or row["kind"],
                         "state": Text(row["state"], style=STYLES.get(row["state"], "bold red")),
-                        "grants": "\n".join(row["grants"]),
+                        "grants": Text("\n".join(map(one_line, row["grants"]))),
                     }
                     for row in rows
                 ]
@@ -64,7 +64,7 @@ def list_plugins(ctx: typer.Context, as_json: JsonOption = False) -> None:
         for row in rows:
             if row["why"]:
                 console.print(
-                    Text(f"{clean(row['name'])}: {clean(row['why'])}", style="yellow"),
+                    Text(f"{one_line(row['name'])}: {one_line(row['why'])}", style="yellow"),
                     soft_wrap=True,
                 )
 
@@ -116,11 +116,11 @@ def verify(ctx: typer.Context, as_json: JsonOption = False) -> None:
     data: dict[str, Any] = state.ask("wasm.verify")
 
     def render(console: Console) -> None:
-        from hookgate.kit.rendering import clean
+        from hookgate.kit.rendering import one_line
 
         for row in data["plugins"]:
-            told = "intact" if row["intact"] else f"not what was accepted: {clean(row['why'])}"
-            console.print(f"{clean(row['name'])}: {told}", markup=False, soft_wrap=True)
+            told = "intact" if row["intact"] else f"not what was accepted: {one_line(row['why'])}"
+            console.print(f"{one_line(row['name'])}: {told}", markup=False, soft_wrap=True)
         if not data["plugins"]:
             console.print("no plugin was accepted", style="dim")
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["detail_lines", "folder_of", "read_folder", "settings_of"]
 
+SAID_CHARS = 400
+"""Of a stranger's prose; more could push what stands above it out of sight."""
+
 MARKS = {True: "yes", False: "no", None: "unknown"}
 
 
@@ -54,15 +57,15 @@ def read_folder(folder: Path, settings: WasmSettings) -> Package:
 
 def detail_lines(detail: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a plugin brings and may do, for a person who decides on it."""
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import one_line, short
 
     what = "a channel" if detail["kind"] == "channel" else "tools"
-    yield clean(f"{detail['name']} {detail['version']}: {what}, in {detail['folder']}")
+    yield one_line(f"{detail['name']} {detail['version']}: {what}, in {detail['folder']}")
     if detail["description"]:
-        yield clean(f"  {detail['description']}")
+        yield f"  it says of itself: {short(detail['description'], SAID_CHARS)}"
     yield f"  digest {detail['digest']} (module {detail['module']}, {detail['bytes']:,} bytes)"
     yield "  it may do what follows, and nothing else beside computing:"
-    yield from (f"    {clean(one)}" for one in detail["grants"])
+    yield from (f"    {one_line(one)}" for one in detail["grants"])
     if not detail["grants"]:
         yield "    (nothing)"
     limits = detail["limits"]
@@ -72,14 +75,14 @@ def detail_lines(detail: Mapping[str, Any]) -> Iterator[str]:
             f"{limits['memory_bytes'] / 1024 / 1024:g} MB"
         )
     for tool in detail["tools"]:
-        yield clean(f"  tool {tool['name']}: {' '.join(tool['description'].split())}")
+        yield one_line(f"  tool {tool['name']}: ") + short(tool["description"], SAID_CHARS)
         for name, flag in tool["flags"].items():
             ground = f" ({flag['ground']})" if flag["ground"] else ""
-            yield clean(f"    {name}: {MARKS[flag['value']]}, {flag['standing']}{ground}")
+            yield one_line(f"    {name}: {MARKS[flag['value']]}, {flag['standing']}{ground}")
     if detail["connection"]:
         yield f"  channel by {detail['connection']}"
     if detail["exports"]:
-        yield clean(f"  {detail['form']} module, exports {', '.join(detail['exports'])}")
-    yield from (clean(f"  not as it was accepted: {one}") for one in detail["changes"])
+        yield one_line(f"  {detail['form']} module, exports {', '.join(detail['exports'])}")
+    yield from (one_line(f"  not as it was accepted: {one}") for one in detail["changes"])
     if detail["problem"]:
-        yield clean(f"  it cannot be loaded: {detail['problem']}")
+        yield one_line(f"  it cannot be loaded: {detail['problem']}")

@@ -136,7 +136,7 @@ def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
 def _print_problems(state: State, error: ConfigError) -> None:
     from rich.text import Text
 
-    from hookgate.kit.rendering import clean, print_json
+    from hookgate.kit.rendering import one_line, print_json
 
     if state.json:
         print_json({"error": {"code": "config", "problems": problem_rows(error.problems)}})
@@ -146,15 +146,15 @@ def _print_problems(state: State, error: ConfigError) -> None:
     for problem in error.problems:
         place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
         line = Text("  ")
-        line.append(clean(place), style="cyan")
+        line.append(one_line(place), style="cyan")
         if problem.key:
-            line.append(f"  {clean(problem.key)}", style="bold")
+            line.append(f"  {one_line(problem.key)}", style="bold")
         state.err.print(line, soft_wrap=True)
-        state.err.print(Text(f"    found {clean(problem.found)}"), soft_wrap=True)
-        state.err.print(Text(f"    expected {clean(problem.expected)}"), soft_wrap=True)
+        state.err.print(Text(f"    found {one_line(problem.found)}"), soft_wrap=True)
+        state.err.print(Text(f"    expected {one_line(problem.expected)}"), soft_wrap=True)
         if problem.nearest:
             state.err.print(
-                Text.assemble("    did you mean ", (clean(problem.nearest), "bold green"), "?"),
+                Text.assemble("    did you mean ", (one_line(problem.nearest), "bold green"), "?"),
                 soft_wrap=True,
             )
 

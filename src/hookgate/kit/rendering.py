@@ -21,6 +21,7 @@ __all__ = [
     "cell",
     "clean",
     "fields",
+    "one_line",
     "print_json",
     "print_result",
     "problem_line",
@@ -31,8 +32,16 @@ __all__ = [
 MAX_WHOLE = 40
 """Characters of a table's first column that are not wrapped."""
 
-# Of what models, tools and peers write, only line breaks and tabs may reach the terminal.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Of what models, tools and peers write, only line breaks and tabs may reach the terminal: no
+# control characters, nothing that turns the direction of writing, nothing that takes no room, no
+# half characters, which no terminal can be sent.
+_HIDDEN = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    r"\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufeff\uffa0\ufff0-\ufffb\U000e0000-\U000e0fff"
+)
+_CONTROL = re.compile(f"[{_HIDDEN}]")
+# Where a line is all that there is to go by, nor what joins characters without being seen.
+_NOT_A_LINE = re.compile(f"[{_HIDDEN}\\t\\n\u200c\u200d]")
 
 
 # Times are stored to the microsecond; people read seconds.
@@ -44,10 +53,19 @@ def clean(text: str) -> str:
     return _CONTROL.sub(lambda match: ascii(match.group())[1:-1], text)
 
 
+def one_line(text: str) -> str:
+    """Return what a stranger wrote as one line in which every character shows.
+
+    A line break, like all else that could make it look like several, or like what it is not, is
+    written out: so no text stands for a line that somebody else has printed.
+    """
+    return _NOT_A_LINE.sub(lambda match: ascii(match.group())[1:-1], text)
+
+
 def short(value: Any, limit: int = 100) -> str:
     """Return `value` on one line of at most `limit` characters."""
     text = value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
-    text = clean(" ".join(text.split()))
+    text = one_line(" ".join(text.split()))
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
@@ -63,13 +81,13 @@ def cell(value: Any) -> Text:
         case False:
             return Text("no", style="dim")
         case str():
-            return Text(clean(_TIME.sub(r"\1 \2", value)))
+            return Text(one_line(_TIME.sub(r"\1 \2", value)))
         case int():
             return Text(f"{value:,}")
         case float():
             return Text(f"{value:,.3f}".rstrip("0").rstrip("."))
         case list() | tuple() if all(isinstance(item, str) for item in value):
-            return Text(clean(", ".join(value))) if value else Text("-", style="dim")
+            return Text(one_line(", ".join(value))) if value else Text("-", style="dim")
         case _:
             return Text(short(value, 400))
 
@@ -100,7 +118,7 @@ def table(
 
 
 def _label(name: str) -> Text:
-    return Text(clean(name.replace("_", " ")))
+    return Text(one_line(name.replace("_", " ")))
 
 
 def _is_figure(value: Any) -> bool:
@@ -163,12 +181,12 @@ def _is_array_of_objects(value: Any) -> bool:
 def problem_line(problem: Problem) -> Text:
     """Return what is wrong with a file of content, on a line and two or three below it."""
     kind = ("warning ", "yellow") if problem.severity == "warning" else ("error ", "bold red")
-    line = Text.assemble(kind, (clean(problem.place), "cyan"))
+    line = Text.assemble(kind, (one_line(problem.place), "cyan"))
     if problem.key:
-        line.append(f"  {clean(problem.key)}", style="bold")
-    line.append(f"\n    found {clean(problem.found)}\n    expected {clean(problem.expected)}")
+        line.append(f"  {one_line(problem.key)}", style="bold")
+    line.append(f"\n    found {one_line(problem.found)}\n    expected {one_line(problem.expected)}")
     if problem.nearest:
-        line.append(f"\n    did you mean {clean(problem.nearest)}?")
+        line.append(f"\n    did you mean {one_line(problem.nearest)}?")
     return line
 
 

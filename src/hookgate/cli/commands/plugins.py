@@ -96,9 +96,9 @@ def why(
     row = {row["name"]: row for row in data["plugins"]}.get(name)
 
     def render(console: Console) -> None:
-        from hookgate.kit.rendering import clean, fields
+        from hookgate.kit.rendering import fields, one_line
 
-        console.print(clean(said["why"]), soft_wrap=True, markup=False)
+        console.print(one_line(said["why"]), soft_wrap=True, markup=False)
         if row is not None and row["state"] == "running":
             console.print(fields({key: row[key] for key in ("hooks", "requires", "provides")}))
 
@@ -181,7 +181,7 @@ def doctor(ctx: typer.Context, as_json: JsonOption = False) -> None:
 def _print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> None:
     from rich.text import Text
 
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import one_line
 
     marks = {
         "ok": Text("ok      ", style="green"),
@@ -190,5 +190,5 @@ def _print_findings(console: Console, findings: Sequence[Mapping[str, Any]]) -> 
     }
     for finding in findings:
         line = Text.assemble(marks[finding["level"]], (f"{finding['about']}: ", "bold"))
-        line.append(clean(finding["text"]))
+        line.append(one_line(finding["text"]))
         console.print(line, soft_wrap=True)

@@ -137,7 +137,7 @@ def _print_grounds(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Say what flags rest on in particular, such as a grant, where their plugin says so."""
     from rich.text import Text
 
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import one_line
 
     for row in rows:
         told = [(name, flag) for name, flag in row["flags"].items() if flag.get("ground")]
@@ -145,7 +145,7 @@ def _print_grounds(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
             continue
         console.print(Text.assemble("\n", (row["name"], "bold"), ":"))
         for name, flag in told:
-            ground = f": {clean(flag['ground'])}"
+            ground = f": {one_line(flag['ground'])}"
             line = Text.assemble(f"  {_HEADS[name]}: ", _mark(flag), ground)
             console.print(line, soft_wrap=True)
 
@@ -153,11 +153,11 @@ def _print_grounds(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
 def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
     from rich.text import Text
 
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import one_line
 
     for name, why in reasons.items():
         if why:
-            console.print(Text(f"{name} is in quarantine: {clean(why)}", style="bold red"))
+            console.print(Text(f"{name} is in quarantine: {one_line(why)}", style="bold red"))
     if any(reasons.values()):
         console.print(
             "`hookgate tools changes` shows more, `hookgate tools accept NAME` accepts one.",
@@ -168,9 +168,9 @@ def _print_quarantine(console: Console, reasons: Mapping[str, str]) -> None:
 def _print_change(console: Console, row: Mapping[str, Any]) -> None:
     from rich.text import Text
 
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import clean, one_line
 
-    head = Text.assemble((row["tool"], "bold"), f" of {row['plugin']}: {clean(row['why'])}")
+    head = Text.assemble((row["tool"], "bold"), f" of {row['plugin']}: {one_line(row['why'])}")
     console.print(head)
     console.print(Text(f"  digest {row['digest']}", style="dim"), soft_wrap=True)
     for change in row["changes"]:

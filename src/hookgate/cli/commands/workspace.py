@@ -113,8 +113,8 @@ def _told(state: State, found: Standing) -> None:
 
 
 def _lines(found: Standing) -> list[str]:
-    from hookgate.kit.rendering import clean
+    from hookgate.kit.rendering import one_line
 
-    lines = [clean(f"{found.workspace}: {STATES[found.state]}")]
-    lines += [clean(f"  {name}") for name in found.files]
+    lines = [one_line(f"{found.workspace}: {STATES[found.state]}")]
+    lines += [one_line(f"  {name}") for name in found.files]
     return [*lines, f"digest {found.digest}"] if found.files else lines

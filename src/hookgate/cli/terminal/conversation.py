@@ -9,7 +9,7 @@ from rich.text import Text
 
 from hookgate.core.domain.errors import counted
 from hookgate.core.domain.parts import content_from_json, plain_text
-from hookgate.kit.rendering import clean, short
+from hookgate.kit.rendering import clean, one_line, short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +57,7 @@ class Narrator:
             case "tool_use":
                 self._line(
                     Text.assemble(
-                        ("▸ ", "green"), (clean(data["name"]), "bold"), " ",
+                        ("▸ ", "green"), (one_line(data["name"]), "bold"), " ",
                         (short(data["input"], 160), "dim"),
                     )
                 )  # fmt: skip
@@ -70,10 +70,10 @@ class Narrator:
                 )
             case "warning":
                 told = f"{data['message']}: {data['action']}"
-                self._line(Text(clean(told), style="yellow"))
+                self._line(Text(one_line(told), style="yellow"))
             case "attempt_failed":
                 told = f"{data['model']} failed: {data['error']}"
-                self._line(Text(clean(told), style="yellow"))
+                self._line(Text(one_line(told), style="yellow"))
             case "approval" if data.get("state") != "pending":
                 self._line(Text(f"  {clean(data['tool'])}: {data['state']}", style="yellow"))
 
@@ -98,13 +98,13 @@ def print_question(console: Console, data: Mapping[str, Any]) -> None:
     """Print a tool call that waits for approval, every byte of it."""
     color = {"info": "blue", "critical": "red"}.get(data["severity"], "yellow")
     console.print(
-        Text.assemble(("? ", f"bold {color}"), (clean(data["title"]), "bold")), soft_wrap=True
+        Text.assemble(("? ", f"bold {color}"), (one_line(data["title"]), "bold")), soft_wrap=True
     )
     if data["description"]:
         console.print(Padding(Text(clean(data["description"])), (0, 0, 0, 2)))
     flags = ", ".join(name.replace("_", " ") for name, value in data["flags"].items() if value)
     console.print(
-        Text.assemble("  tool ", (clean(data["tool"]), "bold"), (f" of {data['plugin']}", "dim"))
+        Text.assemble("  tool ", (one_line(data["tool"]), "bold"), (f" of {data['plugin']}", "dim"))
     )
     if flags:
         console.print(Text(f"  {flags}", style=color))
@@ -129,7 +129,7 @@ def _part(part: Mapping[str, Any]) -> Text:
             return Text(clean(part["text"]))
         case "tool_use":
             return Text.assemble(
-                ("▸ ", "green"), (clean(part["name"]), "bold"), f" {short(part['input'], 400)}"
+                ("▸ ", "green"), (one_line(part["name"]), "bold"), f" {short(part['input'], 400)}"
             )
         case "tool_result":
             style = "red" if part["is_error"] else ""

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from hookgate.kit.rendering import clean, short
+from hookgate.kit.rendering import clean, one_line, short
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,7 @@ def _head(trace: Trace) -> Text:
     return Text.assemble(
         (trace.ending or "not begun", style),
         f" in {trace.milliseconds:,.1f} ms\n",
-        (f"{trace.turn}, session {clean(trace.session)}", "dim"),
+        (f"{trace.turn}, session {one_line(trace.session)}", "dim"),
     )
 
 
@@ -86,7 +86,7 @@ def _table(rows: Sequence[Row], columns: int) -> Table:
         table.add_row(
             *([f"{row.at:.1f}"] if timed else []),
             _name(row),
-            clean(row.plugin),
+            one_line(row.plugin),
             _bar(row, whole, width),
             f"{row.milliseconds:.2f}",
             _said(row),
@@ -98,7 +98,7 @@ def _name(row: Row) -> Text:
     if row.kind == "hook":
         return Text(row.name)
     mark = {"model": "● ", "tool": "▸ ", "context": "▤ "}[row.kind]
-    return Text(mark + clean(row.name), style=f"bold {_COLORS[row.kind]}")
+    return Text(mark + one_line(row.name), style=f"bold {_COLORS[row.kind]}")
 
 
 def _said(row: Row) -> Text:
