@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.channels.webhooks.verifying import verifies_ed25519
+from hookgate.core.domain.channels.channel import GUESTS, guest_channel, is_guest_channel
 from hookgate.core.domain.channels.hosted import (
     HostedChannel,
     PolledChannel,
@@ -163,7 +164,7 @@ class Hosting:
                 continue
             hosted = Hosted(channel, self._sections.get(name, self._default))
             part = PART.format(name)
-            if why := self._flaw(channel) or await self._open(hosted):
+            if why := self._flaw(channel) or self._meant(name) or await self._open(hosted):
                 flaws[part] = why
             else:
                 found[name] = hosted
@@ -171,8 +172,9 @@ class Hosting:
         self._hosted = found
         for name in self._sections.keys() - self._host.channels.keys():
             flaws[PART.format(name)] = (
-                f"[plugin.channels.{name}] is about a channel that there is not: give it a `kind`, "
-                "or install the plugin that brings it"
+                f"{section_of(name)} is about a channel that there is not: give it a `kind`, or "
+                "install the plugin that brings it; that of a plugin NAME of the sandbox is "
+                f"{section_of(guest_channel('NAME'))}"
             )
         for part in self._told - flaws.keys():
             self._host.recover(part)
@@ -187,7 +189,7 @@ class Hosting:
                 part,
                 "its approvers are asked nothing and answer nothing: its code is sandboxed, and "
                 "could say of anything that they wrote it. Where that code is trusted with "
-                f"approvals, set `trusted = true` in [plugin.channels.{hosted.name}]",
+                f"approvals, set `trusted = true` in {section_of(hosted.name)}",
             )
         else:
             self._host.recover(part)
@@ -197,6 +199,21 @@ class Hosting:
         if isinstance(channel.connection, Webhook) or isinstance(channel, PolledChannel):
             return ""
         return "its connection is polling, and it has no `poll`: expected an async method"
+
+    def _meant(self, name: str) -> str:
+        """Return why a channel is not served whose section has the plugin's name in its place.
+
+        Without what stands there, such as who is listened to, it would be open to all.
+        """
+        short = name.removeprefix(GUESTS)
+        if not is_guest_channel(name) or short not in self._sections or name in self._sections:
+            return ""
+        if short in self._host.channels:
+            return ""
+        return (
+            f"{section_of(short)} seems to be meant for it, and its name is {name!r}: write "
+            f"{section_of(name)}"
+        )
 
     async def _open(self, hosted: Hosted) -> str:
         webhook = hosted.webhook
@@ -221,6 +238,11 @@ class Hosting:
             return "", f"found no secret {name!r} to check what comes in by: {ways}"
         secrets.register(value)
         return value, ""
+
+
+def section_of(name: str) -> str:
+    """Return how the section of a channel is headed in the settings."""
+    return f'[plugin.channels."{name}"]' if "." in name else f"[plugin.channels.{name}]"
 
 
 def wrong_key(text: str) -> str:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ChannelOperations"]
 
+MOST_NAME = 128
+"""The longest name of a channel that can be asked about."""
+
 
 class ChannelRow(OperationModel):
     """One hosted channel."""
@@ -51,7 +54,7 @@ class Channels(OperationModel):
 class DeadParams(OperationModel):
     """Which dead letters."""
 
-    channel: str = Field(default="", max_length=64)
+    channel: str = Field(default="", max_length=MOST_NAME)
     """One channel; all without it."""
     limit: int = Field(default=50, ge=1, le=1000)
     """So many at most, the oldest first."""
@@ -78,7 +81,7 @@ class Letters(OperationModel):
 class ReplayParams(OperationModel):
     """What is to be tried again."""
 
-    channel: str = Field(default="", max_length=64)
+    channel: str = Field(default="", max_length=MOST_NAME)
     """All of one channel."""
     id: str = Field(default="", max_length=100)
     """One letter, with those that were said in one go with it."""
@@ -93,7 +96,7 @@ class Replayed(OperationModel):
 class NameParams(OperationModel):
     """Which channel."""
 
-    channel: str = Field(min_length=1, max_length=64)
+    channel: str = Field(min_length=1, max_length=MOST_NAME)
     """Its name."""
 
 

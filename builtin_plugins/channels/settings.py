@@ -7,13 +7,14 @@ from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
+from hookgate.core.domain.channels.channel import GUESTS
 from hookgate.core.settings.schema import Section
 
 __all__ = ["ApproverSettings", "ChannelSettings", "ChannelsSettings", "Kind"]
 
 Kind: TypeAlias = Literal["json", "slack", "discord"]
 
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NAME = re.compile(rf"({re.escape(GUESTS)})?[a-z0-9][a-z0-9_-]{{0,63}}")
 
 
 class ApproverSettings(Section):
@@ -35,7 +36,8 @@ class ChannelSettings(Section):
 
     kind: Kind | None = None
     """What it speaks, where it is one of those that come with hookgate. Without it, the section
-    is about a channel of this name that another plugin brings."""
+    is about a channel of this name that another plugin brings; one that the plugin NAME of the
+    sandbox brings is called ``wasm.NAME``."""
     agent: str | None = None
     """The agent that answers, instead of the one that the bindings choose."""
     senders: tuple[str, ...] | None = None
@@ -108,7 +110,8 @@ class ChannelsSettings(Section):
         for name in self.of:
             if not NAME.fullmatch(name):
                 raise ValueError(
-                    f"found the channel {name!r}, expected small letters, digits, `_` and `-`"
+                    f"found the channel {name!r}, expected small letters, digits, `_` and `-`, "
+                    f"behind {GUESTS!r} where a plugin of the sandbox brings it"
                 )
         return self
 

@@ -11,6 +11,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.messages import CLEAN, Taint
 from hookgate.core.domain.turn import SessionKey
 
@@ -68,7 +69,9 @@ def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) ->
     if width == "agent":
         return f"agent:{session.agent}"
     if width == "peer":
-        return f"peer:{SessionKey(session.agent, '', session.account, session.peer)}"
+        # Whom a stranger's channel names as its peer is nobody's peer elsewhere.
+        channel = session.channel if is_guest_channel(session.channel) else ""
+        return f"peer:{SessionKey(session.agent, channel, session.account, session.peer)}"
     return f"session:{session}"
 
 

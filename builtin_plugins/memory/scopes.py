@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.memory.notes import scope_of
+from hookgate.core.domain.channels.channel import is_guest_channel
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Scope
-    from hookgate.builtin_plugins.memory.settings import MemorySettings
+    from hookgate.builtin_plugins.memory.settings import MemberSettings, MemorySettings
     from hookgate.core.domain.turn import SessionKey
 
 __all__ = ["Scopes", "own_scopes", "scopes_of"]
@@ -45,19 +46,18 @@ def scopes_of(session: SessionKey, settings: MemorySettings) -> Scopes:
     shared = [
         f"shared:{name}"
         for name, members in settings.share.items()
-        if any(
-            all(
-                map(
-                    fnmatchcase,
-                    named,
-                    (member.agent, member.channel, member.account, member.peer),
-                )
-            )
-            for member in members
-        )
+        if any(_is_one(member, named) for member in members)
     ]
     kept = shared[0] if shared else own[settings.scope]
     return Scopes(kept=kept, read=tuple(dict.fromkeys((kept, *read, *shared))))
+
+
+def _is_one(member: MemberSettings, named: tuple[str, str, str, str]) -> bool:
+    """Whether `member` means a session; that of a stranger's channel, where it names such ones."""
+    if is_guest_channel(named[1]) and not is_guest_channel(member.channel):
+        return False
+    meant = (member.agent, member.channel, member.account, member.peer)
+    return all(map(fnmatchcase, named, meant))
 
 
 def own_scopes(session: SessionKey) -> tuple[Scope, ...]:

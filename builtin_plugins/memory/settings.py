@@ -20,7 +20,8 @@ class MemberSettings(Section):
     agent: str = "*"
     """Agents, such as `main`."""
     channel: str = "*"
-    """Channels, such as `telegram`."""
+    """Channels, such as `slack`. That of a plugin of the sandbox is meant where this begins with
+    `wasm.`, and by no glob that is as wide as `*`."""
     account: str = "*"
     """Accounts of the channel."""
     peer: str = "*"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import HookgateError, StoreError
@@ -129,8 +129,12 @@ class Runs:
 
     async def _deliver(self, run: Run, turn: Turn) -> tuple[str, str]:
         job, address = run.job, run.job.address(run.name)
+        if job.deliver_by:
+            address = replace(address, channel=job.deliver_by)
         channel = self._host.channels.get(address.channel)
         answer = turn.answer.strip()
+        if channel is None and job.deliver_by:
+            return "undelivered", f"its answer is kept, and there is no channel {job.deliver_by!r}"
         if channel is None or not job.deliver or not answer:
             return "done", run.note
         if job.quiet and answer.casefold() == job.quiet.strip().casefold():

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, model_validator
 
 from hookgate.builtin_plugins.schedules.timing import Timing
+from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.turn import Address
 from hookgate.core.settings.schema import Section
 from hookgate.kit.durations import Seconds
@@ -43,6 +44,9 @@ class JobSettings(Section):
     """The peer of the session; the schedule's name where it is empty."""
     deliver: bool = True
     """Whether the answer is sent by the channel, beside being kept in the session."""
+    deliver_by: str = ""
+    """The channel that sends the answer to `account` and `peer`, where it is not `channel`: one of
+    the sandbox (`wasm.NAME`) sends what a schedule says, and has no session of one."""
     quiet: str = Field(default="", max_length=100)
     """An answer that is this word alone is not sent, such as `HEARTBEAT_OK`."""
     heartbeat: bool = False
@@ -64,6 +68,11 @@ class JobSettings(Section):
         if bool(self.cron) == (self.every is not None):
             raise ValueError("expected either `cron` or `every`, and not both")
         self.timing.check()
+        if is_guest_channel(self.channel):
+            raise ValueError(
+                f"found the channel {self.channel!r}, in whose sessions nobody speaks but who "
+                "writes in it, expected another one, and this one as `deliver_by`"
+            )
         return self
 
     @property

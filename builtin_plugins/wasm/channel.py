@@ -25,6 +25,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     as_written,
     read_answer,
 )
+from hookgate.core.domain.channels.channel import guest_channel
 from hookgate.core.domain.channels.hosted import (
     Parsed,
     Polling,
@@ -60,7 +61,7 @@ class GuestChannel:
     """One channel of a guest. A reload may bring another module of the same connection.
 
     Attributes:
-        name: The plugin's name, which is the channel's.
+        name: The channel's name: the plugin's, in the namespace that no other channel is in.
         plugin: The plugin's name.
         sandboxed: Its code runs in the sandbox.
 
@@ -77,7 +78,8 @@ class GuestChannel:
     ) -> None:
         section = loaded.manifest.channel
         assert section is not None, "the manifest of a channel was checked for its section"
-        self.name = self.plugin = loaded.name
+        self.name = guest_channel(loaded.name)
+        self.plugin = loaded.name
         self._features = section.features.value()
         connection = section.webhook or section.polling
         assert connection is not None, "the manifest was checked for one connection"
@@ -196,7 +198,7 @@ class GuestChannel:
 
     @property
     def _plugin(self) -> LoadedPlugin:
-        loaded = self._current(self.name)
+        loaded = self._current(self.plugin)
         if loaded is None:
             raise ChannelError(
                 f"channel {self.name}: its plugin does not count: `hookgate wasm list` says why",
@@ -206,7 +208,7 @@ class GuestChannel:
 
     async def _ask(self, export: str, request: WireForm, answer: type[F]) -> F:
         loaded = self._plugin
-        call = GuestCall(plugin=self.name, granted=loaded.granted)
+        call = GuestCall(plugin=self.plugin, granted=loaded.granted)
         try:
             data = await self._guests.call(loaded, export, request, call)
             return read_answer(answer, data, export=export)
@@ -222,7 +224,7 @@ class GuestChannel:
             raise self._wrong(str(error)) from None
 
     def _wrong(self, why: str) -> ChannelError:
-        return ChannelError(f"channel {self.name}: guest {self.name!r}: {why}")
+        return ChannelError(f"channel {self.name}: guest {self.plugin!r}: {why}")
 
     async def _exchange(self, asked: HttpRequest, seconds: float) -> HttpResponse:
         try:

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from hookgate.core.domain.channels.channel import CHANNELLESS, GUESTS, is_guest_channel
 from hookgate.core.domain.descriptors import (
     FLAG_NAMES,
     KIND_PATTERN,
@@ -103,6 +104,8 @@ def channel_admission(settings: TurnSettings) -> Callable[[str, Channel], Channe
             raise HookgateError(
                 f"channel {channel.name!r}: found no {', '.join(missing)}, expected a `Channel`"
             )
+        if why := _misnamed(source, channel.name):
+            raise HookgateError(f"channel {channel.name!r}: {why}")
         # Nobody but the runner can prove that code is sandboxed.
         if settings.sandbox == "required" and not (channel.sandboxed and source == SANDBOX_RUNNER):
             raise HookgateError(
@@ -112,6 +115,21 @@ def channel_admission(settings: TurnSettings) -> Callable[[str, Channel], Channe
         return channel
 
     return admit
+
+
+def _misnamed(plugin: str, channel: str) -> str:
+    """Return why a channel that `plugin` brings cannot have its name; "" where it can."""
+    if (plugin == SANDBOX_RUNNER) != is_guest_channel(channel):
+        return (
+            f"the names of the channels of the plugin {SANDBOX_RUNNER!r}, which run in "
+            f"the sandbox, begin with {GUESTS!r}, and those of no other plugin do: rename it"
+        )
+    if channel in CHANNELLESS:
+        return (
+            f"{channel!r} stands where no channel brings a message, and this one would "
+            "speak in those sessions: give it another name"
+        )
+    return ""
 
 
 def _copied(source: str, tool: Tool) -> Tool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.errors import NoAgentError, NotAllowedError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Router:
 
     A binding belongs to the tier of the most specific field that it sets, and matches
     when all the fields that it sets do. Within a tier the first one in the settings wins.
+    Accounts, peers, guilds and teams of a channel of the sandbox are a stranger's words: they
+    match where the binding names that channel, too.
     """
 
     def __init__(
@@ -124,7 +127,9 @@ def _tier_of(binding: BindingSettings) -> Tier:
 
 
 def _matches(binding: BindingSettings, address: Address) -> bool:
-    wanted = ((getattr(binding, name), getattr(address, name)) for name in _FIELDS)
+    wanted = [(getattr(binding, name), getattr(address, name)) for name in _FIELDS]
+    if binding.channel is None and is_guest_channel(address.channel):
+        return all(want is None for want, _ in wanted)
     return all(want is None or want == have for want, have in wanted)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.errors import NotAllowedError, TurnError
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.models import ModelRef
@@ -56,10 +57,12 @@ class TurnMaker:
             ClientToolError: See `make`.
             TurnError: See `make`.
         """
-        agent, session = self._claimed(principal, request)
+        agent, session = self._claimed(principal, origin, request)
         return self.make(principal, origin, request, agent, session, sink)
 
-    def _claimed(self, principal: Principal, request: TurnRequest) -> tuple[Agent, SessionKey]:
+    def _claimed(
+        self, principal: Principal, origin: Origin, request: TurnRequest
+    ) -> tuple[Agent, SessionKey]:
         address = request.address
         if "chat" not in principal.scopes:
             raise NotAllowedError(
@@ -71,6 +74,13 @@ class TurnMaker:
                 f"{principal.id} may not speak as channel {address.channel!r}, account "
                 f"{address.account!r}, peer {address.peer!r}",
                 action="claim an address that the token is bound to",
+            )
+        if is_guest_channel(address.channel) and origin.channel != address.channel:
+            # What is said there goes out by a stranger's code, and what stands there came by it.
+            raise NotAllowedError(
+                f"the channel {address.channel!r} is that of a plugin of the sandbox, and nothing "
+                "starts there but what that plugin brings in",
+                action="claim another channel, such as `cli`",
             )
         agent = self.router.resolve(address, request.agent).agent
         return agent, SessionKey(agent.name, address.channel, address.account, address.peer)

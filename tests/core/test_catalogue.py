@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
+from hookgate.core.domain.channels.channel import Channel
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.operations import Empty, Invocation, Operation
@@ -52,6 +53,45 @@ class Runner(Tools):
     """The plugin that runs the sandbox: it goes by the name that is reserved for it."""
 
     name = "wasm"
+
+
+class Brings:
+    """A plugin that brings a channel."""
+
+    def __init__(self, plugin: str, channel: str) -> None:
+        self.name = plugin
+        self.channel = MemoryChannel(channel)
+
+    @hookimpl
+    def list_channels(self) -> Sequence[Channel]:
+        return [self.channel]
+
+
+@pytest.mark.parametrize(
+    ("plugin", "name"),
+    [
+        ("acme", "wasm.desk"),
+        ("acme", "cli"),
+        ("acme", "nested"),
+        ("acme", "internal"),
+        ("acme", "schedule"),
+        ("wasm", "desk"),
+        ("wasm", "cli"),
+    ],
+)
+async def test_a_channel_has_no_name_by_which_it_would_be_somebody_else(
+    plugin: str, name: str
+) -> None:
+    brought = (Brings(plugin, name), Brings("good", "desk2"))
+    async with gateway(Scripted(Script(say("ok"))), *brought) as gate:
+        assert set(gate.host.channels) == {"desk2"}
+        assert "name" in gate.host.degraded[f"channel {name} of {plugin}"]
+
+
+async def test_a_channel_of_the_sandbox_is_named_in_its_namespace() -> None:
+    brought = (Brings("wasm", "wasm.desk"), Brings("acme", "desk"))
+    async with gateway(Scripted(Script(say("ok"))), *brought) as gate:
+        assert set(gate.host.channels) == {"wasm.desk", "desk"}
 
 
 PROVEN = replace(Flags.none(), proven=frozenset({"sends_externally"}))

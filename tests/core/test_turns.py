@@ -43,7 +43,17 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
-from hookgate.core.domain.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
+from hookgate.core.domain.turn import (
+    Address,
+    Agent,
+    Claim,
+    Origin,
+    Principal,
+    Turn,
+    TurnRequest,
+)
+from hookgate.core.sessions.routing import Router
+from hookgate.core.settings.schema import BindingSettings
 from hookgate.hookspecs import hookimpl
 
 USER = Origin(provenance=Provenance.EXTERNAL_USER, path="test")
@@ -760,6 +770,46 @@ async def test_a_principal_speaks_only_as_what_it_is_bound_to() -> None:
             await gate.host.start_turn(mute, USER, request).wait()
         allowed = TurnRequest(content="x", address=Address(peer="ann"))
         assert (await gate.host.start_turn(bound, USER, allowed).wait()).ending == "done"
+
+
+@pytest.mark.parametrize("bindings", [(Claim(),), (Claim(channel="wasm.desk"),)])
+async def test_nobody_speaks_in_a_channel_of_the_sandbox_but_who_writes_in_it(
+    bindings: tuple[Claim, ...],
+) -> None:
+    principal = Principal(id="t", scopes=frozenset(("chat",)), bindings=bindings)
+    there = Address("wasm.desk", "a", "ann")
+    request = TurnRequest(content="x", address=there)
+    script = Script(say("ok"))
+    async with gateway(Scripted(script), Allow(), Tools(echo_tool())) as gate:
+        host = gate.host
+        for origin in (USER, replace(USER, channel="wasm.other"), replace(USER, channel="desk")):
+            with pytest.raises(NotAllowedError, match=r"wasm\.desk"):
+                await host.start_turn(principal, origin, request).wait()
+        with pytest.raises(NotAllowedError):
+            await host.call_tool(principal, USER, there, "echo", {"text": "x"})
+        with pytest.raises(NotAllowedError):
+            await host.offered(principal, there)
+        brought = Origin(provenance=Provenance.CHANNEL, path="wasm.desk", channel="wasm.desk")
+        turn = await host.start_turn(principal, brought, request).wait()
+    assert (turn.ending, str(turn.session)) == ("done", "main:wasm.desk:a:ann")
+
+
+@pytest.mark.parametrize(
+    ("binding", "agent"),
+    [
+        ({"peer": "ann"}, "usual"),
+        ({"account": "a"}, "usual"),
+        ({"channel": "wasm.desk", "peer": "ann"}, "bound"),
+        ({"channel": "wasm.desk"}, "bound"),
+        ({}, "bound"),
+    ],
+)
+def test_a_peer_that_a_stranger_names_is_bound_where_its_channel_is(
+    binding: dict[str, str], agent: str
+) -> None:
+    agents = {name: Agent(name=name, models=()) for name in ("usual", "bound")}
+    router = Router(agents, [BindingSettings(agent="bound", **binding)], "usual")
+    assert router.resolve(Address("wasm.desk", "a", "ann")).agent.name == agent
 
 
 async def test_no_agent_is_an_error_that_names_the_settings() -> None:

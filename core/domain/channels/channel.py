@@ -9,7 +9,33 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Address
 
-__all__ = ["Channel", "ChannelFeatures", "Choice"]
+__all__ = [
+    "CHANNELLESS",
+    "GUESTS",
+    "Channel",
+    "ChannelFeatures",
+    "Choice",
+    "guest_channel",
+    "is_guest_channel",
+]
+
+GUESTS = "wasm."
+"""With this begins the name of each channel whose code is a stranger's and runs in the sandbox,
+and of no other one: so nothing that such a channel makes up stands where anybody else speaks."""
+
+CHANNELLESS = frozenset(("cli", "internal", "nested", "schedule"))
+"""What stands in the place of a channel where none brings the message: no channel has such a name,
+since it would speak in the sessions of the command line, of schedules or of turns within turns."""
+
+
+def guest_channel(name: str) -> str:
+    """Return the name of the channel of the sandbox's plugin `name`, as an address has it."""
+    return f"{GUESTS}{name}"
+
+
+def is_guest_channel(channel: str) -> bool:
+    """Whether a channel of this name is that of a plugin of the sandbox."""
+    return channel.startswith(GUESTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class Bot:
 
     Attributes:
         way: ``webhook`` or ``polling``.
+        name: The channel's name.
     """
 
     def __init__(self, serve: Serve, api: BotApi, form: str, way: str, folder: Path) -> None:
@@ -111,13 +112,18 @@ class Bot:
         self._api = api
         self._form = form
         self._folder = folder
+        self.name = "telegram" if form == "python" else "wasm.telegram"
 
     @asynccontextmanager
     async def served(
         self, *, model: Provider, channels: dict[str, Any], **more: Any
     ) -> AsyncIterator[Served]:
-        """Run a gateway with the bot, to which the platform posts where it does."""
+        """Run a gateway with the bot, to which the platform posts where it does.
+
+        The section ``telegram`` of `channels` is that of the bot, whatever it is called.
+        """
         plugins = []
+        channels = {self.name if key == "telegram" else key: of for key, of in channels.items()}
         if self._form == "python":
             plugins = [Telegram(self._api.url, polling=self.way == "polling")]
         else:
@@ -125,7 +131,7 @@ class Bot:
             more["plugin"] = {**wasm, **more.get("plugin", {})}
         async with self._serve(*plugins, model=model, channels=channels, **more) as served:
             if self.way == "webhook":
-                given = {"url": f"{served.url}/webhook/telegram", "secret_token": SECRET}
+                given = {"url": f"{served.url}/webhook/{self.name}", "secret_token": SECRET}
                 url = f"{self._api.url}/bot{TOKEN}/setWebhook"
                 async with served.http.post(url, json=given) as answer:
                     assert answer.status == 200

@@ -23,7 +23,7 @@ async def test_text_comes_in_and_its_answer_goes_out(bot: Bot, api: BotApi) -> N
     (request,) = model.requests
     assert request.messages[-1].text == "good morning, é😀"
     assert request.messages[-1].provenance.value == "channel"
-    assert request.messages[-1].taint == {"channel:telegram"}
+    assert request.messages[-1].taint == {f"channel:{bot.name}"}
 
 
 async def test_answer_is_edited_while_it_is_written(bot: Bot, api: BotApi) -> None:
@@ -51,7 +51,7 @@ async def test_post_that_is_no_update_is_answered_with_400(bot: Bot, api: BotApi
     if bot.way == "polling":
         pytest.skip("nobody posts to it")
     async with bot.served(model=ScriptedModel(), channels=FAST) as served:
-        url, proof = f"{served.url}/webhook/telegram", {SECRET_HEADER: SECRET}
+        url, proof = f"{served.url}/webhook/{bot.name}", {SECRET_HEADER: SECRET}
         for body, status in ((b"[]", 400), (b"{", 400), (b'{"update_id": 1}', 200)):
             async with served.http.post(url, data=body, headers=proof) as answer:
                 assert answer.status == status

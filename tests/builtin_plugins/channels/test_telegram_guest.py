@@ -32,7 +32,7 @@ async def test_a_post_that_is_no_update_is_answered_with_400_and_an_update_with_
         plugin={"wasm": {"folders": [str(plugin)]}},
         secrets={"TELEGRAM_BOT_TOKEN": TOKEN, "TELEGRAM_WEBHOOK_SECRET": SECRET},
     ) as served:
-        url = f"{served.url}/webhook/telegram"
+        url = f"{served.url}/webhook/wasm.telegram"
         for body, status in ((b"[]", 400), (b"{", 400), (b'{"update_id": 1}', 200)):
             headers = {SECRET_HEADER: SECRET}
             async with served.http.post(url, data=body, headers=headers) as answer:

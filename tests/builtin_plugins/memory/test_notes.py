@@ -16,6 +16,8 @@ from hookgate.builtin_plugins.memory.notes import (
     scope_of,
     words_of,
 )
+from hookgate.builtin_plugins.memory.scopes import scopes_of
+from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.turn import SessionKey
 
@@ -126,6 +128,21 @@ def test_words_of_a_query_are_its_telling_ones() -> None:
 
 part = st.text("ab:/%*", max_size=3)
 keys = st.builds(SessionKey, part, part, part, part)
+
+
+@pytest.mark.parametrize("scope", ["session", "peer"])
+def test_whom_a_stranger_names_as_its_peer_reads_nobodys_memory(scope: str) -> None:
+    share = {"ours": [{"peer": "bob"}], "theirs": [{"channel": "wasm.desk", "peer": "bob"}]}
+    settings = MemorySettings.model_validate({"scope": scope, "share": share})
+    bob, named, other = (
+        scopes_of(SessionKey("main", channel, "local", "bob"), settings)
+        for channel in ("cli", "wasm.desk", "wasm.other")
+    )
+    assert "shared:ours" in bob.read
+    assert "shared:theirs" in named.read
+    assert not set(bob.read) & set(named.read)
+    assert not set(bob.read) & set(other.read)
+    assert not set(named.read) & set(other.read)
 
 
 @given(keys, keys)

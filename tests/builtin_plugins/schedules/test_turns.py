@@ -14,7 +14,7 @@ from tests.builtin_plugins.schedules.conftest import Scheduled
 from tests.support.script import until
 
 from hookgate.builtin_plugins.schedules import running
-from hookgate.builtin_plugins.schedules.settings import SchedulesSettings
+from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
 from hookgate.cli.state import State
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
@@ -86,6 +86,32 @@ async def test_an_answer_that_the_channel_does_not_take_is_kept_and_said(schedul
         assert one.turns.ended[0].answer == "Fine."
     assert row.last.state == "undelivered"
     assert "memory_channel did not take it" in row.last.note
+
+
+async def test_a_schedule_speaks_in_no_session_of_the_sandbox_and_is_sent_by_it(
+    scheduled: Start,
+) -> None:
+    job = {"every": "1h", "text": "do it", "channel": "wasm.desk"}
+    with pytest.raises(ValueError, match="deliver_by"):
+        JobSettings.model_validate(job)
+
+    channel = MemoryChannel()
+    there = {"account": "a", "peer": "ada", "deliver_by": channel.name}
+    async with scheduled(channel, job=there) as one:
+        await one.look(hours=1)
+        row = await one.over()
+        assert list(channel.messages.items()) == [("ada-1", "Fine.")]
+    assert (row.last.state, row.last.session) == ("done", "main:schedule:a:ada")
+
+
+async def test_a_channel_that_is_to_send_an_answer_and_is_not_there_is_said(
+    scheduled: Start,
+) -> None:
+    async with scheduled(job={"deliver_by": "wasm.desk"}) as one:
+        await one.look(hours=1)
+        row = await one.over()
+    assert row.last.state == "undelivered"
+    assert "'wasm.desk'" in row.last.note
 
 
 async def test_what_fails_is_said_and_the_next_run_comes(

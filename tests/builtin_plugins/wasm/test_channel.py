@@ -26,7 +26,7 @@ from hookgate.core.domain.turn import Address
 
 TELEGRAM = Path(__file__).parents[3] / "examples" / "guests" / "telegram"
 TOKEN = "123456:a-token-of-a-bot"
-ANNA = Address(channel="telegram", account="7", peer="42")
+ANNA = Address(channel="wasm.telegram", account="7", peer="42")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ async def test_a_message_is_sent_and_edited_with_the_token_that_the_guest_never_
     answering(platform, "sendMessage", {"message_id": 17, "chat": {"id": 42}})
     answering(platform, "editMessageText", {"message_id": 17, "chat": {"id": 42}})
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["telegram"]
+        channel = sandboxed.gateway.host.channels["wasm.telegram"]
         assert channel.sandboxed
         assert isinstance(channel, PolledChannel)
         assert channel.connection == Polling(seconds=25)
@@ -93,7 +93,7 @@ async def test_a_poll_brings_messages_and_where_the_next_one_begins(
     }
     answering(platform, "getUpdates", [{"update_id": 900, "message": message}])
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["telegram"]
+        channel = sandboxed.gateway.host.channels["wasm.telegram"]
         assert isinstance(channel, PolledChannel)
         raw = await channel.poll("")
         parsed = await channel.parse_incoming(raw)
@@ -110,7 +110,7 @@ async def test_a_platform_that_refuses_is_an_error_that_says_whether_to_try_agai
     answering(platform, "sendMessage", f"no, and not with {TOKEN}", status)
     async with started() as sandboxed:
         with pytest.raises(ChannelError, match=str(status)) as failed:
-            await sandboxed.gateway.host.channels["telegram"].send(ANNA, "hello")
+            await sandboxed.gateway.host.channels["wasm.telegram"].send(ANNA, "hello")
     assert failed.value.transient is transient
     assert failed.value.retry_after == (3 if status == 429 else None)
     assert TOKEN not in str(failed.value)
@@ -121,7 +121,7 @@ async def test_a_change_that_changes_nothing_is_no_failure(
 ) -> None:
     answering(platform, "editMessageText", "Bad Request: message is not modified", 400)
     async with started() as sandboxed:
-        await sandboxed.gateway.host.channels["telegram"].edit(ANNA, "17", "hello")
+        await sandboxed.gateway.host.channels["wasm.telegram"].edit(ANNA, "17", "hello")
     assert len(platform.hits) == 1
 
 
@@ -137,7 +137,7 @@ async def test_a_guest_that_does_not_look_at_the_status_loses_no_message(
     more = {**WEBHOOK, "grants": [f"http:POST {url}"]}
     write_plugin(tmp_path / "plugins" / "hooked", data, **more)
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["hooked"]
+        channel = sandboxed.gateway.host.channels["wasm.hooked"]
         with pytest.raises(ChannelError, match="answered 429: slow down") as failed:
             await channel.send(ANNA, "hello")
     assert (failed.value.transient, failed.value.retry_after) == (True, 7)
@@ -152,7 +152,7 @@ async def test_a_platform_that_is_not_there_is_tried_again(
     platform.answers[f"/bot{TOKEN}/sendMessage"] = cut
     async with started() as sandboxed:
         with pytest.raises(ChannelError) as failed:
-            await sandboxed.gateway.host.channels["telegram"].send(ANNA, "hello")
+            await sandboxed.gateway.host.channels["wasm.telegram"].send(ANNA, "hello")
     assert failed.value.transient
     assert TOKEN not in str(failed.value)
 
@@ -177,7 +177,7 @@ async def test_a_webhook_is_read_by_the_guest_and_may_be_answered(
     data = constant(parse_incoming=answer, format_outgoing={})
     write_plugin(tmp_path / "plugins" / "hooked", data, **WEBHOOK)
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["hooked"]
+        channel = sandboxed.gateway.host.channels["wasm.hooked"]
         assert isinstance(channel, HostedChannel)
         assert not isinstance(channel, PolledChannel)
         assert isinstance(channel.connection, Webhook)
@@ -202,7 +202,7 @@ async def test_what_a_guest_cannot_read_is_an_error_of_the_channel(
     data = constant(format_outgoing={}, **exports)
     write_plugin(tmp_path / "plugins" / "hooked", data, **WEBHOOK)
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["hooked"]
+        channel = sandboxed.gateway.host.channels["wasm.hooked"]
         assert isinstance(channel, HostedChannel)
         with pytest.raises(ChannelError, match=told):
             await channel.parse_incoming(RAW)
@@ -216,7 +216,7 @@ async def test_a_guest_sends_nothing_to_where_no_grant_leads(
     write_plugin(tmp_path / "plugins" / "hooked", data, **WEBHOOK)
     async with started() as sandboxed:
         with pytest.raises(ChannelError, match="is not granted") as failed:
-            await sandboxed.gateway.host.channels["hooked"].send(ANNA, "hello")
+            await sandboxed.gateway.host.channels["wasm.hooked"].send(ANNA, "hello")
     assert not failed.value.transient
     assert platform.connections == 0
 
@@ -225,7 +225,7 @@ async def test_a_channel_whose_plugin_has_changed_says_so(started: Started, tmp_
     data = constant(parse_incoming={}, format_outgoing={})
     folder = write_plugin(tmp_path / "plugins" / "hooked", data, **WEBHOOK)
     async with started() as sandboxed:
-        channel = sandboxed.gateway.host.channels["hooked"]
+        channel = sandboxed.gateway.host.channels["wasm.hooked"]
         assert isinstance(channel, HostedChannel)
         (folder / "guest.wasm").write_bytes(constant(parse_incoming={"messages": []}))
         await sandboxed.gateway.reload()
