@@ -80,22 +80,24 @@ class Hosted:
         """
         return self.settings.approvers if self.is_believed else ()
 
-    def listens_to(self, sender: str) -> bool:
-        """Whether somebody is listened to."""
+    def listens_to(self, message: ReceivedMessage) -> bool:
+        """Whether who has written a message is listened to."""
         globs = self.settings.senders
-        if globs is None or self.approver(sender) is not None:
+        if globs is None or self.approver(message) is not None:
             return True
-        return any(fnmatchcase(sender, glob) for glob in globs)
+        return any(fnmatchcase(message.sender, glob) for glob in globs)
 
-    def approver(self, sender: str) -> ApproverSettings | None:
-        """Return the approver that a sender is; None where it is none."""
-        if not sender:
-            return None
-        return next((one for one in self.approvers if one.sender == sender), None)
+    def approver(self, message: ReceivedMessage) -> ApproverSettings | None:
+        """Return the approver who has written a message; None where it is none.
+
+        A platform's id names somebody within one account: in another one it is anybody's.
+        """
+        wrote = (message.account, message.sender)
+        return next((one for one in self.approvers if (one.account, one.sender) == wrote), None)
 
     def principal_of(self, approver: ApproverSettings) -> Principal:
-        """Return who answers questions for an approver: in this channel, and nothing else."""
-        claim = Claim(channel=self.name)
+        """Return who answers questions for an approver: in this account, and nothing else."""
+        claim = Claim(channel=self.name, account=approver.account)
         return Principal(id=approver.principal, scopes=frozenset({"approve"}), bindings=(claim,))
 
     def address(self, message: ReceivedMessage) -> Address:
@@ -104,7 +106,7 @@ class Hosted:
 
     def asked(self, message: ReceivedMessage) -> tuple[Principal, Origin, TurnRequest]:
         """Return who asks what by a message, for `Host.start_turn`."""
-        approver = self.approver(message.sender)
+        approver = self.approver(message)
         # An approver who writes is known by the same name as one who answers: whether somebody
         # may approve what came of their own message is for the policy to say.
         who = f"channel:{self.name}" if approver is None else approver.principal

@@ -20,6 +20,9 @@ NAME = re.compile(rf"({re.escape(GUESTS)})?[a-z0-9][a-z0-9_-]{{0,63}}")
 class ApproverSettings(Section):
     """Somebody who may answer questions in a channel: ``[[plugin.channels.NAME.approvers]]``."""
 
+    account: str = Field(min_length=1, max_length=256)
+    """The account of the channel in which `sender` is this person, who answers what is asked
+    there. The same id in another account is somebody else's."""
     sender: str = Field(min_length=1, max_length=256)
     """The platform's id of this person."""
     principal: str = Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x20\x7f]+$")
@@ -27,8 +30,6 @@ class ApproverSettings(Section):
     approvers."""
     peer: str = Field(default="", max_length=256)
     """Where this person is asked, such as a private chat; `sender` where it is left out."""
-    account: str = Field(default="", max_length=256)
-    """By which of our accounts; that of the conversation where it is left out."""
 
 
 class ChannelSettings(Section):

@@ -48,11 +48,11 @@ class Answers:
         """
         if read_answer(message) is None:
             return False
-        return bool(message.choice) or hosted.approver(message.sender) is not None
+        return bool(message.choice) or hosted.approver(message) is not None
 
     async def take(self, hosted: Hosted, message: ReceivedMessage) -> None:
         """Act on an answer. That of somebody who is not listed changes nothing."""
-        approver, answer = hosted.approver(message.sender), read_answer(message)
+        approver, answer = hosted.approver(message), read_answer(message)
         if approver is None or answer is None:
             self._host.log.info(
                 "an answer of somebody who is no approver", channel=hosted.name, peer=message.peer
@@ -95,7 +95,6 @@ class Answers:
     async def _tell(
         self, hosted: Hosted, approver: ApproverSettings, message: ReceivedMessage, text: str
     ) -> None:
-        account = approver.account or message.account
-        address = Address(hosted.name, account, approver.peer or approver.sender)
+        address = Address(hosted.name, approver.account, approver.peer or approver.sender)
         await self._deliveries.add(deliveries_of(hosted, address, text, batch=message.id))
         self._wake(hosted.name)

@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.channels.approvals.codes import SHOWN, choices_of,
 from hookgate.builtin_plugins.channels.inbox.saying import deliveries_of
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.turn import Address, SessionKey
+from hookgate.core.domain.turn import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class Asking:
         self._hosted = hosted
         self._deliveries = deliveries
         self._wake = wake
-        self._shown: OrderedDict[tuple[str, str], _Shown] = OrderedDict()
+        self._shown: OrderedDict[tuple[str, str, str], _Shown] = OrderedDict()
 
     async def run(self) -> None:
         """Ask for as long as it runs."""
@@ -90,9 +90,10 @@ class Asking:
                     )
 
     async def _take(self, approver: ApproverSettings, event: Event) -> None:
-        data, key = event.data, (str(event.data.get("id", "")), approver.sender)
+        data = event.data
+        key = (str(data.get("id", "")), approver.account, approver.sender)
         if data.get("state") == "pending":
-            said = self._question(approver, data, event.session)
+            said = self._question(approver, data)
             if said:
                 self._shown[key] = _Shown(said[-1])
                 while len(self._shown) > REMEMBERED:
@@ -112,11 +113,9 @@ class Asking:
 
     # -- words -------------------------------------------------------------
 
-    def _question(
-        self, approver: ApproverSettings, data: Mapping[str, Any], session: str
-    ) -> list[Delivery]:
-        account = approver.account or _account(session)
-        address = Address(self._hosted.name, account, approver.peer or approver.sender)
+    def _question(self, approver: ApproverSettings, data: Mapping[str, Any]) -> list[Delivery]:
+        peer = approver.peer or approver.sender
+        address = Address(self._hosted.name, approver.account, peer)
         code, offered = code_of(str(data["id"]), str(data["digest"])), list(data["choices"])
         expires = datetime.fromisoformat(str(data["expires"]))
         # ASCII alone: nothing invisible hides in it, and every byte is there.
@@ -154,10 +153,3 @@ class Asking:
         return replace(
             last, id="", content=content, choices=(), edits=shown.message_id, batch="", expires=0
         )
-
-
-def _account(session: str) -> str:
-    try:
-        return SessionKey.parse(session).account
-    except ValueError:
-        return "default"

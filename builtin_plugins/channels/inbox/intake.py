@@ -63,7 +63,7 @@ class Intake:
         for why in wrong:
             self._host.log.warning("a polled message was set aside", channel=hosted.name, why=why)
         messages = [one if answering else replace(one, wait=False) for one in good]
-        heard = [one for one in messages if hosted.listens_to(one.sender)]
+        heard = [one for one in messages if hosted.listens_to(one)]
         answers = {one.id for one in heard if self._answers.is_one(hosted, one)}
         said = {one.id for one in heard if one.content.strip() or one.images}
         fresh = await self._events.take(

@@ -166,7 +166,7 @@ class ReceivedMessage:
         peer: Whom the answer goes to: a person, a group, a room.
         guild: The guild or server that the peer belongs to.
         team: The team or workspace that it belongs to.
-        sender: The platform's id of who wrote it. Approvers are known by it.
+        sender: The platform's id of who wrote it, within `account`. Approvers are known by both.
         thread: The message that the answer answers.
         choice: The `Choice.data` of the button that was pressed.
         images: Pictures that belong to the text.

@@ -98,12 +98,17 @@ def serve(tmp_path: Path) -> Serve:
     return serve
 
 
+BOTS = {"python": ("telegram", "bot"), "guest": ("wasm.telegram", "default")}
+"""What the channel of each form is called, and its account."""
+
+
 class Bot:
     """A bot on the local platform: the channel in Python, or the guest of the examples.
 
     Attributes:
         way: ``webhook`` or ``polling``.
         name: The channel's name.
+        account: The account of the bot.
     """
 
     def __init__(self, serve: Serve, api: BotApi, form: str, way: str, folder: Path) -> None:
@@ -112,7 +117,7 @@ class Bot:
         self._api = api
         self._form = form
         self._folder = folder
-        self.name = "telegram" if form == "python" else "wasm.telegram"
+        self.name, self.account = BOTS[form]
 
     @asynccontextmanager
     async def served(
@@ -120,10 +125,15 @@ class Bot:
     ) -> AsyncIterator[Served]:
         """Run a gateway with the bot, to which the platform posts where it does.
 
-        The section ``telegram`` of `channels` is that of the bot, whatever it is called.
+        The section ``telegram`` of `channels` is that of the bot, whatever it is called; its
+        approvers are those of its account.
         """
         plugins = []
-        channels = {self.name if key == "telegram" else key: of for key, of in channels.items()}
+        if section := channels.get("telegram"):
+            mine = [{"account": self.account, **one} for one in section.get("approvers", ())]
+            channels = {**channels, self.name: {**section, "approvers": mine}}
+            if self.name != "telegram":
+                del channels["telegram"]
         if self._form == "python":
             plugins = [Telegram(self._api.url, polling=self.way == "polling")]
         else:

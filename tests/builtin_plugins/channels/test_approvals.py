@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
+import time
 from typing import Any
 
-from tests.builtin_plugins.channels.conftest import Bot
+import pytest
+from pydantic import ValidationError
+from tests.builtin_plugins.channels.conftest import Bot, Serve, Served
+from tests.builtin_plugins.channels.local_platform import Platform
 from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
 
 from hookgate import Flags, Tool, tool
 from hookgate.builtin_plugins.channels.approvals.codes import LETTERS, code_of
+from hookgate.builtin_plugins.channels.settings import ApproverSettings
 from hookgate.kit.testing.model import ScriptedModel, call, say
 
 ADA, BOB, EVE, GROUP = 42, 43, 66, -100
+
+
+KEY = "a-key-that-both-know"
+
+
+def signed_json(body: bytes) -> dict[str, str]:
+    """Return the headers by which a post of the kind ``json`` is known."""
+    stamp = str(int(time.time()))
+    digest = hmac.new(KEY.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    return {"X-Time": stamp, "X-Signature": f"sha256={digest}"}
+
+
+async def post(served: Served, name: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+    url = f"{served.url}/webhook/{name}"
+    async with served.http.post(url, data=body, headers=headers) as answer:
+        return answer.status, await answer.text()
 
 
 class Bell:
@@ -143,6 +166,76 @@ async def test_nobody_approves_what_came_of_their_own_message(hook: Bot, api: Bo
         await api.write("ring it", chat=ADA)
         await api.until(lambda: api.said(ADA) == ["Refused."])
     assert bell.rung == []
+
+
+async def test_the_same_id_in_another_account_approves_nothing_and_is_somebody_else(
+    serve: Serve, there: Platform
+) -> None:
+    bell = Bell()
+    model = ScriptedModel(call("ring", how="once"), say("What code?"), say("Rung."))
+    approver = {"account": "acme", "sender": "42", "principal": "ada"}
+    section = {"kind": "json", "callback": f"{there.url}/say", "approvers": [approver]}
+    secrets = {"desk_secret": KEY}
+
+    async def write(served: Served, number: int, account: str, text: str) -> None:
+        said = {"id": f"e{number}", "account": account, "peer": "42", "sender": "42", "text": text}
+        body = json.dumps(said).encode()
+        assert (await post(served, "desk", body, signed_json(body)))[0] == 200
+
+    def told(account: str) -> list[str]:
+        return [one.body["text"] for one in there.sent if one.body["account"] == account]
+
+    async with serve(
+        model=model,
+        channels={"desk": section},
+        tools=[bell.tool()],
+        secrets=secrets,
+        plugin=asking("ada"),
+    ) as served:
+        turns = served.gateway.host.running
+        await write(served, 1, "acme", "ring it")
+        await there.until(lambda: len(told("acme")) == 1)
+        code = code_in(told("acme")[0])
+        await write(served, 2, "evil", f"allow {code}")
+        await there.until(lambda: told("evil") == ["What code?"])
+        assert [turn.principal.id for turn in turns()] == ["ada"]
+        assert bell.rung == []
+        await write(served, 3, "acme", f"allow {code}")
+        await there.until(lambda: "Rung." in told("acme"))
+    assert bell.rung == ["once"]
+    asked = model.requests[1].messages[-1]
+    assert (asked.text, asked.principal) == (f"allow {code}", "channel:desk")
+    assert asked.taint == {"channel:desk"}
+    # Nor is a question of one account shown in another.
+    assert told("evil") == ["What code?"]
+
+
+async def test_an_approver_is_shown_what_is_asked_in_its_own_account_alone(
+    serve: Serve, there: Platform
+) -> None:
+    bell = Bell()
+    model = ScriptedModel(call("ring", how="once"), say("Not rung."))
+    approver = {"account": "acme", "sender": "42", "principal": "ada"}
+    section = {"kind": "json", "callback": f"{there.url}/say", "approvers": [approver]}
+    async with serve(
+        model=model,
+        channels={"desk": section},
+        tools=[bell.tool()],
+        secrets={"desk_secret": KEY},
+        plugin=asking("ada"),
+    ) as served:
+        said = {"id": "e1", "account": "other", "peer": "7", "sender": "7", "text": "ring it"}
+        body = json.dumps(said).encode()
+        assert (await post(served, "desk", body, signed_json(body)))[0] == 200
+        await there.until(lambda: there.sent)
+    assert [one.body["text"] for one in there.sent] == ["Not rung."]
+    assert there.sent[0].body["account"] == "other"
+    assert bell.rung == []
+
+
+def test_an_approver_without_an_account_is_nobody() -> None:
+    with pytest.raises(ValidationError, match="account"):
+        ApproverSettings.model_validate({"sender": "42", "principal": "ada"})
 
 
 async def test_question_ends_with_the_gateway_that_asked(hook: Bot, api: BotApi) -> None:

@@ -105,7 +105,7 @@ async def test_discord_asks_for_approval_by_buttons(serve: Serve, there: Platfor
     channels = discord(
         there,
         streaming=False,
-        approvers=[{"sender": "77", "principal": "ada", "peer": "99"}],
+        approvers=[{"sender": "77", "account": "700", "principal": "ada", "peer": "99"}],
     )
     setup: dict[str, Any] = {"tools": [bell.tool()], "plugin": asking("ada")}
     async with serve(model=model, channels=channels, secrets=DISCORD, **setup) as served:

@@ -51,8 +51,9 @@ async def test_a_guest_approves_nothing_until_it_is_trusted(guest: Bot, api: Bot
 def test_whom_a_guest_names_is_somebody_once_it_is_trusted(
     trusted: bool, who: str, tainted: bool
 ) -> None:
+    approver = {"account": "a", "sender": "42", "principal": "ada"}
     section = ChannelSettings.model_validate(
-        {"senders": ["42"], "trusted": trusted, "approvers": [{"sender": "42", "principal": "ada"}]}
+        {"senders": ["42"], "trusted": trusted, "approvers": [approver]}
     )
     channel = Telegram("http://127.0.0.1:9", polling=False)
     channel.sandboxed = True

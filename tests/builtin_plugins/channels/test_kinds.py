@@ -10,28 +10,13 @@ import time
 from typing import Any
 from urllib.parse import urlencode
 
-from tests.builtin_plugins.channels.conftest import Serve, Served
+from tests.builtin_plugins.channels.conftest import Serve
 from tests.builtin_plugins.channels.local_platform import Platform
-from tests.builtin_plugins.channels.test_approvals import Bell, asking
+from tests.builtin_plugins.channels.test_approvals import KEY, Bell, asking, post, signed_json
 
 from hookgate.kit.testing.model import ScriptedModel, call, say
 
-KEY = "a-key-that-both-know"
-
-
-async def post(served: Served, name: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
-    url = f"{served.url}/webhook/{name}"
-    async with served.http.post(url, data=body, headers=headers) as answer:
-        return answer.status, await answer.text()
-
-
 # -- json -------------------------------------------------------------------------
-
-
-def signed_json(body: bytes) -> dict[str, str]:
-    stamp = str(int(time.time()))
-    digest = hmac.new(KEY.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
-    return {"X-Time": stamp, "X-Signature": f"sha256={digest}"}
 
 
 async def test_service_gets_the_answer_in_the_response_each_time_it_asks(serve: Serve) -> None:
@@ -153,7 +138,7 @@ async def test_slack_shows_the_answer_while_it_is_written(serve: Serve, there: P
 async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform) -> None:
     bell = Bell()
     model = ScriptedModel(call("ring", how="<& once"), say("Rung."))
-    approver = {"sender": "U9", "principal": "ada", "peer": "D9"}
+    approver = {"sender": "U9", "account": "A1", "principal": "ada", "peer": "D9"}
     channels = slack(there, approvers=[approver], streaming=False)
     setup: dict[str, Any] = {"tools": [bell.tool()], "plugin": asking("ada")}
     async with serve(model=model, channels=channels, secrets=SLACK, **setup) as served:

@@ -177,7 +177,7 @@ async def test_only_listed_senders_are_listened_to_and_strangers_taint(serve: Se
         await bell.until(lambda: len(bell.said) == 2)
     assert [request.messages[-1].text for request in model.requests] == ["ada", "team-7"]
     assert model.requests[0].messages[-1].taint == frozenset()
-    public = {"bell": {"approvers": [{"sender": "ada", "principal": "ada"}]}}
+    public = {"bell": {"approvers": [{"sender": "ada", "account": "default", "principal": "ada"}]}}
     async with serve(bell, model=model, channels=public, secrets=SECRETS) as served:
         for number, sender in ((8, "eve"), (9, "ada")):
             body = event(number, peer=sender, sender=sender)
