@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
+from sqlalchemy import and_, delete, exists, false, func, insert, or_, select, update
 
 from hookgate.builtin_plugins.channels.book.events import Positions
 from hookgate.builtin_plugins.channels.book.tables import DELIVERIES
@@ -190,8 +190,11 @@ class Deliveries:
 
     async def die(self, one: Delivery, error: str) -> None:
         """Put a delivery, and what is said behind it in one go, with the dead letters."""
-        batch = and_(DELIVERIES.c.batch == one.batch, DELIVERIES.c.channel == one.address.channel)
-        these = or_(DELIVERIES.c.id == one.id, and_(batch, DELIVERIES.c.batch != ""))
+        address = one.address
+        these = or_(
+            DELIVERIES.c.id == one.id,
+            _said_with(one.batch, address.channel, address.account, address.peer),
+        )
         dead = update(DELIVERIES).where(WAITING, these)
 
         def work(connection: Connection) -> None:
@@ -233,11 +236,11 @@ class Deliveries:
         def work(connection: Connection) -> list[str]:
             these = and_(DEAD, _of(channel))
             if delivery_id:
-                one = connection.execute(
-                    select(DELIVERIES.c.batch).where(these, DELIVERIES.c.id == delivery_id)
-                ).scalar()
-                with_it = and_(DELIVERIES.c.batch == one, DELIVERIES.c.batch != "")
-                these = and_(these, or_(DELIVERIES.c.id == delivery_id, with_it))
+                letter, this = DELIVERIES.c, DELIVERIES.c.id == delivery_id
+                said = select(letter.batch, letter.channel, letter.account, letter.peer)
+                one = connection.execute(said.where(these, this)).first()
+                with_it = false() if one is None else _said_with(*one)
+                these = and_(these, or_(this, with_it))
             found = select(DELIVERIES.c.id, DELIVERIES.c.channel).where(these)
             rows = connection.execute(found.order_by(DELIVERIES.c.position)).all()
             for row in rows:
@@ -275,6 +278,13 @@ class Deliveries:
         query = select(row.channel, row.state, func.count()).group_by(row.channel, row.state)
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {(one[0], one[1]): one[2] for one in rows}
+
+
+def _said_with(batch: str, channel: str, account: str, peer: str) -> ColumnElement[bool]:
+    """Return what is said to one peer in one go; the name of a batch is a platform's id."""
+    row = DELIVERIES.c
+    whom = and_(row.channel == channel, row.account == account, row.peer == peer)
+    return and_(row.batch == batch, row.batch != "", whom)
 
 
 def _of(channel: str) -> ColumnElement[bool]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import and_, delete, func, select, update
+from sqlalchemy import and_, delete, func, or_, select, tuple_, update
 
 from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, TURNS, insert_new
 from hookgate.core.domain.channels.hosted import ReceivedMessage
@@ -16,12 +16,23 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import ColumnElement, Connection
 
     from hookgate.builtin_plugins.channels.book.leases import Leases
     from hookgate.core.domain.ports import Clock, Store
 
-__all__ = ["Events", "Left", "LostLeaseError", "Positions"]
+__all__ = [
+    "EventKey",
+    "Events",
+    "ForeignEventError",
+    "Left",
+    "LostLeaseError",
+    "Positions",
+    "event_key",
+]
+
+EventKey: TypeAlias = tuple[str, str, str]
+"""What names an event: channel, account, and the platform's id of it."""
 
 PRUNED = 5000
 """So many events are forgotten in one transaction at most."""
@@ -29,6 +40,15 @@ PRUNED = 5000
 
 class LostLeaseError(Exception):
     """Another gateway polls by now; nothing was kept."""
+
+
+class ForeignEventError(Exception):
+    """An event of this id is known, and another peer's: its answer is not for whoever asks."""
+
+
+def event_key(channel: str, message: ReceivedMessage) -> EventKey:
+    """Return what names the event of a message."""
+    return channel, message.account, message.id
 
 
 class Positions:
@@ -71,13 +91,15 @@ class Events:
         self._store = store
         self._leases = leases
         self._positions = Positions(leases.clock)
+        # Whether there may be events whose account was not kept.
+        self._unplaced = True
 
     async def take(
         self,
         channel: str,
         messages: Sequence[ReceivedMessage],
         *,
-        done: Collection[str] = (),
+        done: Collection[EventKey] = (),
         cursor: str | None = None,
         lease: str = "",
     ) -> list[ReceivedMessage]:
@@ -86,7 +108,7 @@ class Events:
         Args:
             channel: The channel.
             messages: The messages.
-            done: The ids of those that wait for no turn.
+            done: Those that wait for no turn.
             cursor: Where the next poll begins; None to leave it.
             lease: The lease that this gateway must hold for that; "" for none.
 
@@ -94,26 +116,16 @@ class Events:
             LostLeaseError: It does not hold it any more.
             StoreError: Nothing was committed.
         """
-        rows = [
-            {
-                "channel": channel,
-                "id": message.id,
-                "position": self._positions.next(),
-                "state": "done" if message.id in done else "waiting",
-                "owner": self._leases.gateway,
-                "message": "" if message.id in done else _to_json(message),
-                "answer": "",
-            }
-            for message in messages
-        ]
+        rows = [self._row(channel, one, event_key(channel, one) in done) for one in messages]
 
         def work(connection: Connection) -> list[ReceivedMessage]:
             if lease and not self._leases.holds(connection, lease):
                 raise LostLeaseError
+            before = self._known_before(connection, channel, messages)
             fresh = [
                 message
                 for message, row in zip(messages, rows, strict=True)
-                if insert_new(connection, EVENTS, row)
+                if message.id not in before and insert_new(connection, EVENTS, row)
             ]
             if cursor is not None:
                 row = {"channel": channel, "cursor": cursor}
@@ -124,6 +136,35 @@ class Events:
 
         return await self._store.write(work)
 
+    def _row(self, channel: str, message: ReceivedMessage, done: bool) -> dict[str, Any]:
+        return {
+            "channel": channel,
+            "account": message.account,
+            "id": message.id,
+            "peer": message.peer,
+            "position": self._positions.next(),
+            "state": "done" if done else "waiting",
+            "owner": self._leases.gateway,
+            "message": "" if done else _to_json(message),
+            "answer": "",
+        }
+
+    def _known_before(
+        self, connection: Connection, channel: str, messages: Sequence[ReceivedMessage]
+    ) -> Collection[str]:
+        """Return the ids of messages that came when accounts were not kept, to whichever it was.
+
+        They are pruned in time; once none is left, nobody looks any more.
+        """
+        if not self._unplaced or not messages:
+            return ()
+        old = select(EVENTS.c.id).where(EVENTS.c.account == "")
+        if connection.execute(old.limit(1)).first() is None:
+            self._unplaced = False
+            return ()
+        mine = old.where(EVENTS.c.channel == channel, EVENTS.c.id.in_([one.id for one in messages]))
+        return set(connection.execute(mine).scalars())
+
     async def cursor(self, channel: str) -> str:
         """Return where the next poll begins; "" at the very beginning."""
         query = select(CURSORS.c.cursor).where(CURSORS.c.channel == channel)
@@ -132,9 +173,11 @@ class Events:
 
     # -- turns -------------------------------------------------------------
 
-    def begun(self, channel: str, event: str, turn: str, session: str) -> asyncio.Future[None]:
+    def begun(self, event: EventKey, turn: str, session: str) -> asyncio.Future[None]:
         """Say which turn answers an event, before anything of that turn is committed."""
-        row = {"turn": turn, "channel": channel, "event": event, "session": session, "live": ""}
+        channel, account, number = event
+        row = {"turn": turn, "channel": channel, "account": account, "event": number}
+        row |= {"session": session, "live": ""}
         return self._store.insert_soon(TURNS, [row])
 
     async def shown(self, turn: str, message_id: str) -> None:
@@ -144,8 +187,7 @@ class Events:
 
     async def finish(
         self,
-        channel: str,
-        event: str,
+        event: EventKey,
         *,
         answer: str = "",
         also: Callable[[Connection], None] = lambda _: None,
@@ -155,23 +197,35 @@ class Events:
         Raises:
             StoreError: Nothing was written.
         """
-        this = and_(EVENTS.c.channel == channel, EVENTS.c.id == event)
-        turns = and_(TURNS.c.channel == channel, TURNS.c.event == event)
 
         def work(connection: Connection) -> None:
-            still = update(EVENTS).where(this, EVENTS.c.state == "waiting")
+            still = update(EVENTS).where(_is(event), EVENTS.c.state == "waiting")
             if connection.execute(still.values(state="done", message="", answer=answer)).rowcount:
                 also(connection)
-            connection.execute(delete(TURNS).where(turns))
+            connection.execute(delete(TURNS).where(_answers(event)))
 
         await self._store.write(work)
 
-    async def answer(self, channel: str, event: str) -> str | None:
-        """Return the answer to an event; None while it waits, "" where it has none."""
-        this = and_(EVENTS.c.channel == channel, EVENTS.c.id == event)
-        query = select(EVENTS.c.state, EVENTS.c.answer).where(this)
-        row = await self._store.read(lambda connection: connection.execute(query).first())
-        return None if row is None or row.state == "waiting" else str(row.answer)
+    async def answer(self, event: EventKey, peer: str) -> str | None:
+        """Return the answer to an event; None while it waits, "" where it has none.
+
+        Args:
+            event: The event.
+            peer: Who asks.
+
+        Raises:
+            ForeignEventError: The event is another peer's, or nobody knows whose it was.
+        """
+        row = EVENTS.c
+        # Of the event itself, or of one of its id whose account was not kept.
+        this = or_(_is(event), _is((event[0], "", event[2])))
+        query = select(row.peer, row.state, row.answer).where(this).order_by(row.account.desc())
+        found = await self._store.read(lambda connection: connection.execute(query).first())
+        if found is None:
+            return None
+        if found.peer != peer:
+            raise ForeignEventError
+        return None if found.state == "waiting" else str(found.answer)
 
     # -- after a stop ------------------------------------------------------
 
@@ -192,9 +246,10 @@ class Events:
             query = select(EVENTS).where(left).order_by(EVENTS.c.position).limit(limit)
             found = []
             for row in connection.execute(query.with_for_update(skip_locked=True)).all():
-                this = and_(EVENTS.c.channel == row.channel, EVENTS.c.id == row.id)
-                connection.execute(update(EVENTS).where(this).values(owner=self._leases.gateway))
-                turns = select(TURNS).where(TURNS.c.channel == row.channel, TURNS.c.event == row.id)
+                this = (row.channel, row.account, row.id)
+                mine = update(EVENTS).where(_is(this)).values(owner=self._leases.gateway)
+                connection.execute(mine)
+                turns = select(TURNS).where(_answers(this))
                 begun = tuple(
                     (one.turn, one.session, one.live) for one in connection.execute(turns).all()
                 )
@@ -223,12 +278,13 @@ class Events:
                     .limit(1)
                 )
                 edge = max(before, connection.execute(newest).scalar() or 0)
+                names = (EVENTS.c.account, EVENTS.c.id)
                 old = (
-                    select(EVENTS.c.id)
+                    select(*names)
                     .where(mine, EVENTS.c.state == "done", EVENTS.c.position <= edge)
                     .limit(PRUNED)
                 )
-                connection.execute(delete(EVENTS).where(mine, EVENTS.c.id.in_(old)))
+                connection.execute(delete(EVENTS).where(mine, tuple_(*names).in_(old)))
 
         await self._store.write(work)
 
@@ -241,6 +297,16 @@ class Events:
         )
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return {row[0]: row[1] for row in rows}
+
+
+def _is(event: EventKey) -> ColumnElement[bool]:
+    row = EVENTS.c
+    return and_(row.channel == event[0], row.account == event[1], row.id == event[2])
+
+
+def _answers(event: EventKey) -> ColumnElement[bool]:
+    row = TURNS.c
+    return and_(row.channel == event[0], row.account == event[1], row.event == event[2])
 
 
 def _to_json(message: ReceivedMessage) -> str:

@@ -32,8 +32,13 @@ EVENTS = Table(
     "channels_event",
     METADATA,
     Column("channel", Text, primary_key=True),
+    # Which of our accounts it came to: a platform numbers the events of each by themselves. "" in
+    # rows from before accounts were kept, of events that were done.
+    Column("account", Text, primary_key=True),
     # The platform's id of the event.
     Column("id", Text, primary_key=True),
+    # Whom the answer goes to, and to nobody else; "" as above.
+    Column("peer", Text, nullable=False),
     # Their order: microseconds since 1970 when it came in.
     Column("position", BigInteger, nullable=False),
     # `waiting` for its turn, or `done`.
@@ -53,11 +58,12 @@ TURNS = Table(
     METADATA,
     Column("turn", Text, primary_key=True),
     Column("channel", Text, nullable=False),
+    Column("account", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("session", Text, nullable=False),
     # The id of the message that shows the answer while it is written; "" where there is none.
     Column("live", Text, nullable=False),
-    Index("channels_turn_by_event", "channel", "event"),
+    Index("channels_turn_by_event", "channel", "account", "event"),
 )
 
 DELIVERIES = Table(

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hookgate.builtin_plugins.channels.book.events import event_key
 from hookgate.core.domain.channels.hosted import AnsweringChannel
 from hookgate.core.domain.errors import ChannelError
 
@@ -64,21 +65,24 @@ class Intake:
             self._host.log.warning("a polled message was set aside", channel=hosted.name, why=why)
         messages = [one if answering else replace(one, wait=False) for one in good]
         heard = [one for one in messages if hosted.listens_to(one)]
-        answers = {one.id for one in heard if self._answers.is_one(hosted, one)}
-        said = {one.id for one in heard if one.content.strip() or one.images}
+        keys = [event_key(hosted.name, one) for one in heard]
+        named = list(zip(keys, heard, strict=True))
+        answers = {key for key, one in named if self._answers.is_one(hosted, one)}
+        said = {key for key, one in named if one.content.strip() or one.images}
         fresh = await self._events.take(
             hosted.name,
             heard,
-            done=answers | ({one.id for one in heard} - said),
+            done=answers | (set(keys) - said),
             cursor=parsed.cursor if polled else None,
             lease=lease,
         )
         for message in fresh:
-            if message.id in answers:
+            key = event_key(hosted.name, message)
+            if key in answers:
                 await self._answers.take(hosted, message)
-            elif message.id in said:
+            elif key in said:
                 self._turning.put(hosted, message)
-        return [one for one in heard if one.wait and one.id not in answers and one.id in said]
+        return [one for key, one in named if one.wait and key in said and key not in answers]
 
 
 def _checked(messages: Sequence[ReceivedMessage]) -> tuple[list[ReceivedMessage], list[str]]:

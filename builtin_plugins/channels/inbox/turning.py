@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hookgate.builtin_plugins.channels.book.events import event_key
 from hookgate.builtin_plugins.channels.inbox.live import Live
 from hookgate.builtin_plugins.channels.inbox.saying import (
     INTERRUPTED,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
-    from hookgate.builtin_plugins.channels.book.events import Events, Left
+    from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
     from hookgate.core.domain.channels.hosted import ReceivedMessage
@@ -78,8 +79,8 @@ class Turning:
         self._waiting: dict[str, int] = {}
         self._slots: dict[str, asyncio.Semaphore] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._done: dict[tuple[str, str], asyncio.Event] = {}
-        self._left: dict[tuple[str, str], Left] = {}
+        self._done: dict[EventKey, asyncio.Event] = {}
+        self._left: dict[EventKey, Left] = {}
 
     # -- taking ------------------------------------------------------------
 
@@ -101,7 +102,7 @@ class Turning:
             self._spawn(self._answer_all(key, queue))
         queue.append((hosted, message))
         if left is not None:
-            self._left[hosted.name, message.id] = left
+            self._left[event_key(hosted.name, message)] = left
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -119,13 +120,17 @@ class Turning:
 
     # -- answers that are waited for ---------------------------------------
 
-    async def answer(self, channel: str, event: str, seconds: float) -> str | None:
-        """Return the answer to an event as JSON, once it is there; None where it takes longer."""
-        loop = asyncio.get_running_loop()
+    async def answer(self, channel: str, message: ReceivedMessage, seconds: float) -> str | None:
+        """Return the answer to a message as JSON, once it is there; None where it takes longer.
+
+        Raises:
+            ForeignEventError: An event of this id came from another peer before.
+        """
+        loop, event = asyncio.get_running_loop(), event_key(channel, message)
         until = loop.time() + seconds
-        done = self._done.setdefault((channel, event), asyncio.Event())
+        done = self._done.setdefault(event, asyncio.Event())
         try:
-            while (found := await self._events.answer(channel, event)) is None:
+            while (found := await self._events.answer(event, message.peer)) is None:
                 if (left := until - loop.time()) <= 0:
                     return None
                 # Another gateway may have the turn: then nothing here tells of its end.
@@ -134,7 +139,7 @@ class Turning:
                         await done.wait()
             return found
         finally:
-            self._done.pop((channel, event), None)
+            self._done.pop(event, None)
 
     # -- one conversation --------------------------------------------------
 
@@ -161,7 +166,7 @@ class Turning:
 
     async def _whole(self, hosted: Hosted, message: ReceivedMessage) -> bool:
         """See a message to its end, however often the store fails; False where we stop."""
-        left = self._left.pop((hosted.name, message.id), None)
+        left = self._left.pop(event_key(hosted.name, message), None)
         if left is not None and left.turns and await self._taken_up(hosted, message, left):
             return True
         while self._host.ready:
@@ -189,7 +194,7 @@ class Turning:
             return True
         # Handed over before the turn goes on: nothing of it is committed without this.
         turn = handle.turn
-        self._events.begun(hosted.name, message.id, turn.id, str(turn.session))
+        self._events.begun(event_key(hosted.name, message), turn.id, str(turn.session))
         handle.detach()
         live = self._live(hosted, message, handle)
         try:
@@ -253,10 +258,10 @@ class Turning:
                 live=live,
                 shown=shown,
             )
-        add = self._deliveries.adding(said)
+        add, event = self._deliveries.adding(said), event_key(hosted.name, message)
         while True:
             try:
-                await self._events.finish(hosted.name, message.id, answer=answer, also=add)
+                await self._events.finish(event, answer=answer, also=add)
                 break
             except StoreError as error:
                 if not self._host.ready:
@@ -267,7 +272,7 @@ class Turning:
                     error=str(error),
                 )
                 await asyncio.sleep(AGAIN_SECONDS)
-        if done := self._done.pop((hosted.name, message.id), None):
+        if done := self._done.pop(event, None):
             done.set()
         self._wake(hosted.name)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from hookgate.builtin_plugins.channels.book.events import ForeignEventError
 from hookgate.builtin_plugins.channels.webhooks.limiting import Rates
 from hookgate.builtin_plugins.channels.webhooks.verifying import (
     RefusedPostError,
@@ -157,7 +158,10 @@ class Door:
     ) -> web.StreamResponse:
         """Wait for the answer, and respond with it; a post that comes again gets it, too."""
         seconds = hosted.settings.answer_seconds
-        answer = await self._service.turning.answer(hosted.name, message.id, seconds)
+        try:
+            answer = await self._service.turning.answer(hosted.name, message, seconds)
+        except ForeignEventError:
+            return _refusal(409, "another peer has posted this id before: post under a new one")
         if answer is None:
             return _later(202, "the answer takes longer: post the same again for it", BUSY_SECONDS)
         content = json.loads(answer) if answer else ""

@@ -160,7 +160,7 @@ class ReceivedMessage:
 
     Attributes:
         id: The platform's own id of the event. Of those that come twice, one counts; so it must
-            be the same each time the platform sends the event, and unique in the channel.
+            be the same each time the platform sends the event, and unique in its account.
         content: The text; "" where a choice was made.
         account: Which of our accounts it was sent to, such as the id of the bot.
         peer: Whom the answer goes to: a person, a group, a room.

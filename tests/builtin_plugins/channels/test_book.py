@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hookgate import STORE, Address, ReceivedMessage
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-from hookgate.builtin_plugins.channels.book.events import Events, LostLeaseError
+from hookgate.builtin_plugins.channels.book.events import (
+    Events,
+    ForeignEventError,
+    LostLeaseError,
+    event_key,
+)
 from hookgate.builtin_plugins.channels.book.leases import Leases
 from hookgate.core.domain.ports import Store
 from hookgate.kit.tables import tables_of
@@ -42,7 +48,7 @@ async def test_events_are_known_for_so_long_and_so_many(store: Store, clock: Tur
     events = Events(store, Leases(store, clock, "gateway"))
     for number in range(10):
         assert ids(await events.take("bell", messages(number))) == [f"e{number}"]
-        await events.finish("bell", f"e{number}")
+        await events.finish(("bell", "default", f"e{number}"))
         clock.turn(seconds=1)
     assert await events.take("bell", messages(*range(10))) == []
     # One that waits is never forgotten.
@@ -57,6 +63,43 @@ async def test_event_is_known_in_its_channel_alone(store: Store, clock: TurnedCl
     events = Events(store, Leases(store, clock, "gateway"))
     assert ids(await events.take("bell", messages(1, 1))) == ["e1"]
     assert ids(await events.take("other", messages(1))) == ["e1"]
+
+
+async def test_event_is_known_in_its_account_alone_and_answered_to_its_peer(
+    store: Store, clock: TurnedClock
+) -> None:
+    events = Events(store, Leases(store, clock, "gateway"))
+    (mine,) = messages(1)
+    theirs = replace(mine, account="umbrella")
+    answered = event_key("bell", theirs)
+    # Of one post: one of them is done, and the other one waits.
+    assert await events.take("bell", [mine, theirs], done={answered}) == [mine, theirs]
+    assert await events.answer(event_key("bell", mine), "ada") is None
+    assert await events.answer(answered, "ada") == ""
+    await events.finish(event_key("bell", mine), answer='"of mine"')
+    assert await events.answer(event_key("bell", mine), "ada") == '"of mine"'
+    assert await events.answer(answered, "ada") == ""
+    with pytest.raises(ForeignEventError):
+        await events.answer(event_key("bell", mine), "eve")
+
+
+async def test_what_is_said_to_one_is_dead_without_what_is_said_to_another(
+    store: Store, clock: TurnedClock
+) -> None:
+    deliveries = Deliveries(store, Leases(store, clock, "gateway"))
+    # The batch is named by the platform's id of the message, or by that of a question.
+    whom = [Address("bell", "acme", "ada"), Address("bell", "umbrella", "ada")]
+    whom.append(Address("bell", "acme", "bob"))
+    for address in whom:
+        parts = [Delivery(address=address, content=text, batch="e1") for text in ("one", "two")]
+        await deliveries.add(parts)
+    first, *_ = await deliveries.heads("bell", busy=(), limit=10)
+    await deliveries.die(first, "gone")
+    assert await deliveries.counts() == {("bell", "dead"): 2, ("bell", "waiting"): 4}
+    second, *_ = await deliveries.heads("bell", busy=(), limit=10)
+    await deliveries.die(second, "gone")
+    assert len(await deliveries.replay("bell", first.id)) == 2
+    assert await deliveries.counts() == {("bell", "dead"): 2, ("bell", "waiting"): 4}
 
 
 async def test_cursor_is_committed_by_whoever_holds_the_lease(

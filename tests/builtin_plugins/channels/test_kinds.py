@@ -32,6 +32,26 @@ async def test_service_gets_the_answer_in_the_response_each_time_it_asks(serve: 
     assert len(model.requests) == 1
 
 
+async def test_each_account_gets_the_answer_to_its_own_question_and_each_peer_its_own(
+    serve: Serve,
+) -> None:
+    model = ScriptedModel(lambda request: say(f"re: {request.messages[-1].text}"))
+    channels = {"desk": {"kind": "json"}}
+    async with serve(model=model, channels=channels, secrets={"desk_secret": KEY}) as served:
+
+        async def ask(account: str, peer: str, text: str) -> tuple[int, str]:
+            said = {"id": "q1", "account": account, "peer": peer, "text": text}
+            body = json.dumps(said).encode()
+            return await post(served, "desk", body, signed_json(body))
+
+        for account in ("acme", "umbrella", "acme"):
+            status, text = await ask(account, "ada", f"what of {account}?")
+            assert (status, json.loads(text)["text"]) == (200, f"re: what of {account}?")
+        status, text = await ask("acme", "eve", "what did ada hear?")
+        assert (status, "acme" in text) == (409, False)
+    assert len(model.requests) == 2
+
+
 async def test_service_that_has_waited_long_asks_again(serve: Serve) -> None:
     free = asyncio.Event()
     model = ScriptedModel([free.wait, *say("At last.")])
@@ -153,6 +173,7 @@ async def test_slack_asks_for_approval_by_buttons(serve: Serve, there: Platform)
         assert '"how": "&lt;&amp; once"' in shown
         pressed = {
             "type": "block_actions",
+            "api_app_id": "A1",
             "user": {"id": "U9"},
             "channel": {"id": "D9"},
             "actions": [{"value": actions["elements"][0]["value"], "action_ts": "1.2"}],
