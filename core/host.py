@@ -146,13 +146,25 @@ class Host:
     """
 
     def __init__(
-        self, settings: Settings, secrets: Secrets, log: FilteringBoundLogger | None = None
+        self,
+        settings: Settings,
+        secrets: Secrets,
+        log: FilteringBoundLogger | None = None,
+        *,
+        reserved_tools: Mapping[str, str] | None = None,
     ) -> None:
         self.settings = settings
         self.for_command = False
         self.log: FilteringBoundLogger = log or structlog.get_logger("hookgate")
         self.events = EventBus(redact=lambda data: redact_json(secrets, data))
-        self.tools = self._registry("tool", lambda one: one.name, tool_admission(settings.turn))
+        self.tools: Registry[Tool] = Registry(
+            "tool",
+            lambda one: one.name,
+            tool_admission(settings.turn),
+            rank=self._tool_rank,
+            reserved=reserved_tools or {},
+            tell=self._clash,
+        )
         self.capabilities = self._registry("capability", lambda one: one.id, admit_capability)
         self.descriptions = self._registry("description", lambda one: one.id, admit_capability)
         self.channels: Registry[Channel] = self._registry(
@@ -497,6 +509,15 @@ class Host:
         names = [info.name for info in self.plugins()]
         return names.index(source) if source in names else len(names)
 
+    def _tool_rank(self, source: str, tool: Tool | None) -> int:
+        """Return a tool's place: what runs in the sandbox is a stranger's, so that it comes last.
+
+        The builtin plugin that runs it is only who carries it.
+        """
+        if tool is not None and tool.sandbox == "wasm":
+            return len(self.plugins()) + 1
+        return self.rank(source)
+
     def clash(self, what: str, source: str, name: str, owner: str, file: str = "") -> None:
         """Say that what `source` brings is left out, since `owner` brings one of its name."""
         where = f"; this one stands in {file}" if file else ""
@@ -507,6 +528,9 @@ class Host:
             article = "an" if what[0] in "aeiou" else "a"
             why = f"left out, since {owner} brings {article} {what} of this name: rename one of "
             why += "the two, or disable one of the two plugins"
+            if what == "tool" and self.tools.source_of(name) is None:
+                why = f"left out, since this is the name of a tool of {owner}, whether that one is "
+                why += "offered or not: rename this one"
             builtin = {info.name for info in self.plugins() if info.origin == "builtin"}
             if owner in builtin and source not in builtin:
                 why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '
@@ -516,7 +540,7 @@ class Host:
     def _registry(
         self, what: str, name_of: Callable[[T], str], admit: Callable[[str, T], T]
     ) -> Registry[T]:
-        return Registry(what, name_of, admit, rank=self.rank, tell=self._clash)
+        return Registry(what, name_of, admit, rank=lambda one, _: self.rank(one), tell=self._clash)
 
     def _clash(self, what: str, source: str, name: str, owner: str, thing: object) -> None:
         if owner:

@@ -88,6 +88,7 @@ class Runtime:
         disabled: Sequence[str] = (),
         read_settings: Callable[[], Settings] | None = None,
         for_command: bool = False,
+        reserved_tools: Mapping[str, str] | None = None,
     ) -> None:
         """Load the plugins; nothing is opened before the gateway is entered.
 
@@ -98,6 +99,9 @@ class Runtime:
             disabled: Names of plugins that are not to run, beside the settings' own.
             read_settings: Reads the settings again, for `reload`.
             for_command: Whether it runs for one command; see `Host.for_command`.
+            reserved_tools: Names of tools that are those of plugins which come with hookgate,
+                and of which: no stranger's tool has one, and no other plugin's while that one
+                runs, even where it does not offer it.
 
         Raises:
             ConfigError: A section of a plugin is wrong.
@@ -106,7 +110,8 @@ class Runtime:
         self.settings = settings or Settings()
         secrets = SecretStore(self.settings)
         self.log = Log(self.settings.log, secrets)
-        self.host = Host(self.settings, secrets, self.log.logger())
+        log = self.log.logger()
+        self.host = Host(self.settings, secrets, log, reserved_tools=reserved_tools)
         self.host.for_command = for_command
         self.plugins = Plugins.load(
             self.settings,

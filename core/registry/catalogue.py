@@ -58,7 +58,8 @@ class Catalogue:
         """Ask the plugins what they bring; return how many of each there are.
 
         A thing that cannot be offered is left out, and `status` says so: one that is wrong, and
-        one whose name another plugin's has, where a builtin's counts before all others.
+        one whose name another plugin's has, where a builtin's counts before all others, and a
+        tool that runs in the sandbox behind all.
 
         Raises:
             HookError: A required ``list_`` hook failed.
@@ -137,7 +138,9 @@ class Catalogue:
     # -- one source at a time ------------------------------------------------
 
     def _take(self, registry: Registry[T], answers: Sequence[HookAnswer[Sequence[T]]]) -> None:
-        for answer in self._in_order(answers):
+        # What others have written comes behind all plugins, whoever carries it.
+        order = sorted(self._in_order(answers), key=lambda answer: answer.plugin == SANDBOX_RUNNER)
+        for answer in order:
             whole = f"{_PLURAL[registry.what]} of {answer.plugin}"
             if answer.failure is not None:
                 # What it brought before stays: last good rows are better than none.

@@ -28,7 +28,8 @@ class Registry(Mapping[str, T]):
 
     Names that read alike are one, see `identity`: ``Clock`` beside ``clock`` is left out. Of two
     sources that bring a thing of one name, the one that ranks lower counts, whichever
-    came first; where neither does, the one that came first.
+    came first; where neither does, the one that came first. A name can be reserved for a source:
+    others that rank behind it do not get it, whether that source brings it or not.
 
     Attributes:
         what: What it holds, in one word.
@@ -43,7 +44,8 @@ class Registry(Mapping[str, T]):
         name_of: Callable[[T], str],
         admit: Callable[[str, T], T] = lambda _, thing: thing,
         *,
-        rank: Callable[[str], int] = lambda _: 0,
+        rank: Callable[[str, T | None], int] = lambda *_: 0,
+        reserved: Mapping[str, str] = MappingProxyType({}),
         tell: Callable[[str, str, str, str, T | None], None] = lambda *_: None,
     ) -> None:
         """Hold nothing yet.
@@ -52,7 +54,9 @@ class Registry(Mapping[str, T]):
             what: What it holds, in one word.
             name_of: Returns a thing's name.
             admit: See the attribute.
-            rank: Returns a source's place in the load order.
+            rank: Returns the place of a source that brings a thing, the most trusted one first;
+                of the source itself where the thing is None.
+            reserved: Names of things, and whose each is.
             tell: Hears of what is left out: what it is, its source, its name, the source whose
                 counts, and the thing; "" and None where it is left out no more.
         """
@@ -61,6 +65,7 @@ class Registry(Mapping[str, T]):
         self.admit = admit
         self.clashes: Mapping[tuple[str, str], str] = {}
         self._rank = rank
+        self._reserved = {identity(name): whose for name, whose in reserved.items()}
         self._tell = tell
         self._items: dict[str, T] = {}
         self._sources: dict[str, str] = {}
@@ -93,17 +98,18 @@ class Registry(Mapping[str, T]):
             name = self.name_of(item)
             key = identity(name)
             known = names.get(key, name)
-            owner = sources.get(known, source)
+            owner = sources.get(known) or self._reserved.get(key, source)
+            theirs = items.get(known)
             twin = known != name and owner == source
-            if key in fresh or twin or not self._may_bring(source, owner):
+            if key in fresh or twin or not self._may_bring(source, item, owner, theirs):
                 clashes[source, name], left_out[source, name] = owner, item
                 continue
             fresh.add(key)
             if clashes:
                 clashes.pop((source, name), None)
             admitted = self.admit(source, item)
-            if owner != source:
-                clashes[owner, known], left_out[owner, known] = source, items[known]
+            if owner != source and theirs is not None:
+                clashes[owner, known], left_out[owner, known] = source, theirs
                 del items[known], sources[known]
             items[name], sources[name], names[key] = admitted, source, name
         before, self.clashes = self.clashes, clashes
@@ -113,8 +119,8 @@ class Registry(Mapping[str, T]):
             if before.get(key) != clashes.get(key):
                 self._tell(self.what, *key, clashes.get(key, ""), left_out.get(key))
 
-    def _may_bring(self, source: str, owner: str) -> bool:
-        return owner == source or self._rank(source) < self._rank(owner)
+    def _may_bring(self, source: str, item: T, owner: str, theirs: T | None) -> bool:
+        return owner == source or self._rank(source, item) < self._rank(owner, theirs)
 
     def replace(self, source: str, items: Iterable[T]) -> None:
         """Make `items` all that `source` brings."""

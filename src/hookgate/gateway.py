@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins import BUILTIN
+from hookgate.builtin_plugins import BUILTIN, TOOLS
 from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -47,4 +47,5 @@ class Gateway(Runtime):
             disabled=disabled,
             read_settings=read_settings,
             for_command=for_command,
+            reserved_tools=TOOLS,
         )

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
+from hookgate.builtin_plugins import TOOLS
 from hookgate.core.domain.channels.channel import Channel
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
@@ -245,7 +246,7 @@ async def test_a_builtins_tool_counts_even_where_another_came_first(tmp_path: Pa
         @asynccontextmanager
         async def lifespan(self, host: Any) -> AsyncIterator[None]:
             host.tools.apply("acme", [echo_tool("calculate"), echo_tool("other")])
-            assert host.tools.source_of("calculate") == "acme"
+            assert set(host.tools.view()) == {"other"}
             yield
 
     settings = Settings(home=tmp_path, plugins=PluginsSettings(entry_points=False))
@@ -256,6 +257,28 @@ async def test_a_builtins_tool_counts_even_where_another_came_first(tmp_path: Pa
         assert 'replace = { tools = "acme" }' in why
         gate.host.tools.apply("acme", [echo_tool("calculate")])
         assert gate.host.tools.source_of("calculate") == "tools"
+
+
+@pytest.mark.parametrize(("builtin", "owner"), [("tools", None), ("control", "some_tools")])
+async def test_a_builtins_tool_keeps_its_name_while_its_plugin_runs_though_it_is_not_granted(
+    builtin: str, owner: str | None, tmp_path: Path
+) -> None:
+    settings = Settings(home=tmp_path, plugins=PluginsSettings(entry_points=False))
+    brought = [Tools(echo_tool("http_get"))]
+    async with BuiltinGateway(settings, builtin=("providers", builtin), plugins=brought) as gate:
+        assert gate.host.tools.source_of("http_get") == owner
+        why = gate.host.degraded.get("tool http_get of some_tools", "")
+    assert bool(why) == (owner is None)
+    assert ("whether that one is offered or not" in why) == (owner is None)
+
+
+async def test_every_tool_that_builtin_plugins_bring_is_reserved_for_them(tmp_path: Path) -> None:
+    granted = {"http_get": ["https://example.com/*"], "read_roots": [str(tmp_path)]}
+    plugins = PluginsSettings(entry_points=False)
+    settings = Settings(home=tmp_path, plugins=plugins, plugin={"tools": granted})
+    async with BuiltinGateway(settings) as gate:
+        tools = gate.host.tools.view()
+    assert {name: tool.plugin for name, tool in tools.items()} == TOOLS
 
 
 async def said(_: Invocation, __: Empty) -> Empty:
