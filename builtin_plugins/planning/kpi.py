@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.planning.recovery import Recovery, WeightedRate
+from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,8 +30,8 @@ def scope_key(turn: Turn, scope: Scope) -> str:
     """Return the key of the window that a turn belongs to."""
     if scope == "global":
         return "global"
-    agent = f"agent:{turn.agent.name}"
-    return agent if scope == "agent" else f"{agent}/channel:{turn.address.channel}"
+    agent = f"agent:{key_text(turn.agent.name)}"
+    return agent if scope == "agent" else f"{agent}/channel:{key_text(turn.address.channel)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

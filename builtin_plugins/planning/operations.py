@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from pydantic import Field
 
@@ -29,7 +30,7 @@ class OutcomesRow(OperationModel):
     """The last turns of one scope."""
 
     scopeKey: str
-    """`global`, `agent:NAME` or `agent:NAME/channel:NAME`."""
+    """`global`, `agent:NAME` or `agent:NAME/channel:NAME`, names as in the key of a session."""
     sampleCount: int
     """How many turns count."""
     successCount: int
@@ -59,7 +60,7 @@ def sees(principal: Principal, scope_key: str) -> bool:
     return (
         not channel
         or principal.sees_all
-        or any(claim.channel in ("*", channel) for claim in principal.bindings)
+        or any(claim.channel in ("*", unquote(channel)) for claim in principal.bindings)
     )
 
 

@@ -48,7 +48,8 @@ VALUES = Table(
     METADATA,
     Column("plugin", Text, primary_key=True),
     Column("namespace", Text, primary_key=True),
-    # Whose it is: a peer, or "" for what belongs to a channel.
+    # Whose it is: a peer, as `key_text` of channel, account and peer, or "" for what belongs to a
+    # channel.
     Column("owner", Text, primary_key=True),
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),

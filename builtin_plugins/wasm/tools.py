@@ -17,6 +17,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     read_answer,
 )
 from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,7 +66,7 @@ def _tool(guests: Guests, loaded: LoadedPlugin, section: ToolSection) -> Tool:
 
 def owner_of(session: SessionKey) -> str:
     """Return whose values in the store a call from a session sees: its peer's."""
-    return f"{session.channel}:{session.account}:{session.peer}"
+    return key_text(session.channel, session.account, session.peer)
 
 
 async def call_tool(

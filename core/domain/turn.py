@@ -46,6 +46,7 @@ __all__ = [
     "TurnKey",
     "TurnPlan",
     "TurnRequest",
+    "key_text",
 ]
 
 T = TypeVar("T")
@@ -203,7 +204,12 @@ class Origin:
 
 
 @lru_cache(maxsize=4096)
-def _session_text(*parts: str) -> str:
+def key_text(*parts: str) -> str:
+    """Return the names of one identity as one text: no two identities have the same.
+
+    All that is kept by a text of several names is kept by this one. A ``:`` joins the parts, and
+    within them stands as ``%3A``, as all that is no letter, digit or one of `` @.+-_~/#`` does.
+    """
     return ":".join(quote(part, safe=" @.+-_~/#") for part in parts)
 
 
@@ -217,7 +223,7 @@ class SessionKey:
     peer: str
 
     def __str__(self) -> str:
-        return _session_text(self.agent, self.channel, self.account, self.peer)
+        return key_text(self.agent, self.channel, self.account, self.peer)
 
     @classmethod
     def parse(cls, text: str) -> SessionKey:

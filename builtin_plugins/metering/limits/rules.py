@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, plugin_of, tool_of
 from hookgate.core.domain.messages import Provenance
+from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -131,7 +132,7 @@ def subjects(turn: Turn, request: ModelRequest) -> Mapping[Scope, str]:
         "global": "*",
         "agent": turn.agent.name,
         "channel": address.channel,
-        "account": f"{address.channel}:{address.account}",
+        "account": key_text(address.channel, address.account),
         "key": root.principal.key or root.principal.id,
         "session": str(root.session),
     }

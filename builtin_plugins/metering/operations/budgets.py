@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.metering.words import amount_text
 from hookgate.core.domain.errors import NotAllowedError, TurnError
 from hookgate.core.domain.operations import Operation, OperationModel
 from hookgate.core.domain.ports import AUDIT
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import SessionKey, key_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class ExplainParams(OperationModel):
     agent: str = ""
     channel: str = ""
     account: str = ""
-    """As CHANNEL:ACCOUNT."""
+    """As CHANNEL:ACCOUNT; each is written as in the key of a session."""
     key: str = ""
     """The key, or the id of the principal where there is none."""
     tool: str = ""
@@ -186,7 +186,7 @@ def _whose(params: ExplainParams) -> dict[Scope, str]:
             "session": params.session,
             "agent": session.agent,
             "channel": session.channel,
-            "account": f"{session.channel}:{session.account}",
+            "account": key_text(session.channel, session.account),
         }
     named: dict[Scope, str] = {
         "agent": params.agent,

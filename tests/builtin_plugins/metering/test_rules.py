@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from tests.builtin_plugins.turns import make_turn
@@ -26,6 +26,7 @@ from hookgate.builtin_plugins.metering.settings import (
     MeteringSettings,
 )
 from hookgate.core.domain.models import ModelRef, ModelRequest
+from hookgate.core.domain.turn import Address
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.limits.rules import Span
@@ -113,6 +114,25 @@ def test_nested_turn_spends_what_belongs_to_the_turn_that_started_it() -> None:
     assert found["session"] == str(parent.session)
     assert found["plugin"] == "memory"
     assert "heartbeat" not in found
+
+
+NAMES = st.text(st.sampled_from("ab:%/."), min_size=1, max_size=4)
+
+
+@given(st.tuples(NAMES, NAMES), st.tuples(NAMES, NAMES))
+@example(("a", "b:c"), ("a:b", "c"))
+def test_no_two_accounts_spend_from_one_counter(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    request = ModelRequest(model=ModelRef("script", "test"), cause="answer")
+    rule = Rule(name="a", scope="account", of="*", unit="tokens", window="day", limit=1)
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+
+    def counter(channel: str, account: str) -> str:
+        turn = make_turn(address=Address(channel, account, "ann"))
+        return counter_key(rule, subjects(turn, request)["account"], now, turn.id)
+
+    assert (counter(*one) == counter(*other)) is (one == other)
 
 
 @pytest.mark.parametrize(

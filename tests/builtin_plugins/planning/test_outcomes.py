@@ -21,6 +21,7 @@ from tests.builtin_plugins.planning.planned import (
     shown,
     states,
 )
+from tests.builtin_plugins.turns import make_turn
 from tests.support.script import Recorder, Script, call, echo_tool
 
 from hookgate import (
@@ -38,6 +39,8 @@ from hookgate import (
     hookimpl,
 )
 from hookgate.builtin_plugins.planning.instruments import INSTRUMENTS
+from hookgate.builtin_plugins.planning.kpi import scope_key
+from hookgate.builtin_plugins.planning.operations import sees
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.kit.testing.gateway import TurnedClock
 
@@ -246,6 +249,24 @@ async def test_an_alert_is_shown_to_nobody_of_another_channel() -> None:
     assert {event.type for event in told} == {"outcome_alert", "outcome_plans"}
     assert all(event.is_for(bound("cli")) and not event.is_for(bound("web")) for event in told)
     assert (len(rows["cli"]), rows["web"]) == (1, [])
+
+
+def test_no_two_scopes_have_one_window_and_each_is_seen_by_its_own_channel() -> None:
+    def key(agent: str, channel: str) -> str:
+        return scope_key(make_turn(agent=agent, address=Address(channel)), "agent_channel")
+
+    def may(channel: str, scope: str) -> bool:
+        claims = (Claim(channel=channel),)
+        return sees(Principal(id="t", scopes=frozenset({"read"}), bindings=claims), scope)
+
+    one, other = key("a/channel:b", "c"), key("a", "b/channel:c")
+    assert one != other
+    assert may("c", one)
+    assert may("b/channel:c", other)
+    assert not may("c", other)
+    assert not may("b", other)
+    agents = scope_key(make_turn(agent="a/channel:b"), "agent")
+    assert agents != key("a", "b")
 
 
 # -- what changes while turns go badly --------------------------------------------------

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from sqlalchemy import MetaData
 from tests.builtin_plugins.egress.upstream import upstream
 from tests.builtin_plugins.stores import differences, opened_store
 from tests.builtin_plugins.wasm.conftest import Sandboxed, Started
 from tests.builtin_plugins.wasm.folders import relay, tool, write_plugin
 from tests.support.script import call, say
 
+from hookgate.builtin_plugins.storage.engine.opening import open_store
+from hookgate.builtin_plugins.storage.settings import StorageSettings
+from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.host.store import serve_store
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
+from hookgate.builtin_plugins.wasm.tools import owner_of
 from hookgate.builtin_plugins.wasm.trying import MemoryValues
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
+from hookgate.core.domain.turn import Address, Origin, Principal, SessionKey, TurnRequest
 from hookgate.core.settings.secret_store import looks_secret
 
 CANARY = "canary-of-the-guests"
@@ -210,6 +219,90 @@ async def test_what_is_kept_for_one_peer_is_nobody_elses(started: Started, keepe
         assert await sandboxed.ask({"op": "list"}, peer="carl") == {"ok": []}
         await sandboxed.ask({"op": "delete", "key": "word"}, peer="bob")
         assert await sandboxed.ask({"op": "get", "key": "word"}, peer="ada") == {"ok": "ada's"}
+
+
+NAMES = st.text(st.sampled_from("ab:%é"), max_size=3)
+
+
+@given(st.tuples(NAMES, NAMES, NAMES), st.tuples(NAMES, NAMES, NAMES))
+@example(("cli", "a", "b:c"), ("cli", "a:b", "c"))
+def test_no_two_peers_own_the_same_values(
+    one: tuple[str, str, str], other: tuple[str, str, str]
+) -> None:
+    owners = [owner_of(SessionKey("main", *key)) for key in (one, other)]
+    assert (owners[0] == owners[1]) is (one == other)
+
+
+async def test_a_separator_in_a_name_reads_nothing_of_anothers(
+    started: Started, keeper: Path
+) -> None:
+    async with started() as sandboxed:
+
+        async def ask(address: Address, asked: dict[str, str]) -> Any:
+            finished = await sandboxed.gateway.host.call_tool(
+                Principal.owner(),
+                Origin(provenance=Provenance.EXTERNAL_USER, path="test"),
+                address,
+                "ask",
+                asked,
+            )
+            return json.loads(finished.result.text)
+
+        mine, theirs = Address("cli", "a", "b:c"), Address("cli", "a:b", "c")
+        await ask(mine, {"op": "set", "key": "word", "value": "mine"})
+        assert await ask(theirs, {"op": "get", "key": "word"}) == {"ok": None}
+        assert await ask(theirs, {"op": "list"}) == {"ok": []}
+        assert await ask(mine, {"op": "get", "key": "word"}) == {"ok": "mine"}
+
+
+OLD = {
+    "cli:local:ada": "cli:local:ada",
+    "cli:local:é": "cli:local:%C3%A9",
+    # This one's text is what the one before becomes.
+    "cli:local:%C3%A9": "cli:local:%25C3%25A9",
+    "": "",
+    # Nobody knows whose these are.
+    "cli:a:b:c": "cli:a:b:c",
+}
+
+
+async def owners_go_on(store: SqlStore, scripts: Path) -> None:
+    (scripts / "versions").mkdir(parents=True)
+    shutil.copy(tables.SCRIPTS / "versions" / "v0001_store.py", scripts / "versions")
+    await store.migrate("wasm", MetaData(), scripts)
+    rows = [
+        {"plugin": "p", "namespace": "n", "owner": owner, "key": "k", "value": owner}
+        for owner in OLD
+    ]
+    insert = tables.VALUES.insert().values(taint="[]", bytes=1)
+    await store.write(lambda connection: bool(connection.execute(insert, rows).rowcount))
+    await store.migrate("wasm", tables.METADATA, tables.SCRIPTS)
+    values = tables.Values(store)
+    for before, after in OLD.items():
+        kept = await values.get("p", "n", after, "k")
+        assert kept is not None
+        assert kept.value == before
+    # What nobody knows the owner of is read by none of those that it could be.
+    for account, peer in (("a", "b:c"), ("a:b", "c")):
+        owner = owner_of(SessionKey("main", "cli", account, peer))
+        assert await values.get("p", "n", owner, "k") is None
+
+
+async def test_values_of_before_are_their_peers_still(tmp_path: Path) -> None:
+    async with opened_store(tmp_path / "home") as store:
+        await owners_go_on(store, tmp_path / "scripts")
+
+
+@pytest.mark.slow
+async def test_values_of_before_are_their_peers_still_on_postgresql(
+    url: str, tmp_path: Path
+) -> None:
+    store = await open_store(StorageSettings(url=SecretStr(url)), tmp_path)
+    assert store.durable, store.problem
+    try:
+        await owners_go_on(store, tmp_path / "scripts")
+    finally:
+        await store.close()
 
 
 async def test_a_namespace_holds_no_more_than_its_quota(started: Started, keeper: Path) -> None:
