@@ -333,7 +333,9 @@ def list_channels(host: Host) -> Sequence[Channel]:
         host: The gateway.
 
     Returns:
-        The channels.
+        The channels. One is left out whose name begins with ``wasm.``, which those of the sandbox
+        alone do, or stands where no channel brings a message: ``cli``, ``internal``, ``nested``
+        and ``schedule``.
 
     Example:
         ::
