@@ -6,6 +6,7 @@ import base64
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from hookgate.builtin_plugins.wasm.bounded import LONG, aside
 from hookgate.builtin_plugins.wasm.engine import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
@@ -119,7 +120,8 @@ class GuestChannel:
         )
         parsed = await self._ask("parse_incoming", incoming, ParsedIncoming)
         try:
-            messages = [_received(one) for one in parsed.messages]
+            parts = any(not isinstance(one.content, str) for one in parsed.messages)
+            messages = await aside(LONG if parts else 0, _all_received, parsed)
         except WireFormError as error:
             raise self._wrong(str(error)) from None
         return Parsed(messages=messages, cursor=parsed.cursor, reply=_reply(parsed.reply))
@@ -211,7 +213,7 @@ class GuestChannel:
         call = GuestCall(plugin=self.plugin, granted=loaded.granted)
         try:
             data = await self._guests.call(loaded, export, request, call)
-            return read_answer(answer, data, export=export)
+            return await aside(len(data), read_answer, answer, data, export=export)
         except GuestError as error:
             raise ChannelError(f"channel {self.name}: {error}") from error
         except FaultError as fault:
@@ -278,6 +280,10 @@ def _incoming(kind: Literal["poll", "sent"], response: HttpResponse) -> Incoming
         body=response.body,
         base64=response.base64,
     )
+
+
+def _all_received(parsed: ParsedIncoming) -> list[ReceivedMessage]:
+    return [_received(one) for one in parsed.messages]
 
 
 def _received(message: IncomingMessage) -> ReceivedMessage:

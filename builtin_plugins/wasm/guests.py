@@ -8,6 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.engine import (
     GuestError,
     GuestRefusedError,
@@ -200,7 +201,7 @@ class Guests:
         call = GuestCall(plugin=loaded.name, granted=loaded.granted)
         try:
             data = await self.call(loaded, "describe", b"{}", call)
-            described = read_answer(Description, data, export="describe")
+            described = await aside(len(data), read_answer, Description, data, export="describe")
         except (GuestError, WireFormError) as error:
             raise GuestRefusedError(
                 f"it cannot describe itself: {error}",

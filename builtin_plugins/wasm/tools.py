@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.engine import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.manifest import ToolSection
     from hookgate.core.domain.messages import Taint
+    from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import SessionKey, Turn
 
 __all__ = ["call_tool", "owner_of", "tools_of"]
@@ -98,8 +100,7 @@ async def call_tool(
             return ToolResult(content=data.decode("utf-8", "replace"), taint=call.taint)
         request = ToolRequest(name=section.name, input=dict(arguments))
         data = await guests.call(loaded, "handle_tool_call", request, call, limits=limits)
-        answer = read_answer(ToolAnswer, data, export="handle_tool_call")
-        content = as_content(answer.content)
+        content, is_error = await aside(len(data), _read, data)
     except GuestError as error:
         return ToolResult(
             content=f"{section.name} failed: {error}",
@@ -115,10 +116,15 @@ async def call_tool(
         return ToolResult(content=text, is_error=True, status="failed", taint=call.taint)
     return ToolResult(
         content=content,
-        is_error=answer.is_error,
-        status="failed" if answer.is_error else "done",
+        is_error=is_error,
+        status="failed" if is_error else "done",
         taint=call.taint,
     )
+
+
+def _read(data: bytes) -> tuple[Content, bool]:
+    answer = read_answer(ToolAnswer, data, export="handle_tool_call")
+    return as_content(answer.content), answer.is_error
 
 
 def _plain(section: ToolSection, arguments: Mapping[str, Any]) -> bytes:

@@ -5,17 +5,19 @@ A guest exports some of `describe`, `handle_tool_call`, `parse_incoming`, `forma
 host answers ``{"ok": ...}`` or ``{"error": {"code": ..., "message": ...}}``.
 
 Keys that are not named here are errors, on both sides: a misspelt one would be passed over in
-silence. What may be left out has a default.
+silence. What may be left out has a default. What a guest says has the bounds of `bounded` and, of
+a request to the host, a size: both are held before anything is read.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import reprlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
 from hookgate.core.domain.parts import content_from_json, content_to_json, wrong_in_content
 from hookgate.core.domain.schemas import Documented
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPORTS",
     "HOST_FUNCTIONS",
+    "REQUEST_BYTES",
     "ClockRequest",
     "DescribedTool",
     "Description",
@@ -65,6 +68,16 @@ EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outg
 
 HOST_FUNCTIONS: Final = ("log", "clock", "random", "store", "http", "env")
 """What a guest may import, each under a grant."""
+
+REQUEST_BYTES: Final = {
+    "log": 64 * 1024,
+    "clock": 1024,
+    "random": 1024,
+    "store": 4 * 1024 * 1024,
+    "http": 4 * 1024 * 1024,
+    "env": 4 * 1024,
+}
+"""The longest request that each of them takes, in bytes of JSON."""
 
 LONGEST_ID = 512
 """Characters of an id of a platform: of an event, an account, a peer."""
@@ -135,7 +148,7 @@ class LinkPart(WireForm):
 Part: TypeAlias = Annotated[
     TextPart | MediaPart | DocumentPart | LinkPart, Field(discriminator="type")
 ]
-WrittenContent: TypeAlias = str | tuple[Part, ...]
+WrittenContent: TypeAlias = str | Annotated[tuple[Part, ...], Field(fail_fast=True)]
 """Plain text, or parts in their order."""
 
 
@@ -174,7 +187,7 @@ class Description(WireForm):
 
     name: str = ""
     version: str = ""
-    tools: tuple[DescribedTool, ...] = ()
+    tools: Annotated[tuple[DescribedTool, ...], Field(fail_fast=True)] = ()
 
 
 class ToolRequest(WireForm):
@@ -259,7 +272,9 @@ class ParsedIncoming(WireForm):
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    messages: tuple[IncomingMessage, ...] = Field(default=(), max_length=MOST_MESSAGES)
+    messages: Annotated[tuple[IncomingMessage, ...], Field(fail_fast=True)] = Field(
+        default=(), max_length=MOST_MESSAGES
+    )
     cursor: str | None = Field(default=None, max_length=4096)
     """Where the next `poll` goes on; kept with the messages."""
     reply: HttpResponse | None = None
@@ -407,7 +422,7 @@ def error_answer(code: ErrorCode, message: str) -> bytes:
 
 
 def read_form(form: type[F], data: bytes, *, what: str) -> F:
-    """Read JSON that should be `form`.
+    """Read JSON that should be `form`; one that passes a bound is told before it is read.
 
     Args:
         form: The form.
@@ -418,7 +433,10 @@ def read_form(form: type[F], data: bytes, *, what: str) -> F:
         WireFormError: It is none; the text says where, what was found and what was expected.
     """
     try:
+        hold(data)
         return form.model_validate_json(data)
+    except TooMuchError as error:
+        raise WireFormError(f"{what}: {error}") from None
     except ValidationError as error:
         raise WireFormError(f"{what}: {_told(form, error)}") from None
 
@@ -432,17 +450,23 @@ def read_answer(form: type[F], data: bytes, *, export: str) -> F:
     """
     try:
         return read_form(form, data, what=f"the answer of {export}")
-    except WireFormError:
-        with suppress(ValidationError):
-            fault = FaultAnswer.model_validate_json(data).error
-            raise FaultError(
-                fault.message, transient=fault.transient, retry_after=fault.retry_after
-            ) from None
-        raise
+    except WireFormError as error:
+        try:
+            fault = read_form(FaultAnswer, data, what="a fault").error
+        except WireFormError:
+            raise error from None
+        raise FaultError(
+            fault.message, transient=fault.transient, retry_after=fault.retry_after
+        ) from None
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 80
 
 
 def _told(form: type[WireForm], error: ValidationError) -> str:
-    first, *more = error.errors(include_url=False, include_context=False)
+    # One is enough to go on with, and there may be as many as the guest likes.
+    first = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(str(step) for step in first["loc"])
     if first["type"] == "json_invalid":
         return f"found no JSON ({first['msg'][:200]}), expected an object with {_keys(form)}"
@@ -451,10 +475,10 @@ def _told(form: type[WireForm], error: ValidationError) -> str:
     elif first["type"] == "missing":
         told = f"{where!r} is missing, expected {_keys(form)}"
     else:
-        found = repr(first["input"])
+        found = _SHORT.repr(first["input"])
         found = found if len(found) <= 80 else found[:77] + "..."
         told = f"{where[:80] + ': ' if where else ''}found {found}: {first['msg'][:200]}"
-    return told + (f" (and {len(more)} more)" if more else "")
+    return told
 
 
 def _keys(form: type[WireForm]) -> str:

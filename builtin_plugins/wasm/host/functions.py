@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.host.plain import read_clock, read_env, read_random, write_log
 from hookgate.builtin_plugins.wasm.host.store import KeyValues, serve_store
 from hookgate.builtin_plugins.wasm.wire import (
+    REQUEST_BYTES,
     HttpRequest,
+    HttpResponse,
+    StoreRequest,
+    WireForm,
     WireFormError,
     error_answer,
     ok_answer,
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
 __all__ = ["HostFunctions"]
+
+F = TypeVar("F", bound=WireForm)
 
 
 class HostFunctions:
@@ -50,14 +57,13 @@ class HostFunctions:
         """Return the functions that `call` is granted, by name."""
         host = self._host
 
-        async def http(request: bytes, context: CallContext) -> Any:
-            asked = read_form(HttpRequest, request, what="the request of http")
+        async def http(asked: HttpRequest, context: CallContext) -> Any:
             # What comes back is somebody else's text, and so is what is kept of it.
             call.taint |= {f"wasm:{call.plugin}"}
             return await self._door.send(asked, deadline=context.deadline)
 
-        async def store(request: bytes, _: CallContext) -> Any:
-            return await serve_store(self._values, call, request)
+        async def store(asked: StoreRequest, _: CallContext) -> Any:
+            return await serve_store(self._values, call, asked)
 
         at_once: dict[str, Callable[[bytes], Any]] = {
             "log": lambda request: write_log(host, call, request),
@@ -67,8 +73,8 @@ class HostFunctions:
         }
         made = {name: self._answering(call, name, one) for name, one in at_once.items()}
         made |= {
-            "http": self._waiting(call, "http", http),
-            "store": self._waiting(call, "store", store),
+            "http": self._waiting(call, "http", HttpRequest, http),
+            "store": self._waiting(call, "store", StoreRequest, store),
         }
         return {name: made[name] for name in call.granted.imports}
 
@@ -77,6 +83,7 @@ class HostFunctions:
     ) -> HostFunction:
         def answer(request: bytes, _: CallContext) -> bytes:
             try:
+                _check_size(name, request)
                 return ok_answer(function(request))
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
                 return self._refused(call, name, error)
@@ -87,13 +94,24 @@ class HostFunctions:
         self,
         call: GuestCall,
         name: str,
-        function: Callable[[bytes, CallContext], Awaitable[Any]],
+        form: type[F],
+        function: Callable[[F, CallContext], Awaitable[Any]],
     ) -> HostFunction:
-        async def answer(request: bytes, context: CallContext) -> bytes:
+        async def wait(asked: F, context: CallContext) -> bytes:
             try:
-                return ok_answer(await function(request, context))
+                value = await function(asked, context)
+                return await aside(_size(value), ok_answer, value)
             except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
                 return self._refused(call, name, error)
+
+        def answer(request: bytes, context: CallContext) -> bytes | Awaitable[bytes]:
+            # What a guest says is read on its own thread, not on the event loop.
+            try:
+                _check_size(name, request)
+                asked = read_form(form, request, what=f"the request of {name}")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the guest goes on
+                return self._refused(call, name, error)
+            return wait(asked, context)
 
         return answer
 
@@ -110,3 +128,17 @@ class HostFunctions:
         # A fault of ours: the guest, a stranger, need not know more.
         self._host.log.error("a host function failed", function=name, exc_info=error)
         return "failed", f"{name} failed"
+
+
+def _check_size(name: str, request: bytes) -> None:
+    """Refuse what is too long for this function, before anything of it is read."""
+    most = REQUEST_BYTES[name]
+    if len(request) > most:
+        raise HostRefusal(
+            "limit", f"found a request of {len(request):,} bytes, expected at most {most:,}"
+        )
+
+
+def _size(value: Any) -> int:
+    text = value.body if isinstance(value, HttpResponse) else value
+    return len(text) if isinstance(text, str | list) else 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
 from hookgate.builtin_plugins.wasm.host.secrets import Inserted, Inserter
 from hookgate.builtin_plugins.wasm.packages.flags import SAFE
@@ -71,7 +72,8 @@ class Door:
         """
         inserted = Inserted()
         try:
-            request = self._request(asked, inserted)
+            client = self._open()
+            request = await aside(len(asked.body), self._request, client, asked, inserted)
             left = deadline - monotonic()
             if left <= 0:
                 raise HostRefusal("timeout", "the call has no time left")
@@ -81,8 +83,8 @@ class Door:
                 "timeout": httpx.Timeout(left).as_dict(),
                 INSERTED: inserted,
             }
-            response = await self._open().send(request, follow_redirects=True)
-            return self._response(response, inserted)
+            response = await client.send(request, follow_redirects=True)
+            return await aside(len(response.content), self._response, response, inserted)
         except EgressDeniedError as error:
             raise HostRefusal("not_granted", self._safe(str(error), inserted)) from None
         except EgressFailedError as error:
@@ -99,7 +101,9 @@ class Door:
 
     # -- there ---------------------------------------------------------------
 
-    def _request(self, asked: HttpRequest, inserted: Inserted) -> httpx.Request:
+    def _request(
+        self, client: httpx.AsyncClient, asked: HttpRequest, inserted: Inserted
+    ) -> httpx.Request:
         checked = self._checked(asked)
         if asked.method in SAFE and asked.body:
             raise HostRefusal(
@@ -123,9 +127,7 @@ class Door:
         else:
             content = self._inserter.into_body(asked.body, checked, inserted).encode()
         try:
-            return self._open().build_request(
-                asked.method, url, headers=headers, content=content or None
-            )
+            return client.build_request(asked.method, url, headers=headers, content=content or None)
         except (ValueError, TypeError) as error:
             raise HostRefusal("bad_request", f"it cannot be sent: {error}") from None
 

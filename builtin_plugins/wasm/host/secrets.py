@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx
 
+from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
 from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
 from hookgate.core.settings.secret_store import MASK, MIN_MASKED
 
@@ -127,7 +128,10 @@ class Inserter:
         if _LOOKS not in body:
             return body
         try:
+            hold(body.encode())
             data = json.loads(body)
+        except TooMuchError as error:
+            raise HostRefusal("bad_request", f"a body around {{{{secret:...}}}}: {error}") from None
         except (ValueError, RecursionError):
             raise HostRefusal(
                 "bad_request",

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
-from hookgate.builtin_plugins.wasm.wire import StoreRequest, read_form
 from hookgate.core.domain.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.builtin_plugins.wasm.tables import Kept
+    from hookgate.builtin_plugins.wasm.wire import StoreRequest
     from hookgate.core.domain.messages import Taint
 
 __all__ = ["KeyValues", "serve_store"]
@@ -41,7 +41,7 @@ class KeyValues(Protocol):
         """Return the keys that begin with `prefix`, and what taints them."""
 
 
-async def serve_store(values: KeyValues | None, call: GuestCall, request: bytes) -> Any:
+async def serve_store(values: KeyValues | None, call: GuestCall, asked: StoreRequest) -> Any:
     """Get, set, delete or list what the guest keeps; return what it is answered.
 
     What is kept carries the taint of the call; what is got adds its own to it.
@@ -49,7 +49,6 @@ async def serve_store(values: KeyValues | None, call: GuestCall, request: bytes)
     Raises:
         HostRefusal: The namespace is not granted, is full, or there is no store.
     """
-    asked = read_form(StoreRequest, request, what="the request of store")
     if values is None:
         raise HostRefusal("unavailable", NO_STORE)
     grants = call.granted.stores

@@ -4,8 +4,10 @@ import asyncio
 import time
 
 import pytest
+from tests.support.heartbeat import HELD, Heartbeat
 
 from hookgate.builtin_plugins.wasm.engine import Guest, GuestError, GuestRefusedError, Sandbox
+from hookgate.builtin_plugins.wasm.engine.native import native
 
 from .modules import CALLS, REFUSED, UNGRANTED, Hostile
 
@@ -17,7 +19,7 @@ TOGETHER = (
 )
 OVER = 0.1
 """Seconds past its limit within which a guest must have ended."""
-TRIES = 3
+TRIES = 5
 """On a busy machine one of so many must end in time."""
 
 
@@ -37,34 +39,46 @@ async def test_a_hostile_call_ends_in_time_with_an_error_that_names_its_limit(
 ) -> None:
     hostile = CALLS[name]
     guest = await load(sandbox, hostile)
-    took = []
+    took, held = [], []
 
     for _ in range(TRIES):
-        started = time.monotonic()
-        with pytest.raises(GuestError) as found:
-            await guest.call(TOOL, REQUEST, host=hostile.host)
-        took.append(time.monotonic() - started)
+        async with Heartbeat() as heart:
+            started = time.monotonic()
+            with pytest.raises(GuestError) as found:
+                await guest.call(TOOL, REQUEST, host=hostile.host)
+            took.append(time.monotonic() - started)
+        held.append(heart.longest)
         assert found.value.kind == hostile.kind, str(found.value)
         assert hostile.says in str(found.value)
         assert str(found.value).startswith("guest 'hostile': ")
-        if took[-1] < hostile.within + OVER:
+        if took[-1] < hostile.within + OVER and held[-1] < HELD:
             break
 
     assert min(took) < hostile.within + OVER
+    assert min(held) < HELD
 
 
 @pytest.mark.parametrize("name", REFUSED | UNGRANTED)
 async def test_a_hostile_module_is_refused_by_name(name: str, sandbox: Sandbox) -> None:
     hostile = (REFUSED | UNGRANTED)[name]
     data = hostile.make()
+    await asyncio.to_thread(native)  # what the first guest alone waits for
+    soon = (hostile.within + OVER) * 3
+    took, held = [], []
 
-    started = time.monotonic()
-    with pytest.raises(GuestRefusedError) as found:
-        await load(sandbox, hostile, data)
-    took = time.monotonic() - started
+    for _ in range(TRIES):
+        async with Heartbeat() as heart:
+            started = time.monotonic()
+            with pytest.raises(GuestRefusedError) as found:
+                await load(sandbox, hostile, data)
+            took.append(time.monotonic() - started)
+        held.append(heart.longest)
+        assert hostile.says in str(found.value)
+        if took[-1] < soon and held[-1] < HELD:
+            break
 
-    assert hostile.says in str(found.value)
-    assert took < (hostile.within + OVER) * TRIES
+    assert min(took) < soon
+    assert min(held) < HELD
 
 
 async def test_all_of_them_at_once_leave_the_event_loop_alone(sandbox: Sandbox) -> None:

@@ -7,9 +7,9 @@ from dataclasses import fields
 
 import pytest
 
-from hookgate.builtin_plugins.wasm import wire
+from hookgate.builtin_plugins.wasm import bounded, wire
 from hookgate.builtin_plugins.wasm.engine import Limits
-from hookgate.builtin_plugins.wasm.wire import HOST_FUNCTIONS, read_form
+from hookgate.builtin_plugins.wasm.wire import HOST_FUNCTIONS, REQUEST_BYTES, read_form
 
 from .examples import ROOT
 
@@ -58,3 +58,20 @@ def test_the_functions_of_the_host_are_those_that_there_are() -> None:
     table = GUIDE.partition("## The host")[2].partition("## What guests are written with")[0]
 
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(HOST_FUNCTIONS)
+
+
+def test_the_sizes_of_requests_and_the_bounds_of_words_are_those_that_count() -> None:
+    table = GUIDE.partition("## The host")[2].partition("## What guests are written with")[0]
+
+    sizes = re.findall(r"^\| `(\w+)` \|.*\| ([\d,]+) \|", table, re.MULTILINE)
+
+    assert {name: int(most.replace(",", "")) for name, most in sizes} == REQUEST_BYTES
+    for most, what in (
+        (bounded.KEYS, "keys in one object"),
+        (bounded.PARTS, "elements in one array"),
+        (bounded.DEPTH, "objects and arrays within each"),
+        (bounded.VALUES, "values"),
+        (bounded.SCALAR, "characters in one number"),
+        (bounded.ESCAPES, "backslashes in all"),
+    ):
+        assert f"{most:,} {what}" in table
