@@ -177,7 +177,10 @@ class Guests:
         # Made when the first guest comes: a gateway without guests has no threads for them.
         if self._sandbox is None:
             cache = self._host.settings.home.expanduser() / "wasm" / "compiled"
-            self._sandbox = Sandbox(cache, threads=self._settings.threads)
+            settings = self._settings
+            self._sandbox = Sandbox(
+                cache, threads=settings.threads, memory_bytes=settings.memory_bytes
+            )
         return self._sandbox
 
     def _wasi(self, granted: Granted) -> WasiGrants | None:

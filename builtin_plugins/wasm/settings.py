@@ -24,9 +24,9 @@ class LimitSettings(Section):
     seconds: float = Field(default=60.0, gt=0, le=600)
     """Wall time of one call, its requests included."""
     memory_bytes: int = Field(default=256 * MB, ge=65_536)
-    """Each linear memory."""
+    """All linear memories of one call together."""
     table_elements: int = Field(default=100_000, ge=1)
-    """Each table."""
+    """All tables of one call together."""
     stack_bytes: int = Field(default=MB, ge=4_096, le=2 * MB)
     """The guest's own stack."""
     instances: int = Field(default=256, ge=1)
@@ -56,7 +56,11 @@ class WasmSettings(Section):
     """Whether a plugin that is found in `folders` for the first time counts at once, since the
     operator has named the folder. What changes later waits to be accepted, whatever this says."""
     threads: int = Field(default=8, ge=1, le=256)
-    """Calls of guests that run at the same time; the others wait."""
+    """Calls of guests that run at the same time; the others wait. One guest has half of them at
+    most, and less where others run: a guest never holds more than it leaves free."""
+    memory_bytes: int = Field(default=1024 * MB, ge=MB)
+    """What the memories and tables of all calls that have begun may take together, each counted
+    by its limits. A call that does not fit waits, for as long as it may run."""
     limits: LimitSettings = LimitSettings()
     """What a plugin may ask for at most."""
     http_seconds: float = Field(default=20.0, gt=0, le=600)

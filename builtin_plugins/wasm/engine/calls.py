@@ -7,11 +7,12 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Never
 
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestErrorKind
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits, Room
 
 __all__ = ["CallContext", "HostFunction", "Run"]
 
@@ -51,9 +52,14 @@ class Run:
         context: What host functions are handed.
         limits: The limits of this call.
         stopped: Why the guest is to end, whatever it does next; None while it may go on.
+        paused: Surrounds a wait of the guest's thread, in which others may run.
+        room: The memories and tables that share its limits.
     """
 
-    __slots__ = ("_cancelled", "_host", "_loop", "_waits", "context", "limits", "stopped")
+    __slots__ = (
+        *("_cancelled", "_host", "_loop", "_waits"),
+        *("context", "limits", "paused", "room", "stopped"),
+    )
 
     def __init__(
         self,
@@ -63,6 +69,8 @@ class Run:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.limits = limits
+        self.room = Room()
+        self.paused: Callable[[], AbstractContextManager[None]] = nullcontext
         self.stopped: GuestError | None = None
         self.context = CallContext(
             guest,
@@ -114,16 +122,20 @@ class Run:
         if code == "STACK_OVERFLOW":
             figure = limits.stack_bytes
             return self.fail("stack", f"it went past its limit, stack_bytes = {figure:,}", figure)
-        minima: tuple[tuple[GuestErrorKind, str, int], ...] = (
-            ("memory", "memory_bytes", limits.memory_bytes),
-            ("table", "table_elements", limits.table_elements),
+        minima: tuple[tuple[GuestErrorKind, str, int, int, int], ...] = (
+            ("memory", "memory_bytes", limits.memory_bytes, self.room.memories, MEMORIES),
+            ("table", "table_elements", limits.table_elements, self.room.tables, TABLES),
         )
-        for kind, name, figure in minima:
+        for kind, name, figure, count, most in minima:
             if f"{kind} minimum size" in message:
-                return self.fail(kind, f"{message}: its limit is {name} = {figure:,}", figure)
-        if memory is not None and memory > limits.memory_bytes * 0.9:
-            text = f"it trapped ({message}) when its memory was full, memory_bytes = "
-            return self.fail("memory", f"{text}{limits.memory_bytes:,}", limits.memory_bytes)
+                told = f"{message}: its limit is {name} = {figure:,}{_together(count)}"
+                return self.fail(kind, told, figure)
+            if f"{kind} count too high" in message:
+                return self.fail(kind, f"{message}: a guest may have {most} at most", most)
+        count, figure = self.room.memories, limits.memory_bytes
+        if memory is not None and memory > figure / count * 0.9:
+            text = f"it trapped ({message}) when its memory was full, memory_bytes = {figure:,}"
+            return self.fail("memory", text + _together(count), figure)
         grown = "" if memory is None else f"; its memory had {memory:,} bytes"
         return self.fail("trap", f"it trapped: {message}{grown}")
 
@@ -210,7 +222,8 @@ class Run:
         if self._cancelled:  # perhaps between the last look and now
             waits.cancel()
         try:
-            return waits.result(max(left, 0.0))
+            with self.paused():
+                return waits.result(max(left, 0.0))
         except (TimeoutError, CancelledError) as error:
             if waits.done() and not waits.cancelled() and waits.exception() is error:
                 raise  # it is the function's own
@@ -234,3 +247,7 @@ class Run:
             raise self.fail(
                 "host-calls", f"it exchanged more with the host than host_bytes = {limit:,}", limit
             )
+
+
+def _together(count: int) -> str:
+    return f", in equal parts for its {count}" if count > 1 else ""

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, refuse
+from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
+from hookgate.builtin_plugins.wasm.engine.limits import Room
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure, described, failure, native
 
@@ -89,6 +90,7 @@ class ComponentGuest:
         from wasmtime.component import Linker
 
         self._machine = machine
+        self._room = Room()
         self._ffi = native().ffi
         self._component = _deserialised(machine, artefact, wanted)
         self._names = tuple(artefact.said["imports"].get(HOST, ()))
@@ -101,25 +103,34 @@ class ComponentGuest:
 
     def trial(self, run: Run) -> None:
         """Instantiate it once."""
-        with self._machine.public_store(run) as store:
-            self._instantiate(store, run)
+
+        def instantiate() -> None:
+            with self._machine.public_store(run) as store:
+                self._instantiate(store)
+
+        self._room = fitted(run, instantiate)
 
     def call(self, run: Run, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
+        run.room = self._room
         with self._machine.public_store(run) as store:
-            instance = self._instantiate(store, run)
+            try:
+                instance = self._instantiate(store)
+            except Failure as found:
+                raise run.trapped(found.code, found.message) from None
             function = instance.get_func(store, export.replace("_", "-"))
             if function is None:
                 raise run.fail("answer", f"it has no export {export!r}")
             return self._ask(store, function, run, request)
 
-    def _instantiate(self, store: Store, run: Run) -> Any:
+    def _instantiate(self, store: Store) -> Any:
         from wasmtime import Trap, WasmtimeError
 
         try:
             return self._linker.instantiate(store, self._component)
         except (Trap, WasmtimeError) as error:
-            raise _trapped(run, described(error)) from None
+            found = described(error)
+            raise Failure(found.code or CODES.get(found.message, ""), found.message) from None
 
     def _ask(self, store: Store, function: Func, run: Run, request: bytes) -> bytes:
         """Call a function `(string) -> string`.

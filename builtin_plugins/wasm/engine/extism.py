@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.wasm.engine import wasi
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
-from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, refuse
+from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
+from hookgate.builtin_plugins.wasm.engine.limits import Room
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import OUTSIDE, deserialised, memory_problems
 from hookgate.builtin_plugins.wasm.engine.native import Bounds, Cell, Failure, native
@@ -99,6 +100,7 @@ class ExtismGuest:
         from wasmtime import Linker, Module
 
         self._machine = machine
+        self._room = Room()
         n = self._native = native()
         engine = machine.engine(wanted.limits)
         self._engine = n.address(engine)
@@ -114,14 +116,17 @@ class ExtismGuest:
 
     def trial(self, run: Run) -> None:
         """Instantiate it once."""
-        with self._machine.store(run, self._engine) as cell:
-            try:
+
+        def instantiate() -> None:
+            with self._machine.store(run, self._engine) as cell:
                 self._instantiate(cell)
-            except Failure as found:
-                raise run.trapped(found.code, found.message) from None
+
+        self._room = fitted(run, instantiate)
 
     def call(self, run: Run, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
+        run.room = self._room
+        memory = 0
         with self._machine.store(run, self._engine) as cell:
             try:
                 kernel, instance = self._instantiate(cell)
@@ -136,7 +141,8 @@ class ExtismGuest:
                     raise run.fail("trap", _error(cell, kernel, memory, status))
                 return _output(cell, run, kernel, memory)
             except Failure as found:
-                raise run.trapped(found.code, found.message) from None
+                size = cell.size(memory) if memory else None
+                raise run.trapped(found.code, found.message, size) from None
             except Bounds as found:
                 raise run.fail("answer", OUTSIDE.format(found)) from None
 

@@ -6,17 +6,18 @@ before anything is loaded, is loaded once for each process, and is called on a w
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
+from hookgate.builtin_plugins.wasm.engine.native import Failure
 
-__all__ = ["Form", "GuestForm", "LoadedGuest", "Wanted", "refuse"]
+__all__ = ["Form", "GuestForm", "LoadedGuest", "Wanted", "fitted", "refuse"]
 
 GuestForm = Literal["core", "component", "extism"]
 SHOWN = 20
@@ -87,6 +88,22 @@ class Form(Protocol):
             GuestRefusedError: The engine cannot use it.
         """
         ...
+
+
+def fitted(run: Run, instantiate: Callable[[], None]) -> Room:
+    """Instantiate a guest, and return how many memories and tables it turned out to have.
+
+    Raises:
+        GuestError: It cannot be instantiated, or has more of them than it may.
+    """
+    while True:
+        try:
+            instantiate()
+            return run.room
+        except Failure as found:
+            if (wider := run.room.wider(found.message)) is None:
+                raise run.trapped(found.code, found.message) from None
+            run.room = wider
 
 
 def refuse(problems: list[str], guest: str, *, lasting: bool = True) -> None:

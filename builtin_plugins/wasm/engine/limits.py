@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 __all__ = ["Limits", "WasiGrants"]
@@ -11,6 +12,12 @@ __all__ = ["Limits", "WasiGrants"]
 MB = 1024 * 1024
 MOST = {"memory_bytes": 4096 * MB, "table_elements": 10_000_000, "stack_bytes": 2 * MB}
 """What the engine has room for."""
+MEMORIES = 8
+TABLES = 16
+"""How many of each one guest may have."""
+ELEMENT_BYTES = 8
+COUNT = re.compile(r"(memory|table) count too high at (\d+)")
+"""What wasmtime says of an instance with more memories or tables than its store may hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +27,8 @@ class Limits:
     Attributes:
         fuel: Instructions of one call, about one each.
         seconds: Wall time of one call, its host calls included.
-        memory_bytes: Each linear memory.
-        table_elements: Each table.
+        memory_bytes: All linear memories of one call together.
+        table_elements: All its tables together.
         stack_bytes: The guest's own stack.
         instances: Core instances that a component is made of; a module is one.
         host_calls: Calls of host functions in one call.
@@ -56,6 +63,47 @@ class Limits:
             raise ValueError(
                 f"stack_bytes: found {self.stack_bytes:,}, expected at most {2 * MB:,}"
             )
+
+    @property
+    def store_bytes(self) -> int:
+        """What the memories and tables of one call may take."""
+        return self.memory_bytes + self.table_elements * ELEMENT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The memories and tables of a guest, among which its limits are divided.
+
+    wasmtime knows a limit for each of them and none for all. How many a guest has is fixed in it,
+    so that each gets an equal part.
+
+    Attributes:
+        memories: How many memories.
+        tables: How many tables.
+    """
+
+    memories: int = 1
+    tables: int = 1
+
+    def of(self, limits: Limits) -> tuple[int, int, int, int, int]:
+        """Return what a store takes: bytes, elements, instances, tables, memories."""
+        return (
+            limits.memory_bytes // self.memories,
+            limits.table_elements // self.tables,
+            limits.instances,
+            self.tables,
+            self.memories,
+        )
+
+    def wider(self, message: str) -> Room | None:
+        """Return the room of a guest that did not fit, by what wasmtime says; None for too many."""
+        found = COUNT.search(message)
+        if found is None:
+            return None
+        count = int(found[2])
+        if found[1] == "memory":
+            return replace(self, memories=count) if count <= MEMORIES else None
+        return replace(self, tables=count) if count <= TABLES else None
 
 
 @dataclass(frozen=True, slots=True)

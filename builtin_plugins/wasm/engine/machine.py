@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled import child
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits
 from hookgate.builtin_plugins.wasm.engine.native import EPOCH_CALLBACK, Cell, native
-from hookgate.builtin_plugins.wasm.engine.workers import TICK, Ticker, Workers
+from hookgate.builtin_plugins.wasm.engine.workers import THREADS_A_TURN, TICK, Ticker, Workers
 
 if TYPE_CHECKING:
     from wasmtime import Engine, Store
@@ -32,7 +32,7 @@ ENGINES = 16
 """How many sizes of stack there may be: each has an engine of its own."""
 LOOK_TICKS = 50
 """How many ticks a guest runs at most until it is looked whether anybody waits for it."""
-SLOTS_A_THREAD = 8
+SLOTS_A_THREAD = MEMORIES
 SLOT_BYTES = 6 << 30
 """What a place takes of the addresses, with its guards; none of it is memory until it is used."""
 MOST_ELEMENTS = 10_000_000
@@ -48,12 +48,12 @@ class Machine:
         compilers: How many guests are compiled at the same time.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, memory_bytes: int) -> None:
         self.pid = os.getpid()
         self.ticker = Ticker(self._tick)
-        self.workers = Workers(threads, self.ticker)
+        self.workers = Workers(threads, memory_bytes, self.ticker)
         self.compilers = asyncio.Semaphore(COMPILERS)
-        self._threads = threads
+        self._threads = threads * THREADS_A_TURN
         self._engines: dict[int, Engine] = {}
         self._here = threading.local()
         self._native = native()
@@ -87,7 +87,7 @@ class Machine:
         self._here.run = run
         store = Opened(self.engine(limits))
         try:
-            store.set_limits(limits.memory_bytes, limits.table_elements, limits.instances, 64, 16)
+            store.set_limits(*run.room.of(limits))
             store.set_fuel(limits.fuel)
             address = self._native.address(store)
             self._native.store_epoch_deadline_callback(address, self._epoch, None, None)
@@ -147,7 +147,7 @@ class _Opened:
 
     def __enter__(self) -> Cell:
         self._here.run = self._run
-        self._cell.open(self._engine, self._run.limits, self._epoch)
+        self._cell.open(self._engine, self._run.limits, self._run.room, self._epoch)
         return self._cell
 
     def __exit__(self, *error: object) -> None:
@@ -196,9 +196,9 @@ def _pool(config: Any, slots: int) -> None:
         "max_core_instance_size": 16 << 20,
         "max_component_instance_size": 16 << 20,
         "max_core_instances_per_component": 64,
-        "max_memories_per_component": 8,
-        "max_tables_per_component": 16,
-        "max_tables_per_module": 16,
+        "max_memories_per_component": MEMORIES,
+        "max_tables_per_component": TABLES,
+        "max_tables_per_module": TABLES,
         "max_memory_size": 1 << 32,
         # What a short call has touched is wiped, which takes less than to give it back.
         "linear_memory_keep_resident": 128 << 10,

@@ -15,7 +15,8 @@ from hookgate.builtin_plugins.wasm.engine import wasi
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
-from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, refuse
+from hookgate.builtin_plugins.wasm.engine.forms import GuestForm, Wanted, fitted, refuse
+from hookgate.builtin_plugins.wasm.engine.limits import Room
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import (
     HOST_CALLBACK,
@@ -128,6 +129,7 @@ class CoreGuest:
         from wasmtime import Linker
 
         self._machine = machine
+        self._room = Room()
         self._native = native()
         self._module = deserialised(machine, artefact, wanted)
         engine = machine.engine(wanted.limits)
@@ -149,14 +151,16 @@ class CoreGuest:
 
     def trial(self, run: Run) -> None:
         """Instantiate it once."""
-        with self._machine.store(run, self._engine) as cell:
-            try:
+
+        def instantiate() -> None:
+            with self._machine.store(run, self._engine) as cell:
                 self._instantiate(cell)
-            except Failure as found:
-                raise run.trapped(found.code, found.message) from None
+
+        self._room = fitted(run, instantiate)
 
     def call(self, run: Run, export: str, request: bytes) -> bytes:
         """Call one of its exports."""
+        run.room = self._room
         memory = 0
         with self._machine.store(run, self._engine) as cell:
             try:

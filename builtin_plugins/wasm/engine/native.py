@@ -16,7 +16,7 @@ from ctypes import c_bool, c_char_p, c_int64, c_size_t, c_uint8, c_uint64, c_voi
 from functools import cache
 from typing import Any, Final
 
-from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room
 
 __all__ = [
     "EPOCH_CALLBACK",
@@ -67,9 +67,6 @@ SIGNATURES: Final[dict[str, tuple[Any, ...]]] = {
 }
 NUMBER = re.compile(r"^\d+: ")
 ARGUMENTS = 2
-TABLES = 16
-MEMORIES = 8
-"""How many of each one store may have; wasmtime bounds what a single module may declare."""
 
 
 class Native:
@@ -153,19 +150,12 @@ class Cell:
         self.answering = False
         """Whether a function of the host waits for the guest to make room for its answer."""
 
-    def open(self, engine: int, limits: Limits, epoch: Any) -> None:
+    def open(self, engine: int, limits: Limits, room: Room, epoch: Any) -> None:
         """Make a store under these limits; `epoch` is asked at the first tick."""
         n = self._native
         self._store = n.store_new(engine, None, None)
         self.context = n.store_context(self._store)
-        n.store_limiter(
-            self._store,
-            limits.memory_bytes,
-            limits.table_elements,
-            limits.instances,
-            TABLES,
-            MEMORIES,
-        )
+        n.store_limiter(self._store, *room.of(limits))
         n.context_set_fuel(self.context, limits.fuel)
         n.store_epoch_deadline_callback(self._store, epoch, None, None)
         n.context_set_epoch_deadline(self.context, 1)

@@ -35,6 +35,7 @@ __all__ = ["Guest", "Sandbox"]
 FORMS: tuple[Form, ...] = (ExtismForm(), CoreForm(), ComponentForm())
 """The forms of guests: the first that fits is taken."""
 CACHE_BYTES = 1024 * 1024 * 1024
+MEMORY_BYTES = 1024 * 1024 * 1024
 
 
 class Guest:
@@ -117,13 +118,23 @@ class Sandbox:
 
     Args:
         cache: A folder of this sandbox alone; made with mode 0700, refused when others can write.
-        threads: How many calls run at the same time; one guest has half of them at most.
+        threads: How many calls run at the same time. One guest has as many at most as it leaves
+            to others; one that waits for the host does not run.
+        memory_bytes: What memories and tables of all calls that have begun may take together.
         cache_bytes: How large the cache may grow.
     """
 
-    def __init__(self, cache: Path, *, threads: int = 8, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        cache: Path,
+        *,
+        threads: int = 8,
+        memory_bytes: int = MEMORY_BYTES,
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
         self.artefacts = Artefacts(cache, most_bytes=cache_bytes)
         self._threads = threads
+        self._memory_bytes = memory_bytes
         self._machine: Machine | None = None
         self._left: list[Machine | None] = []
         self._closed = False
@@ -189,7 +200,7 @@ class Sandbox:
             # What was there belongs to the process that this one was forked from. To free it
             # would take its locks, which nobody here may ever open.
             self._left.append(machine)
-            machine = self._machine = Machine(self._threads)
+            machine = self._machine = Machine(self._threads, self._memory_bytes)
         return machine
 
     async def close(self) -> None:

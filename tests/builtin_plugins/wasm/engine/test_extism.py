@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,9 @@ async def test_published_modules_run(
     sandbox: Sandbox, name: str, export: str, answer: bytes
 ) -> None:
     data = (PUBLISHED / f"{name}.wasm").read_bytes()
-    loaded = await sandbox.load(data, name=name, limits=DEFAULT, imports=(), wasi=PRINTS)
+    # Half of it is for the memory in which Extism's modules exchange bytes.
+    limits = replace(DEFAULT, memory_bytes=96 << 20)
+    loaded = await sandbox.load(data, name=name, limits=limits, imports=(), wasi=PRINTS)
 
     for _ in range(2):  # a fresh instance each time: what it counts begins at 0 again
         assert await loaded.call(export, b"this is a test", host={}) == answer

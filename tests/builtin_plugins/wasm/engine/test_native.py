@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.wasm.engine import (
     Sandbox,
 )
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
+from hookgate.builtin_plugins.wasm.engine.limits import Room
 from hookgate.builtin_plugins.wasm.engine.native import (
     EPOCH_CALLBACK,
     Bounds,
@@ -150,7 +151,7 @@ def instance() -> Iterator[tuple[Cell, int]]:
     module = wasmtime.Module(engine, ECHO_GUEST)
     cell = Cell()
     epoch = EPOCH_CALLBACK(lambda *_: 0)
-    cell.open(native().address(engine), LIMITS, epoch)
+    cell.open(native().address(engine), LIMITS, Room(), epoch)
     yield cell, cell.instantiate_with(native().address(module), ())
     cell.close()
 
