@@ -8,9 +8,13 @@ as one line of JSON, and the compiled artefact into the open file ``ARTEFACT``.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,6 +26,10 @@ CORE = b"\0asm\x01\0\0\0"
 COMPONENT = b"\0asm\x0d\0\x01\0"
 ARTEFACT = 3
 REFUSED = 3
+ORPHANED = 4
+PR_SET_PDEATHSIG = 1
+"""Of ``<linux/prctl.h>``: the signal that a process gets when the thread that made it has ended."""
+WATCH_SECONDS = 0.5
 NAMES = 4096
 """How many imports and exports a guest may have: each of them is looked at."""
 
@@ -54,8 +62,9 @@ class _Refused(Exception):
     """The module cannot be used; its text says why."""
 
 
-def main(compile_seconds: str, memory_bytes: str, artefact_bytes: str) -> int:
-    """Compile what comes on standard input, within the limits."""
+def main(parent: str, compile_seconds: str, memory_bytes: str, artefact_bytes: str) -> int:
+    """Compile what comes on standard input, within the limits, while the process `parent` is."""
+    _end_with(int(parent))
     _limit(float(compile_seconds), int(memory_bytes), int(artefact_bytes))
     data = sys.stdin.buffer.read()
     try:
@@ -72,14 +81,34 @@ def main(compile_seconds: str, memory_bytes: str, artefact_bytes: str) -> int:
     return 0
 
 
+def _end_with(parent: int) -> None:
+    """End this process when its parent ends, however that one does: nobody else would kill it."""
+    if sys.platform == "linux":
+        number = ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if number != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    else:
+        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+    # Before this it may have ended, and nobody would have been told.
+    if os.getppid() != parent:
+        os._exit(ORPHANED)
+
+
+def _watch(parent: int) -> None:
+    """Look whether the parent is still there, where the system does not tell."""
+    while os.getppid() == parent:
+        time.sleep(WATCH_SECONDS)
+    os._exit(ORPHANED)
+
+
 def _limit(compile_seconds: float, memory_bytes: int, artefact_bytes: int) -> None:
     if sys.platform == "win32":
         return  # no guest is compiled there
     import resource
 
     os.nice(10)
-    # The parent kills at the wall clock; this is for when the parent is gone itself.
-    seconds = int(compile_seconds * (os.cpu_count() or 1)) + 2
+    # The parent kills at the wall clock; this is for when it cannot.
+    seconds = int(compile_seconds * (os.cpu_count() or 1)) + 3
     limits = {
         resource.RLIMIT_CPU: seconds,
         resource.RLIMIT_FSIZE: artefact_bytes,
@@ -90,7 +119,9 @@ def _limit(compile_seconds: float, memory_bytes: int, artefact_bytes: int) -> No
     for kind, most in limits.items():
         _, hard = resource.getrlimit(kind)
         least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (least, least))
+        # Linux kills at the hard limit of CPU time, and says why at a soft one that is below.
+        soft = least - 1 if kind == resource.RLIMIT_CPU else least
+        resource.setrlimit(kind, (soft, least))
 
 
 def _compile(data: bytes) -> tuple[dict[str, Any], bytearray]:
@@ -161,4 +192,4 @@ def _items(engine: Any, items: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:4]))
+    sys.exit(main(*sys.argv[1:5]))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -22,13 +23,20 @@ KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 """What an interpreter may need of the environment to start. Nothing else of it is handed over."""
 SAID_BYTES = 4 * 1024 * 1024
 ARTEFACT_BYTES = 1024 * 1024 * 1024
+NO_MEMORY = re.compile(
+    r"memory allocation of \d+ bytes failed|MemoryError|(?i:cannot allocate memory)"
+    r"|failed to map segment"
+)
+"""What Rust, Python, the system and its loader say of a process without memory."""
+VECTORS = "support for v128"
+"""What wasmtime's C interface says before it ends the process, asked for the type of a function."""
 
 # The search path is handed over, since a packed program has one that no other process has. What
 # is run is the file itself: it needs wasmtime, and nothing of this package.
 START = (
     "import sys, os, runpy; "
     "os.dup2(int(sys.argv[1]), 3); "
-    "path = sys.argv[2]; sys.path[:0] = sys.argv[6:]; sys.argv[1:] = sys.argv[3:6]; "
+    "path = sys.argv[2]; sys.path[:0] = sys.argv[7:]; sys.argv[1:] = sys.argv[3:7]; "
     "runpy.run_path(path, run_name='__main__')"
 )
 
@@ -57,7 +65,12 @@ async def compiled(
 async def _run(data: bytes, artefact: int, *, name: str, limits: Limits) -> dict[str, Any]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", START, str(artefact), str(Path(child.__file__))),
-        *(str(limits.compile_seconds), str(limits.compile_memory_bytes), str(ARTEFACT_BYTES)),
+        *(
+            str(os.getpid()),
+            str(limits.compile_seconds),
+            str(limits.compile_memory_bytes),
+            str(ARTEFACT_BYTES),
+        ),
         *(one for one in sys.path if one),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -126,7 +139,12 @@ def _outcome(
         reason = f"compiling it met its limit, compile_seconds = {limits.compile_seconds:g}"
     elif code is not None and -code == getattr(signal, "SIGXFSZ", None):
         reason = f"compiled it is larger than {ARTEFACT_BYTES:,} bytes"
-    elif "memory" in text or "MemoryError" in text or code == -signal.SIGABRT:
+    elif VECTORS in text:
+        reason = (
+            "a function that it imports or exports takes or returns v128 (SIMD), which has no form "
+            "here: expected vectors within functions alone"
+        )
+    elif NO_MEMORY.search(text):
         reason = (
             f"compiling it met its limit, compile_memory_bytes = {limits.compile_memory_bytes:,}"
         )
