@@ -2,7 +2,7 @@
 
 A changed artefact is run as it stands: wasmtime takes what it is handed for its own code. So each
 one carries a code made with a key that lies outside the folder, and what does not match it is
-compiled anew.
+compiled anew: also an artefact of another module, or of another engine, under this one's name.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Artefacts:
         path, label = self._paths(folder, digest)
         try:
             said, code = json.loads(_read_own(label))
-            if not isinstance(said, dict) or not hmac.compare_digest(code, self._code(path, said)):
+            if not isinstance(said, dict) or not hmac.compare_digest(
+                code, self._code(digest, path, said)
+            ):
                 raise ValueError("it was changed")
         except FileNotFoundError:
             return None
@@ -71,7 +73,7 @@ class Artefacts:
         """Take the artefact in the file `compiled`, which lies in the folder, for this module."""
         folder = self._checked()
         path, label = self._paths(folder, digest)
-        code = self._code(compiled, said)
+        code = self._code(digest, compiled, said)
         compiled.replace(path)
         new = _new_name(label)
         with open(new, "x", opener=_private, encoding="utf-8") as out:
@@ -116,8 +118,10 @@ class Artefacts:
             raise FolderError(text)
         return key
 
-    def _code(self, path: Path, said: dict[str, Any]) -> str:
-        code = hmac.new(self._key, json.dumps(said, sort_keys=True).encode(), hashlib.sha256)
+    def _code(self, digest: str, path: Path, said: dict[str, Any]) -> str:
+        """Return the code of an artefact: of what it was made of and for, and not of its name."""
+        labelled = json.dumps([digest, self._engine, said], sort_keys=True).encode()
+        code = hmac.new(self._key, b"%d\n%s" % (len(labelled), labelled), hashlib.sha256)
         descriptor = _open_own(path)
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             while chunk := file.read(1 << 20):

@@ -12,6 +12,7 @@ import pytest
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest
 
 from hookgate.builtin_plugins.wasm.engine import Guest, GuestRefusedError, Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.compiled import artefacts
 
 TOOL = "handle_tool_call"
 
@@ -116,6 +117,113 @@ async def test_an_artefact_of_another_folder_does_not_count(folder: Path, tmp_pa
     again = await load(folder)
 
     assert await again.call(TOOL, b"x", host={}) == b"x"
+
+
+async def test_an_artefact_under_the_name_of_another_module_does_not_count(folder: Path) -> None:
+    await load(folder)
+    [good] = kept(folder)
+    await load(folder, guest(function("(unreachable)")))
+    [other] = set(kept(folder)) - {good}
+    for suffix in (".cwasm", ".json"):
+        shutil.copy(other.with_suffix(suffix), good.with_suffix(suffix))
+
+    again = await load(folder)
+
+    assert await again.call(TOOL, b"x", host={}) == b"x"
+    assert good.read_bytes() != other.read_bytes()
+
+
+async def test_an_artefact_of_another_engine_under_the_name_of_this_one_does_not_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await load(folder)
+    [good] = kept(folder)
+    with monkeypatch.context() as older:
+        older.setattr(artefacts, "version", lambda name: "1.0.0")
+        await load(folder)
+    [other] = set(kept(folder)) - {good}
+    for suffix in (".cwasm", ".json"):
+        other.with_suffix(suffix).replace(good.with_suffix(suffix))
+    theirs = good.stat().st_mtime_ns
+
+    await load(folder)
+
+    assert good.stat().st_mtime_ns != theirs
+
+
+def give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a file belong to another user; who is not root pretends that it does."""
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+        return
+    given, look = path.stat().st_ino, os.fstat
+
+    def looked(descriptor: int) -> os.stat_result:
+        found = look(descriptor)
+        if found.st_ino != given:
+            return found
+        return os.stat_result((*found[:4], 12345, *found[5:]))
+
+    monkeypatch.setattr(os, "fstat", looked)
+
+
+@pytest.mark.parametrize("suffix", [".cwasm", ".json"])
+async def test_what_another_user_has_put_there_does_not_count(
+    folder: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await load(folder)
+    [artefact] = kept(folder)
+    before = artefact.stat().st_mtime_ns
+    give_away(artefact.with_suffix(suffix), monkeypatch)
+
+    again = await load(folder)
+
+    assert artefact.stat().st_mtime_ns != before
+    assert await again.call(TOOL, b"x", host={}) == b"x"
+
+
+@pytest.mark.parametrize("suffix", [".cwasm", ".json"])
+@pytest.mark.parametrize("mode", [0o602, 0o620])
+async def test_what_others_may_write_does_not_count(folder: Path, suffix: str, mode: int) -> None:
+    await load(folder)
+    [artefact] = kept(folder)
+    before = artefact.stat().st_mtime_ns
+    artefact.with_suffix(suffix).chmod(mode)
+
+    await load(folder)
+
+    assert artefact.stat().st_mtime_ns != before
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620])
+async def test_a_key_that_others_may_write_is_refused(folder: Path, mode: int) -> None:
+    await load(folder)
+    folder.with_name("guests.key").chmod(mode)
+
+    with pytest.raises(GuestRefusedError, match="not a file of this user that nobody else may"):
+        await load(folder)
+
+
+async def test_a_key_of_another_length_is_refused(folder: Path) -> None:
+    await load(folder)
+    folder.with_name("guests.key").write_bytes(b"")
+
+    with pytest.raises(GuestRefusedError, match="has 0 bytes, expected 32: remove it"):
+        await load(folder)
+
+
+async def test_a_folder_of_another_user_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await load(folder)
+    me = os.geteuid()
+    if me == 0:
+        os.chown(folder, 12345, -1)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+
+    with pytest.raises(GuestRefusedError, match=r"belongs to user .* expected user"):
+        await load(folder)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "[1, 2]", '[{}, "x"]', "[" * 100_000])
