@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -14,9 +15,11 @@ from hookgate.builtin_plugins.wasm.bounded import (
     DEPTH,
     ESCAPES,
     KEYS,
+    LONG,
     PARTS,
     VALUES,
     TooMuchError,
+    aside,
     hold,
 )
 from hookgate.builtin_plugins.wasm.wire import (
@@ -115,6 +118,13 @@ def test_the_reason_of_a_fault_has_bounds_as_well():
     with pytest.raises(WireFormError, match="1,000 elements in one array") as found:
         read_form(Sent, json.dumps(fault).encode(), what="the answer")
     assert not isinstance(found.value, FaultError)
+
+
+async def test_what_is_long_is_read_on_another_thread() -> None:
+    here = threading.get_ident()
+
+    assert await aside(LONG - 1, threading.get_ident) == here
+    assert await aside(LONG, threading.get_ident) != here
 
 
 # -- whatever a guest says -------------------------------------------------------------

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -25,11 +25,16 @@ from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables
+from hookgate.builtin_plugins.wasm.engine import CallContext, Limits
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
+from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
+from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.host.store import serve_store
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
+from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tools import owner_of
 from hookgate.builtin_plugins.wasm.trying import MemoryValues
+from hookgate.builtin_plugins.wasm.wire import REQUEST_BYTES
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, SessionKey, TurnRequest
 from hookgate.core.settings.secret_store import looks_secret
@@ -182,6 +187,27 @@ async def test_where_a_secret_is_looked_for_no_guest_reads(
 )
 def test_what_is_no_secret_is_not_taken_for_one(name: str, value: str) -> None:
     assert not looks_secret(name, value)
+
+
+@pytest.mark.parametrize("name", REQUEST_BYTES)
+async def test_a_request_that_is_too_long_for_its_function_is_refused_unread(
+    name: str, started: Started, tmp_path: Path
+) -> None:
+    granted = Granted.parse(
+        [{"http": "http:a.example", "store": "store:a", "env": "env:TZ"}.get(name, name)]
+    )
+    async with started() as sandboxed:
+        host = sandboxed.gateway.host
+        door = Door(host, WasmSettings(), "long", granted)
+        functions = HostFunctions(host, door, None, granted)
+        function = functions.of(GuestCall(plugin="long", granted=granted))[name]
+        context = CallContext("long", Limits(), 0.0, 1, 1, 1.0)
+        codes = [
+            json.loads(cast("bytes", function(b"[" * size, context)))["error"]["code"]
+            for size in (REQUEST_BYTES[name], REQUEST_BYTES[name] + 1)
+        ]
+
+    assert codes == ["bad_request", "limit"]
 
 
 # -- the store -------------------------------------------------------------------------

@@ -423,6 +423,19 @@ async def test_a_secret_stands_nowhere_else(
     assert server.hits == []
 
 
+async def test_a_body_around_a_secret_has_the_bounds_of_all_that_guests_say(
+    make: Make, server: Upstream
+) -> None:
+    base = f"http://{NAME}:{server.port}"
+    asking = await make(f"http:{base}/*", f"secret:weather_key -> body @ {base}/*")
+    body = json.dumps({f"k{one}": "{{secret:weather_key}}" for one in range(65)})
+
+    told = await asking.denied(f"{base}/v1/x", method="POST", body=body)
+
+    assert "more than 64 keys in one object" in told
+    assert server.hits == []
+
+
 async def test_a_key_of_json_takes_no_secret(make: Make, server: Upstream) -> None:
     base = f"http://{NAME}:{server.port}"
     asking = await make(f"http:{base}/*", f"secret:weather_key -> body @ {base}/*")

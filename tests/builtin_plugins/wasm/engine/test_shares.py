@@ -144,6 +144,25 @@ async def test_who_waits_for_the_host_does_not_run(tmp_path: Path) -> None:
         assert await waiting == b"at last"
 
 
+async def test_a_guest_that_waits_for_the_host_leaves_threads_for_others(tmp_path: Path) -> None:
+    async with opened(tmp_path, threads=1) as (sandbox, _):
+        asking = await sandbox.load(ASK, name="ask", limits=LONG, imports={"log"})
+        begun, free = [], asyncio.Event()
+
+        async def log(request: bytes, context: CallContext) -> bytes:
+            begun.append(request)
+            await free.wait()
+            return b""
+
+        waiting = [asyncio.create_task(asking.call(TOOL, b"", host={"log": log})) for _ in range(6)]
+        await until(lambda: len(begun) == 2)
+
+        assert await answers(sandbox, "other") == b"meanwhile"
+        assert len(begun) == 2
+        free.set()
+        assert await asyncio.gather(*waiting) == [b""] * 6
+
+
 async def test_who_comes_back_from_the_host_waits_for_a_thread_like_all(tmp_path: Path) -> None:
     async with opened(tmp_path, threads=1) as (sandbox, calls):
         asking = await sandbox.load(ASK, name="ask", limits=LONG, imports={"log"})
