@@ -310,7 +310,10 @@ class TurnRequest:
         options: The request's own options, for planners. The flags in ``customFlags`` that a
             plugin has declared are checked before the turn begins: see `RequestFlag`.
         client_tools: Tools that the caller runs itself.
-        client_history: The conversation so far, where the caller keeps it.
+        client_history: The conversation so far, where the caller keeps it. A call in it counts as
+            decided only where this gateway released it in the same session.
+        clean_results: Why the tool results in `client_history` are no foreign text, where whoever
+            reads it knows; "" taints them.
         tool_results: Results of client-owned tools that an earlier turn waits for.
         model: The model to ask, ``provider/model``, instead of the agent's.
         parameters: How it is asked; what is set comes before the agent's own.
@@ -329,6 +332,7 @@ class TurnRequest:
     options: Mapping[str, Any] = field(default_factory=dict)
     client_tools: tuple[Tool, ...] = ()
     client_history: tuple[Message, ...] | None = None
+    clean_results: str = ""
     tool_results: tuple[ToolResultPart, ...] = ()
     model: str | None = None
     parameters: ModelParameters = field(default_factory=lambda: ModelParameters())

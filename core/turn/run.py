@@ -31,16 +31,17 @@ from hookgate.core.sessions.order import InSessionOrder
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import ended, ending_of, follow
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
-from hookgate.core.turn.history import load_turns, whole
+from hookgate.core.turn.history import MOST_TURNS, load_turns, whole
 from hookgate.core.turn.model.call import ModelCall
-from hookgate.core.turn.tools.direct import call_directly
-from hookgate.core.turn.tools.offering import usable_tools
-from hookgate.core.turn.tools.round import (
-    client_finished,
-    client_results,
-    results_message,
+from hookgate.core.turn.tools.client import (
+    brought_history,
+    record_unverified,
+    released,
     unanswered,
 )
+from hookgate.core.turn.tools.direct import call_directly
+from hookgate.core.turn.tools.offering import usable_tools
+from hookgate.core.turn.tools.round import client_finished, client_results, results_message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -340,10 +341,14 @@ class Turns:
         conversations = self._host[CONVERSATIONS]
         stored = await load_turns(conversations, turn.session, turns, turn.fence)
         turn.extra_taint |= stored.taint  # what the messages carry comes with them
-        history = stored.messages if request.client_history is None else request.client_history
+        history, given = stored.messages, request.tool_results
+        if request.client_history is not None:
+            history, given = brought_history(request)
+            # What the caller leaves out was read all the same, and it may have kept the answers.
+            turn.extra_taint |= await conversations.taint(turn.session, turns=MOST_TURNS)
         turn.history = tuple(history) if turn.plan.history_turns else ()
         waiting = unanswered(history)
-        unknown = {part.tool_use_id for part in request.tool_results} - {use.id for use in waiting}
+        unknown = {part.tool_use_id for part in given} - {use.id for use in waiting}
         if unknown:
             raise TurnError(
                 f"no call waits for the results of {sorted(unknown)}",
@@ -353,10 +358,15 @@ class Turns:
         results: Sequence[tuple[ToolCall, ToolResult]] = ()
         if waiting:
             turn.history = tuple(history)
-            results = await client_results(
-                turn, self._loop.calls, waiting, request.tool_results, turn.client_tools
+            decided = await released(self._host, turn, waiting, stored.messages)
+            brought = {part.tool_use_id for part in given}
+            hearsay = [use for use in waiting if use.id in brought and use.id not in decided]
+            await record_unverified(self._host, turn, hearsay)
+            every = await client_results(
+                turn, self._loop.calls, waiting, decided, given, turn.client_tools
             )
-            turn.messages.append(results_message(turn, results))
+            turn.messages.append(results_message(turn, every))
+            results = [item for item in every if item[0].id in decided]
         if request.content or request.images or not waiting:
             turn.messages.append(turn.message)
         else:

@@ -1,4 +1,9 @@
-"""Tools that a request brings and its client runs: what of them is believed."""
+"""Tools that a request brings and its client runs: what of them is believed.
+
+So it is with a conversation that the caller keeps. It may hold calls that nobody has judged, and
+results of whatever text: a call is over as a decided one only where this gateway released it in
+the same session, and each result is foreign text unless whoever reads it says why not.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,42 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.core.domain.errors import ClientToolError
+from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.names import identity
+from hookgate.core.domain.ports import AUDIT, CONVERSATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from hookgate.core.domain.messages import Message, Taint, ToolUse
     from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Principal
+    from hookgate.core.domain.turn import Principal, Turn, TurnRequest
+    from hookgate.core.host import Host
 
-__all__ = ["admitted", "stricter"]
+__all__ = [
+    "UNVERIFIED",
+    "admitted",
+    "brought_history",
+    "record_unverified",
+    "released",
+    "stricter",
+    "unanswered",
+]
+
+FOREIGN: Taint = frozenset(("client:history",))
+"""What taints a result in a conversation that the caller keeps."""
+
+UNVERIFIED: Taint = frozenset(("client:unverified",))
+"""What taints the result of a call that this gateway has never released."""
+
+RELEASED_TURNS = 64
+"""Of so many of a session's last turns the calls may still be answered by a client that keeps the
+conversation itself: other conversations of the same session may have gone on meanwhile."""
+
+MOST_RECORDED = 100
+"""So many unverified calls of one request are named in the record; beyond that they are counted."""
+MOST_CHARS = 200
+"""Characters of a name or an id there: it is whatever the client wrote."""
 
 
 def admitted(
@@ -61,3 +93,97 @@ def admitted(
 def stricter(flags: Flags) -> Flags:
     """Return what of a declaration can be believed of anybody: a True, and never a False."""
     return Flags.from_mapping({name: True for name in FLAG_NAMES if flags.get(name)})
+
+
+def unanswered(history: Sequence[Message]) -> tuple[ToolUse, ...]:
+    """Return the calls in `history` that wait for their client still, one of each id."""
+    answered: set[str] = set()
+    for message in reversed(history):
+        if message.role == "assistant":
+            left = {use.id: use for use in message.tool_uses if use.id not in answered}
+            return tuple(left.values())
+        answered.update(part.tool_use_id for part in message.tool_results)
+    return ()
+
+
+def brought_history(
+    request: TurnRequest,
+) -> tuple[Sequence[Message], tuple[ToolResultPart, ...]]:
+    """Return the conversation that a caller keeps, tainted, and the results that it brings now.
+
+    Results at its end that answer the last calls are brought now, wherever the caller put them.
+    """
+    history = request.client_history or ()
+    end = len(history)
+    while end and history[end - 1].role == "tool":
+        end -= 1
+    parts = [part for message in history[end:] for part in message.parts]
+    results = [part for part in parts if isinstance(part, ToolResultPart)]
+    waiting = {use.id for use in unanswered(history[:end])}
+    if len(results) < len(parts) or not waiting.issuperset(part.tool_use_id for part in results):
+        end, results = len(history), []
+    taint = CLEAN if request.clean_results else FOREIGN
+    tainted = [_with_taint(message, taint) for message in history[:end]]
+    return tainted, (*results, *request.tool_results)
+
+
+def _with_taint(message: Message, taint: Taint) -> Message:
+    """Return `message` with its results tainted, and with what taints them."""
+    if not message.tool_results:
+        return message
+    parts = tuple(
+        replace(part, taint=part.taint | taint) if isinstance(part, ToolResultPart) else part
+        for part in message.parts
+    )
+    carried = join_taints(part.taint for part in parts if isinstance(part, ToolResultPart))
+    return replace(message, parts=parts, taint=message.taint | carried)
+
+
+async def released(
+    host: Host, turn: Turn, waiting: Sequence[ToolUse], stored: Sequence[Message]
+) -> Mapping[str, ToolUse]:
+    """Return those of `waiting` that this gateway released in the session, as it released them.
+
+    Args:
+        host: The host.
+        turn: The turn that brings what they came to.
+        waiting: Calls, as the caller tells of them.
+        stored: The session's last messages, of which there may be more.
+    """
+    found = _open_calls(stored)
+    if any(use.id not in found for use in waiting):
+        conversations = host[CONVERSATIONS]
+        found = _open_calls(await conversations.history(turn.session, turns=RELEASED_TURNS))
+    own = ((use, found.get(use.id)) for use in waiting)
+    return {use.id: call for use, call in own if call is not None and call.name == use.name}
+
+
+def _open_calls(stored: Sequence[Message]) -> dict[str, ToolUse]:
+    """Return the calls in `stored` without a result; what has not run here was given one."""
+    found: dict[str, ToolUse] = {}
+    for message in stored:
+        for part in message.tool_results:
+            if not part.taint >= UNVERIFIED:  # hearsay closes nothing
+                found.pop(part.tool_use_id, None)
+        if message.role == "assistant":
+            found.update((use.id, use) for use in message.tool_uses)
+    return found
+
+
+async def record_unverified(host: Host, turn: Turn, uses: Sequence[ToolUse]) -> None:
+    """Record that a client told of calls and what they came to, which nobody here has released."""
+    if not uses:
+        return
+    named = [
+        {"id": use.id[:MOST_CHARS], "tool": use.name[:MOST_CHARS]} for use in uses[:MOST_RECORDED]
+    ]
+    data = {
+        "turn": turn.id,
+        "session": str(turn.session),
+        "principal": turn.principal.id,
+        "count": len(uses),
+        "calls": named,
+    }
+    host.log.warning("results of calls that were never released", **data)
+    if (audit := host.get(AUDIT)) is not None:
+        await audit.append("tool_unverified", data)

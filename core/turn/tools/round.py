@@ -14,13 +14,20 @@ import orjson
 
 from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Provenance, ToolResultPart, join_taints
+from hookgate.core.domain.messages import (
+    CLEAN,
+    Message,
+    Provenance,
+    ToolResultPart,
+    join_taints,
+)
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
 from hookgate.core.hooks.shielding import finish
 from hookgate.core.turn.tools.call import may_use
+from hookgate.core.turn.tools.client import UNVERIFIED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import ToolUse
     from hookgate.core.domain.tools import Tool
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.tools.call import Judged, ToolCalls
 
-__all__ = ["ToolRound", "client_finished", "client_results", "results_message", "unanswered"]
+__all__ = ["ToolRound", "client_finished", "client_results", "results_message"]
 
 T = TypeVar("T")
 
@@ -222,32 +229,25 @@ def _announce(turn: Turn, item: Judged) -> None:
     turn.emit(Event("tool_use", data, scope="chat"))
 
 
-def unanswered(history: Sequence[Message]) -> tuple[ToolUse, ...]:
-    """Return the calls in `history` that wait for their client still."""
-    answered: set[str] = set()
-    for message in reversed(history):
-        if message.role == "assistant":
-            return tuple(use for use in message.tool_uses if use.id not in answered)
-        answered.update(part.tool_use_id for part in message.tool_results)
-    return ()
-
-
 async def client_results(
     turn: Turn,
     calls: ToolCalls,
     waiting: Sequence[ToolUse],
+    decided: Mapping[str, ToolUse],
     given: Sequence[ToolResultPart],
     tools: Sequence[Tool],
 ) -> Sequence[tuple[ToolCall, ToolResult]]:
     """Return what `waiting` came to: what the client brought back, past `after_tool_call`.
 
-    A call for which the client brought nothing is answered with an error. `client_finished`
-    follows once the results are committed: until then they may be brought again.
+    A call for which the client brought nothing is answered with an error. For those that are
+    `decided`, by id and as they were released, `client_finished` follows once the results are
+    committed: until then they may be brought again. What the others came to is hearsay.
     """
     by_id = {part.tool_use_id: part for part in given}
     by_name = {tool.name: tool for tool in tools}
     brought_back = []
-    for index, use in enumerate(waiting):
+    for index, told in enumerate(waiting):
+        use, hearsay = decided.get(told.id, told), CLEAN if told.id in decided else UNVERIFIED
         part = by_id.get(use.id)
         tool = by_name.get(use.name) or _forgotten(use.name)
         arguments = {} if isinstance(use.input, str) else use.input
@@ -259,7 +259,7 @@ async def client_results(
             brought = ToolResult(
                 content=part.content,
                 is_error=part.is_error,
-                taint=part.taint,
+                taint=part.taint | hearsay,
                 status=status,  # type: ignore[arg-type]
             )
             result = await calls.after(turn, call, brought)
