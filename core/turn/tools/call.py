@@ -1,8 +1,8 @@
 """`run_tool_call`: judging a tool call, running it, and saying what it came to.
 
 The only way to a tool. Every call is judged by `before_tool_call` on whatever path it
-came; what was judged is byte for byte what the tool gets; `tool_finished` runs exactly
-once for each call whose judging began.
+came; what was judged is byte for byte what the tool gets; `tool_decided` and then
+`tool_finished` run exactly once for each call whose judging began, whatever cuts it short.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["Judged", "ToolCalls", "may_use"]
+__all__ = ["Judged", "ToolCalls", "cut_short", "may_use"]
 
 GRACE_SECONDS = 1.0
 """Seconds that whoever resolves a question gets beyond its time limit: keeping that is theirs."""
@@ -89,6 +89,13 @@ def matches(name: str, globs: Sequence[str] | None) -> bool:
     return globs is None or any(fnmatchcase(name, glob) for glob in globs)
 
 
+def cut_short(error: BaseException) -> ToolResult:
+    """Return what a call came to that did not come to its end because of `error`."""
+    if isinstance(error, asyncio.CancelledError):
+        return ToolResult.error("the call was cancelled", status="cancelled")
+    return ToolResult.error(f"the call failed: {told(error)}")
+
+
 class ToolCalls:
     """Judges and runs tool calls."""
 
@@ -125,11 +132,15 @@ class ToolCalls:
         # A copy: a hook that changes the arguments in place does not change the message.
         arguments: dict[str, Any] = orjson.loads(canonical(use.input))
         call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+        decision = Decision.deny("cancelled")
         try:
-            call, judged, decision = await self._decide(turn, call)
-        except asyncio.CancelledError:
-            result = ToolResult.error("the call was cancelled", status="cancelled")
-            await self.finished(turn, call, Decision.deny("cancelled"), result)
+            try:
+                call, decision = await self._decide(turn, call)
+            finally:
+                # Whole, and also where nothing was decided: what is over has been decided on.
+                judged, decision = await finish(self._noted(turn, call, decision))
+        except BaseException as error:
+            await self.finished(turn, call, decision, cut_short(error))
             raise
         return Judged(use=use, call=call, arguments=judged, decision=decision)
 
@@ -140,18 +151,24 @@ class ToolCalls:
         _, decision, _ = await self._verdict(turn, call)
         return decision
 
-    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, bytes, Decision]:
+    async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
         call, decision, ask = await self._verdict(turn, call)
-        judged = call.canonical
         if ask is not None:
             decision = await self._resolve(turn, call, ask, decision)
+        return call, decision
+
+    async def _noted(
+        self, turn: Turn, call: ToolCall, decision: Decision
+    ) -> tuple[bytes, Decision]:
+        """Let plugins take note of a decision; return the bytes that were judged, and it."""
+        judged = call.canonical
         try:
             await self._host.hooks.notify(hookspecs.tool_decided, turn, call, decision)
         except HookError as error:
             decision = Decision.deny(
                 f"the decision could not be recorded: {error}", by=error.plugin
             )
-        return call, judged, decision
+        return judged, decision
 
     async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
         """Go through rounds of judging until nobody rewrites any more."""
@@ -313,9 +330,8 @@ class ToolCalls:
             result = await self._execute(turn, call, judged.arguments)
             if keep is not None:
                 result = await keep(result)
-        except asyncio.CancelledError:
-            result = ToolResult.error("the call was cancelled", status="cancelled")
-            await self.finished(turn, call, decision, result, began=began)
+        except BaseException as error:
+            await self.finished(turn, call, decision, cut_short(error), began=began)
             raise
         return await self.finished(turn, call, decision, result, began=began)
 

@@ -23,7 +23,7 @@ from hookgate.core.domain.messages import (
 )
 from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
 from hookgate.core.hooks.shielding import finish
-from hookgate.core.turn.tools.call import may_use
+from hookgate.core.turn.tools.call import cut_short, may_use
 from hookgate.core.turn.tools.client import UNVERIFIED
 
 if TYPE_CHECKING:
@@ -81,28 +81,33 @@ class ToolRound:
     async def run(self) -> None:
         """Judge all calls, then run those that may run. See `message` for what came out."""
         self._refuse_the_rest()
-        judged = await self._judge()
+        judged: list[Judged] = []
+        cut: BaseException | None = None
+        try:
+            await self._judge(judged)
+            await self._run_judged(judged)
+        except BaseException as error:
+            # Nobody is told of them, so nobody will bring their results.
+            self.pending, cut = (), error
+            raise
+        finally:
+            await self._end(judged, cut)
+        for item in self.pending:
+            _announce(self._turn, item)
+
+    async def _run_judged(self, judged: Sequence[Judged]) -> None:
         mine = [item for item in judged if not _is_clients(item)]
         if len(mine) < len(judged):
-            if not self._beyond and all(item.allowed for item in judged):
-                self.pending = tuple(item for item in judged if _is_clients(item))
-            else:
+            if self._beyond or not all(item.allowed for item in judged):
                 await self._send_back(judged)
                 return
-        try:
-            await self._run(mine)
-        except BaseException:
-            # Nobody is told of them, so nobody will bring their results.
-            waiting, self.pending = self.pending, ()
-            await self._cancel(waiting)
-            raise
+            self.pending = tuple(item for item in judged if _is_clients(item))
+        await self._run(mine)
         # The client runs them from now on, so this is the moment that counts for them.
         now = tuple(self._calls.still(self._turn, item) for item in self.pending)
         if not all(item.allowed for item in now):
             self.pending = ()
             await self._send_back(now)
-        for item in self.pending:
-            _announce(self._turn, item)
 
     def message(self) -> Message | None:
         """Return the results so far as a message; None where there are none yet.
@@ -150,29 +155,30 @@ class ToolRound:
             )
             self._results.update((use.id, refused) for use in self._beyond)
 
-    async def _judge(self) -> list[Judged]:
-        judged: list[Judged] = []
+    async def _judge(self, judged: list[Judged]) -> None:
         index = len(self._turn.calls)
-        try:
-            for number, use in enumerate(self._may_run):
-                judged.append(await self._calls.judge(self._turn, use, index=index + number))
-                if len(self._may_run) > 1:
-                    # Judging need not wait for anything: others get their turn in between.
-                    await asyncio.sleep(0)
-        except BaseException:
-            await self._cancel(judged)
-            raise
-        return judged
+        for number, use in enumerate(self._may_run):
+            judged.append(await self._calls.judge(self._turn, use, index=index + number))
+            if len(self._may_run) > 1:
+                # Judging need not wait for anything: others get their turn in between.
+                await asyncio.sleep(0)
 
-    async def _cancel(self, judged: Sequence[Judged]) -> None:
-        """Say of calls that were decided on, and will not run, that they were cancelled."""
+    async def _end(self, judged: Sequence[Judged], cut: BaseException | None) -> None:
+        """End every call that was decided on, is not over and waits for no client.
 
-        async def cancelled(item: Judged) -> None:
+        They have waited for a place, for the judging of another one, or for nothing any more.
+        """
+        waiting = {item.use.id for item in self.pending}
+        over = {item.call.id for item in self._turn.calls[self._before :]}
+        left = [item for item in judged if item.use.id not in waiting | over]
+        result = cut_short(cut or asyncio.CancelledError())
+
+        async def end(item: Judged) -> None:
             if item.call is not None and item.decision is not None:
-                result = ToolResult.error("the call was cancelled", status="cancelled")
                 await self._calls.finished(self._turn, item.call, item.decision, result)
 
-        await finish(_each(judged, cancelled))
+        if left:
+            await finish(_each(left, end))
 
     async def _run(self, judged: Sequence[Judged]) -> None:
         places = asyncio.Semaphore(self._host.settings.turn.tool_concurrency)
