@@ -721,8 +721,10 @@ def before_tool_call(turn: Turn, call: ToolCall) -> Verdict | None:
 def resolve_ask(turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
     """Get a person's answer to a verdict that asks.
 
-    Called when the strictest verdict is ASK. Nobody answers: the call is denied. Keeping the
-    time of ``ask.timeout`` is the implementation's; a second later it is cancelled.
+    Called when the strictest verdict is ASK, of the plugins that ``turn.answerers`` names alone,
+    which is ``policy`` unless the operator says otherwise: whoever answers does so in a person's
+    place. Nobody answers: the call is denied. Keeping the time of ``ask.timeout`` is the
+    implementation's; a second later it is cancelled.
 
     Args:
         turn: The turn; its lane stays held while this waits.
@@ -745,13 +747,13 @@ def resolve_ask(turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
 def tool_decided(turn: Turn, call: ToolCall, decision: Decision) -> None:
     """Take note of the final decision on a call, before anything runs.
 
-    Called once for each call. A failure denies the call: what cannot be recorded does
-    not happen.
+    Called once for each call whose judging began, also where that is cancelled. A failure denies
+    the call: what cannot be recorded does not happen. It is shielded from the turn's cancellation.
 
     Args:
         turn: The turn.
-        call: The call as it would run.
-        decision: Allowed or denied, by whom and why.
+        call: The call as it would run; a copy, and a change to it denies the call.
+        decision: Allowed or denied, by whom and why; a copy as well.
 
     Example:
         ::

@@ -198,7 +198,7 @@ class Shower:
 
 def gateway_of(witness: Witness, home: Path) -> Any:
     script = Script(call(("c1", "echo", {"text": "hello"})), say("all done"))
-    config = settings(home)
+    config = settings(home, turn={"answerers": ["witness"]})
     return gateway(Scripted(script), witness, Shower(), config=config)
 
 

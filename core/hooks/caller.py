@@ -215,6 +215,21 @@ class Hooks:
         watch = Watch()
         return cast("R | None", await driven(watch, self._first(watch, chain, values)))
 
+    async def first_of(
+        self,
+        plugins: Collection[str],
+        spec: Callable[P, R | None],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> R | None:
+        """Call the implementations of some plugins alone; otherwise as `first`."""
+        chain = self._chains[spec]
+        values = chain.bind(args, kwargs)
+        watch = Watch()
+        found = await driven(watch, self._first(watch, chain, values, plugins))
+        return cast("R | None", found)
+
     async def fold(self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Pass the last argument through every implementation; return what became of it.
 
@@ -345,9 +360,17 @@ class Hooks:
         _raise(errors)
         return answers
 
-    async def _first(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
+    async def _first(
+        self,
+        watch: Watch,
+        chain: Chain,
+        args: tuple[Any, ...],
+        plugins: Collection[str] | None = None,
+    ) -> Any:
         errors: list[HookError] = []
         for implementation in chain.implementations:
+            if plugins is not None and implementation.plugin not in plugins:
+                continue
             value = await self._call(watch, chain, implementation, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)

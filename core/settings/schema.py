@@ -259,6 +259,9 @@ class TurnSettings(Section):
     """How deep nested turns may go."""
     default_verdict: Literal["deny", "ask", "allow"] = "deny"
     """What becomes of a tool call on which every plugin abstains."""
+    answerers: tuple[str, ...] = ("policy",)
+    """Names of the plugins whose `resolve_ask` is called, so which of them may answer a question
+    in a person's place; whoever else implements it is not asked."""
     sandbox: Literal["optional", "required"] = "optional"
     """`required` refuses every tool and channel that does not run in WASM."""
     max_tool_calls: int = Field(default=64, ge=1, le=1000)

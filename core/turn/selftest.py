@@ -9,6 +9,7 @@ from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
+from hookgate.core.turn.tools.call import odd_answerers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +34,8 @@ async def check_that_policy_is_asked(host: Host, calls: ToolCalls, snapshot: Sna
     Raises:
         StartError: An implementation was not called.
     """
+    if odd := odd_answerers(host):
+        host.announce("answerers", "; ".join(odd))
     expected = {item.plugin for item in host.hooks.implementations(hookspecs.before_tool_call)}
     if not expected:
         host.log.warning("no plugin judges tool calls", default=host.settings.turn.default_verdict)

@@ -309,7 +309,7 @@ async def test_a_question_is_asked_and_its_answer_counts() -> None:
         def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
             return Decision.allow("a person said yes", by="ann")
 
-    async with gateway(Asks(), Tools(echo_tool())) as gate:
+    async with gateway(Asks(), Tools(echo_tool()), turn={"answerers": ["asks"]}) as gate:
         finished = await made(gate.host)
     assert (finished.result.status, finished.decision.by) == ("done", "ann")
 

@@ -47,6 +47,9 @@ STEPS = (
 )
 
 
+ANSWERS = {"answerers": ["pause"]}
+
+
 class Pause:
     """Stops in one step, once, until the turn is cancelled or it is let go."""
 
@@ -151,7 +154,7 @@ def parts(pause: Pause) -> tuple[Script, Tools]:
 async def test_a_cancelled_turn_settles_what_it_had_begun_exactly_once(step: str) -> None:
     pause, recorder, events = Pause(step), Recorder(), Events()
     script, tools = parts(pause)
-    async with gateway(Scripted(script), pause, tools, recorder) as gate:
+    async with gateway(Scripted(script), pause, tools, recorder, turn=ANSWERS) as gate:
         task = asyncio.create_task(gate.chat("go", sink=events))
         await pause.reached.wait()
         assert gate.host.cancel(gate.host.running()[0].id, "a test wants it")
@@ -181,7 +184,7 @@ async def test_a_cancelled_turn_settles_what_it_had_begun_exactly_once(step: str
 async def test_a_deadline_cancels_the_turn_and_says_so(step: str) -> None:
     pause, recorder, events = Pause(step), Recorder(), Events()
     script, tools = parts(pause)
-    limits = {"deadline_seconds": 0.05}
+    limits = {"deadline_seconds": 0.05, **ANSWERS}
     async with gateway(Scripted(script), pause, tools, recorder, turn=limits) as gate:
         turn = await gate.chat("go", sink=events)
         await settled(gate)
@@ -194,7 +197,7 @@ async def test_a_deadline_cancels_the_turn_and_says_so(step: str) -> None:
 async def test_a_cancelled_caller_cancels_its_turn_and_the_lane_is_free() -> None:
     pause, recorder = Pause("stream"), Recorder()
     script, tools = parts(pause)
-    async with gateway(Scripted(script), pause, tools, recorder) as gate:
+    async with gateway(Scripted(script), pause, tools, recorder, turn=ANSWERS) as gate:
         task = asyncio.create_task(gate.chat("go"))
         await pause.reached.wait()
         task.cancel()
@@ -210,7 +213,7 @@ async def test_a_cancelled_caller_cancels_its_turn_and_the_lane_is_free() -> Non
 async def test_a_second_cancellation_does_not_cut_the_settling_short() -> None:
     pause, recorder, events = Pause("after_model_call"), Recorder(), Events()
     script, tools = parts(pause)
-    async with gateway(Scripted(script), pause, tools, recorder) as gate:
+    async with gateway(Scripted(script), pause, tools, recorder, turn=ANSWERS) as gate:
         task = asyncio.create_task(gate.chat("go", sink=events))
         await pause.reached.wait()
         running = gate.host.running()[0].id
@@ -228,7 +231,7 @@ async def test_a_second_cancellation_does_not_cut_the_settling_short() -> None:
 async def test_draining_lets_turns_finish_and_then_cancels_the_rest() -> None:
     pause, recorder = Pause("stream"), Recorder()
     script, tools = parts(pause)
-    async with gateway(Scripted(script), pause, tools, recorder) as gate:
+    async with gateway(Scripted(script), pause, tools, recorder, turn=ANSWERS) as gate:
         task = asyncio.create_task(gate.chat("go"))
         await pause.reached.wait()
         await gate.drain(0.01)
@@ -250,7 +253,7 @@ async def test_a_nested_turn_is_cancelled_with_its_parent() -> None:
     schema = {"type": "object"}
     nest = Tool(name="nest", description="", schema=schema, run=run)
     script.steps.insert(0, call(("p", "nest", {})))
-    async with gateway(Scripted(script), pause, Tools(nest), recorder) as gate:
+    async with gateway(Scripted(script), pause, Tools(nest), recorder, turn=ANSWERS) as gate:
         holder.append(gate)
         task = asyncio.create_task(gate.chat("go"))
         await pause.reached.wait()

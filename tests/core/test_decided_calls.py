@@ -108,7 +108,7 @@ async def test_a_turn_cancelled_at_any_moment_leaves_no_decided_call_open(
     uses += [(f"client{number}", "on_client", {}) for number in range(clients)]
     script = Script()
     parts = (Scripted(script), Tools(echo_tool(run=run)), Waits(), ends)
-    async with gateway(*parts, turn={"tool_concurrency": 2}) as gate:
+    async with gateway(*parts, turn={"tool_concurrency": 2, "answerers": ["waits"]}) as gate:
         ends.of.clear()
         turn = None
         for steps in range(MOST):

@@ -108,7 +108,7 @@ async def test_a_misbehaving_plugin_costs_what_its_hooks_contract_says(
     judge = Asking() if hook == "resolve_ask" else Allow()
     parts = [Scripted(script), judge, Tools(echo_tool()), recorder, bad_plugin(hook, fault)]
     tight = {hook: {"limit": 0.02}}
-    async with gateway(*parts, hooks=tight) as gate:
+    async with gateway(*parts, hooks=tight, turn={"answerers": ["bad"]}) as gate:
         recorder.failures.clear()
         turn = await gate.chat("go", sink=events)
         await settled(gate)

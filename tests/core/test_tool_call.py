@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,8 @@ class Person:
 async def outcome(*plugins: object, arguments: Mapping[str, Any] | None = None) -> Any:
     """Run one call of `echo` and return what it came to."""
     script = Script(call(("c", "echo", arguments or {"text": "x"})), say("ok"))
-    async with gateway(Scripted(script), Tools(echo_tool()), *plugins) as gate:
+    answers = {"answerers": ["person", "meddler"]}
+    async with gateway(Scripted(script), Tools(echo_tool()), *plugins, turn=answers) as gate:
         turn = await gate.chat("go")
     return turn.calls[0]
 
@@ -192,17 +193,59 @@ async def test_arguments_that_a_judge_changes_in_place_are_a_denial() -> None:
     assert "in place" in finished.decision.reason
 
 
-async def test_an_answer_that_changes_the_arguments_is_a_denial() -> None:
+@pytest.mark.parametrize("new", ["changed", object()], ids=["text", "object"])
+async def test_an_answer_that_changes_the_arguments_is_a_denial(new: Any) -> None:
     class Meddler:
         name = "meddler"
 
         @hookimpl
         def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision:
-            call.arguments["text"] = "changed"  # type: ignore[index]
+            call.arguments["text"] = new  # type: ignore[index]
             return Decision.allow()
 
     finished = await outcome(Judge("a", VERDICTS["ask"]), Meddler())
     assert finished.result.status == "denied"
+    assert finished.call.arguments == {"text": "x"}
+
+
+def set_effect(effect: Effect) -> Callable[[ToolCall, Decision], None]:
+    return lambda call, decision: object.__setattr__(decision, "effect", effect)
+
+
+def set_arguments(call: ToolCall, decision: Decision) -> None:
+    call.arguments["text"] = "changed"  # type: ignore[index]
+
+
+def set_tool(call: ToolCall, decision: Decision) -> None:
+    object.__setattr__(call, "tool", echo_tool("another"))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "meddle"),
+    [
+        (Verdict.deny("no"), set_effect(Effect.ALLOW)),
+        (Verdict.allow(), set_effect(Effect.DENY)),
+        (Verdict.allow(), set_arguments),
+        (Verdict.allow(), set_tool),
+    ],
+    ids=["allows", "denies", "arguments", "tool"],
+)
+async def test_whoever_takes_note_of_a_decision_changes_neither_it_nor_what_runs(
+    verdict: Verdict, meddle: Callable[[ToolCall, Decision], None]
+) -> None:
+    class Notes:
+        name = "notes"
+
+        @hookimpl
+        def tool_decided(self, turn: Turn, call: ToolCall, decision: Decision) -> None:
+            meddle(call, decision)
+
+    finished = await outcome(Judge("a", verdict), Notes())
+    # What was recorded behind it may be something else, so it does not happen.
+    assert finished.result.status == "denied"
+    assert finished.decision.effect is Effect.DENY
+    assert "changed it in place" in finished.decision.reason
+    assert (finished.call.name, finished.call.arguments) == ("echo", {"text": "x"})
 
 
 async def test_a_tool_gets_a_copy_of_what_was_judged() -> None:

@@ -495,7 +495,8 @@ async def test_an_ask_is_resolved_from_elsewhere_while_the_lane_is_held() -> Non
 
     asking = Asking()
     script = Script(call(("c", "echo", {"text": "x"})), say("first"), say("second"))
-    async with gateway(Scripted(script), asking, Tools(echo_tool())) as gate:
+    answers = {"answerers": ["asking"]}
+    async with gateway(Scripted(script), asking, Tools(echo_tool()), turn=answers) as gate:
         first = asyncio.create_task(gate.chat("one"))
         await asking.asked.wait()
         second = asyncio.create_task(gate.chat("two"))
@@ -527,7 +528,8 @@ async def test_an_ask_that_nobody_answers_is_a_denial() -> None:
     script = Script(call(("c", "echo", {"text": "x"})), say("ok"))
     for parts in ((Asking(),), (Asking(), Silent())):
         script = Script(call(("c", "echo", {"text": "x"})), say("ok"))
-        async with gateway(Scripted(script), Tools(echo_tool()), *parts) as gate:
+        answers = {"answerers": ["silent"]}
+        async with gateway(Scripted(script), Tools(echo_tool()), *parts, turn=answers) as gate:
             turn = await gate.chat("go")
         assert turn.calls[0].result.status == "denied"
 

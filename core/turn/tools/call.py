@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["Judged", "ToolCalls", "cut_short", "may_use"]
+__all__ = ["Judged", "ToolCalls", "cut_short", "may_use", "odd_answerers"]
 
 GRACE_SECONDS = 1.0
 """Seconds that whoever resolves a question gets beyond its time limit: keeping that is theirs."""
@@ -84,6 +84,24 @@ def may_use(turn: Turn, tool: Tool) -> bool:
     return matches(tool.name, turn.agent.tools)
 
 
+def odd_answerers(host: Host) -> Sequence[str]:
+    """Return, for people, where `turn.answerers` and the plugins that resolve questions differ."""
+    named = host.settings.turn.answerers
+    there = {item.plugin for item in host.hooks.implementations(hookspecs.resolve_ask)}
+    usual = type(host.settings.turn)().answerers  # a gateway without them says so elsewhere
+    return [
+        *(
+            f"the plugin {name!r} could answer, and `turn.answerers` does not name it"
+            for name in sorted(there.difference(named))
+        ),
+        *(
+            f"`turn.answerers` names {name!r}, and no plugin of that name answers"
+            for name in named
+            if name not in there and name not in usual
+        ),
+    ]
+
+
 def matches(name: str, globs: Sequence[str] | None) -> bool:
     """Whether a tool of this name is among those that an agent may call; None is all."""
     return globs is None or any(fnmatchcase(name, glob) for glob in globs)
@@ -129,13 +147,16 @@ class ToolCalls:
             return Judged(
                 use=use, problem=f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong)
             )
-        # A copy: a hook that changes the arguments in place does not change the message.
-        arguments: dict[str, Any] = orjson.loads(canonical(use.input))
+        # Copies: a hook that changes the arguments in place changes neither the message, nor what
+        # is said of a call that is cancelled meanwhile.
+        written = canonical(use.input)
+        arguments: dict[str, Any] = orjson.loads(written)
         call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
         decision = Decision.deny("cancelled")
         try:
             try:
-                call, decision = await self._decide(turn, call)
+                judging = replace(call, arguments=orjson.loads(written))
+                call, decision = await self._decide(turn, judging)
             finally:
                 # Whole, and also where nothing was decided: what is over has been decided on.
                 judged, decision = await finish(self._noted(turn, call, decision))
@@ -153,8 +174,12 @@ class ToolCalls:
 
     async def _decide(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision]:
         call, decision, ask = await self._verdict(turn, call)
-        if ask is not None:
-            decision = await self._resolve(turn, call, ask, decision)
+        if ask is None:
+            return call, decision
+        judged = call.canonical
+        decision = await self._resolve(turn, call, ask, decision)
+        if bytes_of(call.arguments) != judged:
+            call = replace(call, arguments=orjson.loads(judged))
         return call, decision
 
     async def _noted(
@@ -162,12 +187,17 @@ class ToolCalls:
     ) -> tuple[bytes, Decision]:
         """Let plugins take note of a decision; return the bytes that were judged, and it."""
         judged = call.canonical
+        # Copies: what is done to them changes neither what was decided nor what runs.
+        told, said = replace(call, arguments=orjson.loads(judged)), replace(decision)
         try:
-            await self._host.hooks.notify(hookspecs.tool_decided, turn, call, decision)
+            await self._host.hooks.notify(hookspecs.tool_decided, turn, told, said)
         except HookError as error:
-            decision = Decision.deny(
-                f"the decision could not be recorded: {error}", by=error.plugin
-            )
+            why = f"the decision could not be recorded: {error}"
+            return judged, Decision.deny(why, by=error.plugin)
+        if bytes_of(told.arguments) != judged or told.tool is not call.tool or said != decision:
+            # Whoever took note of it after that has recorded something else.
+            why = "the decision could not be recorded: a plugin changed it in place"
+            return judged, Decision.deny(why)
         return judged, decision
 
     async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
@@ -259,14 +289,17 @@ class ToolCalls:
         judged = call.canonical
         try:
             async with asyncio.timeout(ask.timeout + GRACE_SECONDS):
-                answer = await self._host.hooks.first(hookspecs.resolve_ask, turn, call, ask)
+                answer = await self._host.hooks.first_of(
+                    self._host.settings.turn.answerers, hookspecs.resolve_ask, turn, call, ask
+                )
         except TimeoutError:
             why = f"nobody answered within {ask.timeout:g} s"
             return replace(self._unanswered(asked, ask, why), answer="expired")
         except HookError as error:
             return self._unanswered(asked, ask, f"asking failed: {error}")
         if answer is None:
-            return self._unanswered(asked, ask, "nobody is there to be asked")
+            why = "; ".join(("nobody is there to be asked", *odd_answerers(self._host)))
+            return self._unanswered(asked, ask, why)
         if answer.effect is Effect.ASK:
             return self._unanswered(asked, ask, "the answer was another question")
         if bytes_of(call.arguments) != judged:
