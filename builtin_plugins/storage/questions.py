@@ -14,7 +14,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import SQLAlchemyError
 
 from hookgate.builtin_plugins.storage.tables import ASKERS, QUESTION_ROWS
-from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.errors import StoreError, TurnError
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import STOPPED, Question, Settled
 from hookgate.core.domain.turn import Address
@@ -42,6 +42,13 @@ LEASE_SECONDS = 15.0
 BEATS = 3
 """How often a gateway is heard of within a lease, while any of its questions waits."""
 
+HEARD_SECONDS = 5.0
+"""So long whoever answers waits until the gateway that asked has taken the answer. That looks for
+answers every `POLL_SECONDS`; one that has died is taken to run as long as its lease stands."""
+
+HEARD = "heard"
+"""Stands as the reason of an answer that whoever asked has taken, and acts on."""
+
 KEPT = timedelta(days=30)
 """How long it is known what became of a question."""
 
@@ -50,6 +57,7 @@ _NOW = func.clock_timestamp(type_=DateTime(timezone=True))
 
 _ID = QUESTION_ROWS.c.id
 _WAITS = QUESTION_ROWS.c.state == "waiting"
+_UNHEARD = (QUESTION_ROWS.c.state == "answered") & (QUESTION_ROWS.c.why == "")
 _ROW = (_ID, QUESTION_ROWS.c.owner, QUESTION_ROWS.c.subject, QUESTION_ROWS.c.body)
 _SETTLED = (
     _ID,
@@ -69,6 +77,10 @@ class SqlQuestions:
     What becomes of a question is decided by one conditional update of its row. Gateways that
     share the database hold a lease each while their questions wait; a database of one gateway
     alone needs none, since whoever asked before it was opened has stopped.
+
+    A gateway acts on an answer of another one once it has marked the row as heard. Where that does
+    not happen in time, the one that took the answer takes it back by the same condition, and says
+    so: of both, one succeeds, so nothing runs that a person was told would not.
 
     Args:
         store: The store, with the tables of `storage.tables`.
@@ -136,7 +148,7 @@ class SqlQuestions:
         def work(connection: Connection) -> Settled:
             ended = _WAITS & (_ID.in_((question_id,)))
             connection.execute(update(QUESTION_ROWS).where(ended).values(state=state, why=why))
-            rows = _outcomes(connection, [question_id])
+            rows = _taken(connection, [question_id])
             return _settled(rows[0]) if rows else Settled(state=state, why=why)
 
         try:
@@ -227,15 +239,25 @@ class SqlQuestions:
         by: str,
         also: Callable[[Connection | None], None] | None = None,
     ) -> bool:
-        """Answer a question; False where it does not wait any more."""
+        """Answer a question; False where it does not wait any more.
+
+        Raises:
+            TurnError: It does not fit the schema, or whoever asked has not heard of it in time.
+        """
         question = await self.find(question_id)
         if question is None:
             return False
         question.check(value)
+        own = question.owner == self.owner
         first = (
             update(QUESTION_ROWS)
             .where(_WAITS, _ID.in_((question_id,)), self._asker_runs())
-            .values(state="answered", answer=json.dumps(value), answered_by=by)
+            .values(
+                state="answered",
+                answer=json.dumps(value),
+                answered_by=by,
+                why=HEARD if own else "",
+            )
         )
 
         def work(connection: Connection) -> bool:
@@ -251,7 +273,34 @@ class SqlQuestions:
             return counts
 
         # Whole: what was handed to the store is written, and then its asker has to hear of it.
-        return await finish(settle())
+        counts = await finish(settle())
+        if counts and not own:
+            await self._heard(question_id)
+        return counts
+
+    async def _heard(self, question_id: str) -> None:
+        """Return once the gateway that asked acts on an answer that was given here.
+
+        Raises:
+            TurnError: It does not, and will not: it has stopped.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + HEARD_SECONDS
+        read = partial(_outcomes, ids=[question_id])
+        while loop.time() < until:
+            rows = await self._store.read(read)
+            if not rows or rows[0].why == HEARD:
+                return
+            await asyncio.sleep(POLL_SECONDS / 2)
+        unheard = _UNHEARD & (_ID.in_((question_id,)))
+        taken_back = update(QUESTION_ROWS).where(unheard).values(state="withdrawn", why=STOPPED)
+        if await self._store.write(lambda c: bool(c.execute(taken_back).rowcount)):
+            raise TurnError(
+                f"{STOPPED}, or cannot be reached, so nobody acts on the answer to "
+                f"{question_id!r}: nothing runs",
+                code="not_found",
+                action="have the message sent again, where it still matters",
+            )
 
     # -- within ------------------------------------------------------------
 
@@ -282,6 +331,9 @@ class SqlQuestions:
                     await self._store.write(self._beat)
                     beaten = loop.time()
                 rows = await self._store.read(partial(_outcomes, ids=list(self._waiting)))
+                if rows:
+                    ids = [row.id for row in rows]
+                    rows = await self._store.write(partial(_taken, ids=ids))
             except (StoreError, SQLAlchemyError) as error:
                 self._tell(f"answers at other gateways are not heard of: {error}")
                 continue
@@ -297,6 +349,13 @@ class SqlQuestions:
 
 def _outcomes(connection: Connection, ids: Sequence[str]) -> Sequence[Any]:
     return connection.execute(_OUTCOMES, {"ids": ids}).all()
+
+
+def _taken(connection: Connection, ids: Sequence[str]) -> Sequence[Any]:
+    """Mark answers as heard, and return what became of the questions with them."""
+    unheard = _UNHEARD & _ID.in_(ids)
+    connection.execute(update(QUESTION_ROWS).where(unheard).values(why=HEARD))
+    return _outcomes(connection, ids)
 
 
 def _row(question: Question) -> dict[str, Any]:
@@ -339,5 +398,5 @@ def _settled(row: Any) -> Settled:
         state=row.state,
         value=json.loads(row.answer) if row.answer else None,
         by=row.answered_by,
-        why=row.why,
+        why="" if row.state == "answered" else row.why,
     )

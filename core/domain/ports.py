@@ -652,7 +652,8 @@ class Questions(Protocol):
             Whether it counts; False where the question does not wait any more.
 
         Raises:
-            TurnError: The answer does not fit the schema; the question waits on.
+            TurnError: The answer does not fit the schema, and the question waits on; or whoever
+                asked has stopped, so nobody acts on the answer, though `also` has been kept.
             StoreError: It cannot be kept; the question waits on. So it does where `also` raises.
         """
 

@@ -22,7 +22,7 @@ from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.ports import STOPPED, STORE
+from hookgate.core.domain.ports import QUESTIONS, STOPPED, STORE
 from hookgate.core.domain.turn import Turn
 from hookgate.core.gateway.access import tokens as token_module
 from hookgate.core.gateway.serve import listen
@@ -284,7 +284,35 @@ async def test_a_restart_of_the_asker_expires_its_question_by_name_and_no_others
     assert office.ran == ["b: of b"]
 
 
-async def killed(work: Any) -> Any:
+@pytest.mark.parametrize("decision", ["allow-once", "allow-always", "deny"])
+async def test_an_answer_to_a_gateway_that_has_died_says_so_and_leaves_no_grant(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: str
+) -> None:
+    monkeypatch.setattr(asking_module, "HEARD_SECONDS", 1.0)
+    office = Office(url, tmp_path)
+    async with office.gateway("b") as b:
+        async with office.gateway("a") as a:
+            turn = asking(a)
+            shown = await question(b)
+            # As if it were killed: it hears and says nothing any more, and its lease still stands.
+            questions, store = a.gate.host[QUESTIONS], a.gate.host[STORE]
+            questions._following.cancel()  # type: ignore[attr-defined]
+            works = store._writer.work  # type: ignore[attr-defined]
+            monkeypatch.setattr(store._writer, "work", killed)  # type: ignore[attr-defined]
+            body = {"id": shown["id"], "digest": shown["digest"], "decision": decision}
+            status, told = await b.post("/v1/approvals/resolve", body)
+            assert status == 404
+            assert STOPPED in told["error"]["message"]
+            assert (await b.get("/v1/approvals"))[1]["approvals"] == []
+            assert (await b.get("/v1/approvals/grants"))[1]["grants"] == []
+            # It was cut off only: what it hears now is that nobody allowed anything.
+            monkeypatch.setattr(store._writer, "work", works)  # type: ignore[attr-defined]
+            a.gate.host.spawn(questions._follow(), name="follow")  # type: ignore[attr-defined]
+            assert "sent" not in (await turn)[1]["text"]
+    assert office.ran == []
+
+
+async def killed(work: Any, *more: Any) -> Any:
     raise StoreUnavailableError("this gateway was killed")
 
 

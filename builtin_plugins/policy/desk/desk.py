@@ -177,7 +177,9 @@ class Desk:
                 also = self.grants.keeping(grant)
                 await self.inbox.answer(principal, question, value, also=also)
             except TurnError:
-                # Somebody was faster, or it is void: the grant is not there, or no more.
+                # Somebody was faster, it is void, or whoever asked has stopped: nobody has acted on
+                # the answer, so the grant is not to stand where it was written with it.
+                await self.grants.revoke(grant.id)
                 await self._record("grant_revoked", grant, revoked_by="policy")
                 raise
             finally:
