@@ -236,9 +236,19 @@ def import_(
         Path,
         typer.Argument(metavar="FILE", help="An export.", exists=True, dir_okay=False),
     ],
+    trusted: Annotated[
+        bool,
+        typer.Option(
+            "--trusted",
+            help="You know who wrote it: its rows are what they say, the user's own words too. "
+            "Without it, all are tainted by the file's name.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Take in an export. All of it is checked first; what is there already is left as it is."""
+    from hookgate.core.domain.strict_json import well_formed
+
     del as_json
     state = state_of(ctx)
     rows = _read(file)
@@ -246,7 +256,13 @@ def import_(
     for check in (True, False):
         for begin in range(0, len(rows), BATCH):
             some = rows[begin : begin + BATCH]
-            params = {"rows": some, "check": check, "first": begin + 1}
+            params = {
+                "rows": some,
+                "check": check,
+                "first": begin + 1,
+                "source": well_formed(file.name)[:200],
+                "trusted": trusted,
+            }
             answer = state.ask("memory.import", params)
             done = {name: count + answer[name] for name, count in done.items()}
     said = f"{counted(done['new'], 'row')} added, {done['known']} known already"

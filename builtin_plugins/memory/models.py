@@ -221,6 +221,11 @@ class ImportParams(OperationModel):
     """Only look whether they could be imported."""
     first: int = Field(default=1, ge=1)
     """The number of the first row, for what is said of a wrong one."""
+    source: str = Field(default="", max_length=200, pattern=r"^[^\x00]*$")
+    """Where the rows come from, such as the name of a file."""
+    trusted: bool = False
+    """Whether whoever wrote them is believed: then they have the taint that they say, and
+    otherwise `import:SOURCE` besides."""
 
 
 class Imported(OperationModel):

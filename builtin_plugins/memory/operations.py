@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import check_scope
+from hookgate.builtin_plugins.memory.notes import FullError
 from hookgate.builtin_plugins.memory.recall.packing import line_of
 from hookgate.builtin_plugins.memory.recalling import MOST_LINES, clean, packed_lines, shown_as
 from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
 from hookgate.core.domain.errors import TurnError
+from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.operations import Operation
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import SessionKey
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.memory.domain import Hit
+    from hookgate.builtin_plugins.memory.facts.exchange import Imported
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
     from hookgate.core.domain.operations import Invocation
@@ -40,6 +43,9 @@ __all__ = ["MemoryOperations"]
 
 MOST_SCOPES = 50
 """Scopes that one search goes through."""
+
+ROWS_A_WRITE = 50
+"""Imported rows that are added in one transaction: every other write waits for it."""
 
 
 class MemoryOperations:
@@ -336,23 +342,39 @@ class MemoryOperations:
         return models.Exported(rows=mine, next=after)
 
     async def import_(self, invocation: Invocation, params: models.ImportParams) -> models.Imported:
-        """Take in rows, all of them or none."""
+        """Take in rows: all are looked at first, then `ROWS_A_WRITE` at a time are added."""
         from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError, check_rows
 
         del invocation
-        keeper = self._keeper
         try:
             check_rows(params.rows, params.first)
         except FactFormatError as error:
             raise TurnError(
                 str(error), code="invalid_params", action="give rows that an export wrote"
             ) from None
-        if params.check:
-            return models.Imported(new=0, known=0)
-        done = await keeper.store.write(
-            lambda connection: keeper.facts.import_(params.rows, connection)
-        )
-        return models.Imported(new=done.new, known=done.known)
+        new = known = 0
+        # Everybody who learns or forgets waits for a write: a long one would hold up all turns.
+        for begin in range(0, 0 if params.check else len(params.rows), ROWS_A_WRITE):
+            some = params.rows[begin : begin + ROWS_A_WRITE]
+            try:
+                done = await self._keeper.store.write(self._taking(some, params))
+            except FullError as error:
+                at = params.first + begin
+                raise TurnError(
+                    f"rows {at} to {at + len(some) - 1} are not taken in: {error}",
+                    code="invalid_params",
+                    action="forget notes that no longer matter, or raise "
+                    "`plugin.memory.max_notes`, and import again: what is there stays",
+                ) from None
+            new, known = new + done.new, known + done.known
+        return models.Imported(new=new, known=known)
+
+    def _taking(
+        self, rows: Sequence[dict[str, Any]], params: models.ImportParams
+    ) -> Callable[[Connection], Imported]:
+        keeper = self._keeper
+        taint = CLEAN if params.trusted else frozenset((f"import:{params.source}",))
+        return lambda connection: keeper.facts.import_(rows, connection, taint=taint)
 
     # -- whose ---------------------------------------------------------------------
 

@@ -290,25 +290,24 @@ async def test_an_answer_to_a_gateway_that_has_died_says_so_and_leaves_no_grant(
 ) -> None:
     monkeypatch.setattr(asking_module, "HEARD_SECONDS", 1.0)
     office = Office(url, tmp_path)
-    async with office.gateway("b") as b:
-        async with office.gateway("a") as a:
-            turn = asking(a)
-            shown = await question(b)
-            # As if it were killed: it hears and says nothing any more, and its lease still stands.
-            questions, store = a.gate.host[QUESTIONS], a.gate.host[STORE]
-            questions._following.cancel()  # type: ignore[attr-defined]
-            works = store._writer.work  # type: ignore[attr-defined]
-            monkeypatch.setattr(store._writer, "work", killed)  # type: ignore[attr-defined]
-            body = {"id": shown["id"], "digest": shown["digest"], "decision": decision}
-            status, told = await b.post("/v1/approvals/resolve", body)
-            assert status == 404
-            assert STOPPED in told["error"]["message"]
-            assert (await b.get("/v1/approvals"))[1]["approvals"] == []
-            assert (await b.get("/v1/approvals/grants"))[1]["grants"] == []
-            # It was cut off only: what it hears now is that nobody allowed anything.
-            monkeypatch.setattr(store._writer, "work", works)  # type: ignore[attr-defined]
-            a.gate.host.spawn(questions._follow(), name="follow")  # type: ignore[attr-defined]
-            assert "sent" not in (await turn)[1]["text"]
+    async with office.gateway("b") as b, office.gateway("a") as a:
+        turn = asking(a)
+        shown = await question(b)
+        # As if it were killed: it hears and says nothing any more, and its lease still stands.
+        questions, store = a.gate.host[QUESTIONS], a.gate.host[STORE]
+        questions._following.cancel()  # type: ignore[attr-defined]
+        works = store._writer.work  # type: ignore[attr-defined]
+        monkeypatch.setattr(store._writer, "work", killed)  # type: ignore[attr-defined]
+        body = {"id": shown["id"], "digest": shown["digest"], "decision": decision}
+        status, told = await b.post("/v1/approvals/resolve", body)
+        assert status == 404
+        assert STOPPED in told["error"]["message"]
+        assert (await b.get("/v1/approvals"))[1]["approvals"] == []
+        assert (await b.get("/v1/approvals/grants"))[1]["grants"] == []
+        # It was cut off only: what it hears now is that nobody allowed anything.
+        monkeypatch.setattr(store._writer, "work", works)  # type: ignore[attr-defined]
+        a.gate.host.spawn(questions._follow(), name="follow")  # type: ignore[attr-defined]
+        assert "sent" not in (await turn)[1]["text"]
     assert office.ran == []
 
 

@@ -25,12 +25,16 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 )
 from hookgate.builtin_plugins.memory.notes import fold
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
+from hookgate.builtin_plugins.memory.tables.notes import check_room
+from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
+
+    from hookgate.core.domain.messages import Taint
 
 __all__ = [
     "FORMAT",
@@ -187,12 +191,25 @@ def _exported(row: Row, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def import_rows(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> Imported:
+def import_rows(
+    connection: Connection,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    max_notes: int,
+    taint: Taint = CLEAN,
+) -> Imported:
     """Add exported rows, in the caller's transaction; what is there already is left as it is.
+
+    Args:
+        connection: Of the caller's transaction.
+        rows: The rows. Whoever wrote them may have written anything, a taint of `[]` too.
+        max_notes: Notes of one scope at most.
+        taint: What all of it is tainted with besides; `CLEAN` where its writer is trusted.
 
     Raises:
         FactFormatError: A row is not of the format; it says which, and what was expected. The
             caller's transaction is to be undone then.
+        FullError: A scope holds as many notes as it may. The same goes for the transaction.
     """
     new = known = 0
     for number, row in enumerate(rows, 1):
@@ -200,18 +217,35 @@ def import_rows(connection: Connection, rows: Iterable[Mapping[str, Any]]) -> Im
             values, sources = _checked(row)
         except FactFormatError as error:
             raise FactFormatError(f"row {number}: {error}") from None
-        if _is_known(connection, values, sources):
+        if taint:
+            _add_taint(taint, values, *sources)
+        if _is_known(connection, values, sources, join=not taint):
             known += 1
             continue
+        if values["kind"] == "note":
+            check_room(connection, values["scope"], limit=max_notes)
         inserted = Row(number=insert_row(connection, values, sources), **values)
         _settle(connection, inserted)
         new += 1
     return Imported(new, known)
 
 
+def _add_taint(taint: Taint, *kept: dict[str, Any]) -> None:
+    for values in kept:
+        values["taint"] = taint_text(frozenset(json.loads(values["taint"])) | taint)
+
+
 def _is_known(
-    connection: Connection, values: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]
+    connection: Connection,
+    values: Mapping[str, Any],
+    sources: Sequence[Mapping[str, Any]],
+    *,
+    join: bool,
 ) -> bool:
+    """Whether a row is there; where it is the same fact, that rests on its sources, too.
+
+    Without `join` it does not: what somebody said here is not tainted by who else says so.
+    """
     columns = FACTS.c
     scope = [values["scope"]]
     if rows_where(connection, scope, columns.id == values["id"], limit=1):
@@ -230,7 +264,8 @@ def _is_known(
     )
     for row in same:
         if row.valid_from == values["valid_from"] and row.valid_to == values["valid_to"]:
-            _join(connection, row, values, sources)
+            if join:
+                _join(connection, row, values, sources)
             return True
     return False
 

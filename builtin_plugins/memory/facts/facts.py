@@ -19,6 +19,7 @@ from hookgate.builtin_plugins.memory.facts.forgetting import forget_all, forget_
 from hookgate.builtin_plugins.memory.facts.learning import Learned, learn
 from hookgate.builtin_plugins.memory.facts.searching import search
 from hookgate.builtin_plugins.memory.tables.notes import add_note
+from hookgate.core.domain.messages import CLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.domain import Hit, Utterance
     from hookgate.builtin_plugins.memory.notes import Note
+    from hookgate.core.domain.messages import Taint
 
 __all__ = ["Facts"]
 
@@ -133,10 +135,18 @@ class Facts:
         """Yield all of `scopes`, a row of JSONL each."""
         return export_rows(connection, scopes)
 
-    def import_(self, rows: Iterable[Mapping[str, Any]], connection: Connection) -> Imported:
+    def import_(
+        self, rows: Iterable[Mapping[str, Any]], connection: Connection, *, taint: Taint = CLEAN
+    ) -> Imported:
         """Add exported rows; what is there already is left as it is.
+
+        Args:
+            rows: The rows.
+            connection: Of the caller's transaction.
+            taint: What all of it is tainted with besides; `CLEAN` where its writer is trusted.
 
         Raises:
             FactFormatError: A row is not of the format; the transaction is to be undone.
+            FullError: A scope holds as many notes as it may; the same goes for the transaction.
         """
-        return import_rows(connection, rows)
+        return import_rows(connection, rows, max_notes=self._max_notes, taint=taint)

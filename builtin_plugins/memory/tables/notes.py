@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.notes import Note
 
-__all__ = ["add_note"]
+__all__ = ["add_note", "check_room"]
 
 _IS_NOTE = FACTS.c.kind == "note"
 
@@ -46,17 +46,26 @@ def add_note(connection: Connection, note: Note, *, limit: int) -> Note:
             .values(**_row(note))
         )
         return note
-    kept = connection.execute(
-        select(func.count()).select_from(FACTS).where(columns.scope == note.scope, _IS_NOTE)
-    ).scalar_one()
-    if kept >= limit:
-        raise FullError(f"{limit} notes are kept already")
+    check_room(connection, note.scope, limit=limit)
     number = connection.execute(insert(FACTS).values(**row).returning(columns.number)).scalar_one()
     words = sorted(set(terms_of(note.text)))
     postings = [{"scope": note.scope, "word": word, "fact": number} for word in words]
     if postings:
         connection.execute(insert(WORDS), postings)
     return note
+
+
+def check_room(connection: Connection, scope: str, *, limit: int) -> None:
+    """Look whether a scope may hold one more note.
+
+    Raises:
+        FullError: It holds `limit` notes already.
+    """
+    kept = connection.execute(
+        select(func.count()).select_from(FACTS).where(FACTS.c.scope == scope, _IS_NOTE)
+    ).scalar_one()
+    if kept >= limit:
+        raise FullError(f"{limit} notes are kept already")
 
 
 def _row(note: Note) -> dict[str, Any]:
