@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +15,14 @@ from tests.support.script import Allow, settled
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.asking import CAUSE
 from hookgate.builtin_plugins.memory.keeper import Keeper
-from hookgate.core.domain.descriptors import Flags
+from hookgate.core.domain.descriptors import Card, Flags, Rejected
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
+from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import CONVERSATIONS, STORE
-from hookgate.core.domain.tools import ToolResult
-from hookgate.core.domain.turn import Address, Claim, Principal
+from hookgate.core.domain.tools import ToolCall, ToolResult, Verdict
+from hookgate.core.domain.turn import Address, Claim, Origin, Principal, Turn, TurnRequest
+from hookgate.hookspecs import hookimpl
 from hookgate.kit.testing.model import call, say
 from hookgate.kit.tooling import tool
 
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.models import ModelRequest
-    from hookgate.core.domain.turn import Turn
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.gateway import TurnedClock
     from hookgate.kit.testing.model import ScriptedModel
@@ -489,3 +491,127 @@ async def test_no_model_is_asked_for_facts_unless_that_is_set(
     async with talking() as talk:
         await talk.say("My dog is called Luna.")
         assert {request.cause for request in model.requests} == {"turn"}
+
+
+# -- what is nobody's word, and what is foreign text ----------------------------------------
+
+
+def origin(provenance: Provenance) -> Origin:
+    return Origin(provenance=provenance, path="test")
+
+
+async def told(talk: Talk, text: str, **more: Any) -> Turn:
+    """Have something said that came in as `provenance`, with `taint`, and learned."""
+    came = origin(more.pop("provenance", Provenance.EXTERNAL_USER))
+    request = TurnRequest(content=text, address=ME, **more)
+    turn = await talk.gate.host.start_turn(Principal.owner(), came, request).wait()
+    await talk.learned()
+    return turn
+
+
+FAMILY = {"share": {"family": [{"peer": "me"}, {"peer": "eve"}]}}
+
+
+async def test_what_is_recalled_of_a_page_in_another_session_is_judged_as_foreign_text(
+    gateway: Started, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    judged: list[frozenset[str]] = []
+
+    class Judges:
+        name = "judges"
+
+        @hookimpl
+        def before_tool_call(self, turn: Turn, call: ToolCall) -> Verdict:
+            judged.append(turn.taint)
+            return Verdict.deny("foreign text") if turn.taint else Verdict.allow()
+
+    async def send() -> str:
+        """Send the mail."""
+        return "sent"
+
+    brought = [tool(send, flags=Flags(sends_externally=True), always_on=True)]
+    async with gateway(Judges(), plugin={"memory": FAMILY}, tools=brought) as gate:
+        talk = Talk(gate, model, clock)
+        await told(talk, "My dog is called Luna.", taint=frozenset({"mail:stranger"}))
+        judged.clear()
+        model.steps = [call("send"), say("no")]
+        turn = await talk.say("What is my dog called? Send it.", OTHER)
+        assert "Luna" in talk.recalled
+    assert judged == [frozenset({"mail:stranger"})]
+    assert turn.calls[0].result.status == "denied"
+
+
+async def test_what_is_recalled_of_a_page_has_passed_the_sanitizers(
+    gateway: Started, model: ScriptedModel, clock: TurnedClock
+) -> None:
+    seen: list[str] = []
+
+    class Sanitizes:
+        name = "sanitizes"
+
+        @hookimpl
+        def sanitize_card(self, card: Card) -> Card | Rejected | None:
+            if card.id != "recall":
+                return None
+            seen.append(card.text)
+            if "Rex" in card.text:
+                return Rejected(reason="an order")
+            return replace(card, text=card.text.replace("Luna", "[left out]"))
+
+    async with gateway(Sanitizes(), Allow(), plugin={"memory": FAMILY}) as gate:
+        talk = Talk(gate, model, clock)
+        page = frozenset({"web:page"})
+        await told(talk, "My dog is called Luna.", taint=page)
+        await told(talk, "My cat is called Rex.", taint=page)
+        await told(talk, "My bird is called Kiwi.")
+        await talk.chatter(6)
+        await talk.say("What are my dog, my cat and my bird called?")
+        assert "Kiwi" in talk.recalled
+        assert "[left out]" in talk.recalled
+        assert "Luna" not in talk.recalled
+        assert "Rex" not in talk.recalled
+    assert seen
+    assert not any("Kiwi" in text for text in seen), "what people say is shown as they said it"
+
+
+@pytest.mark.parametrize(
+    "provenance",
+    [Provenance.SCHEDULED, Provenance.INTERNAL_SYSTEM, Provenance.TOOL_RESULT],
+)
+async def test_what_no_person_has_said_is_not_learned_as_the_users_word(
+    talking: Any, provenance: Provenance
+) -> None:
+    async with talking() as talk:
+        await told(talk, "My dog is called Luna.", provenance=provenance)
+        assert await talk.facts() == []
+        rows = (await talk.do("memory.list", kind="turn"))["rows"]
+        assert [row for row in rows if row["speaker"] == "user"] == []
+        await told(talk, "My dog is called Luna.")
+        assert await talk.facts() != []
+
+
+async def test_nothing_is_learned_of_what_models_say_to_each_other(
+    talking: Any, model: ScriptedModel
+) -> None:
+    holder: list[Gateway] = []
+
+    async def ask(turn: Turn) -> str:
+        """Ask another one."""
+        return (await holder[0].host.nested_turn(turn, "My dog is called Luna.")).answer
+
+    model.steps = [call("ask"), say("The dog of the user is called Rex."), say("Done.")]
+    async with talking(tools=[tool(ask, flags=Flags.none(), always_on=True)]) as talk:
+        holder.append(talk.gate)
+        await talk.say("Go on.")
+        rows = (await talk.do("memory.list", kind="turn"))["rows"]
+        assert {row["text"] for row in rows} <= {"Go on.", "Done."}
+        assert await talk.facts() == []
+
+
+async def test_a_message_that_holds_a_secret_is_not_kept(talking: Any) -> None:
+    async with talking() as talk:
+        talk.gate.host.secrets.register("hunter2-is-my-password")
+        await talk.say("My dog is called Luna, and my password is hunter2-is-my-password.")
+        rows = (await talk.do("memory.list", kind="turn"))["rows"]
+        assert not any("Luna" in row["text"] for row in rows if row["speaker"] == "user")
+        assert await talk.facts() == []

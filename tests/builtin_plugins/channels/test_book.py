@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.builtin_plugins.channels.bells import Bell
+from tests.builtin_plugins.channels.test_webhooks import HEADER
+from tests.builtin_plugins.turns import make_host
 
 from hookgate import STORE, Address, ReceivedMessage
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
@@ -16,8 +20,11 @@ from hookgate.builtin_plugins.channels.book.events import (
     LostLeaseError,
     event_key,
 )
-from hookgate.builtin_plugins.channels.book.leases import Leases
-from hookgate.core.domain.ports import Store
+from hookgate.builtin_plugins.channels.book.leases import Leases, milliseconds
+from hookgate.builtin_plugins.channels.hosting import Hosted
+from hookgate.builtin_plugins.channels.outbox.sending import Sender
+from hookgate.builtin_plugins.channels.settings import ChannelSettings
+from hookgate.core.domain.ports import CLOCK, Store
 from hookgate.kit.tables import tables_of
 from hookgate.kit.testing.gateway import TurnedClock, started
 from hookgate.kit.testing.model import ScriptedModel, say
@@ -129,3 +136,24 @@ async def test_dead_letters_are_kept_up_to_a_number(store: Store, clock: TurnedC
     await deliveries.prune(4)
     assert [one.content for one in await deliveries.dead("", 10)] == ["m2", "m3", "m4", "m5"]
     assert await deliveries.counts() == {("bell", "dead"): 4}
+
+
+async def test_what_has_run_out_while_it_waited_is_not_said_any_more(
+    store: Store, clock: TurnedClock, tmp_path: Path
+) -> None:
+    deliveries, bell = Deliveries(store, Leases(store, clock, "gateway")), Bell(HEADER)
+    host = make_host(tmp_path)
+    host.provide(CLOCK, clock)
+    now = milliseconds(clock)
+    address, other = Address("bell", "default", "ada"), Address("bell", "default", "bob")
+    question = Delivery(address=address, content="May it? code 123", expires=now + 60_000)
+    await deliveries.add([question, replace(question, address=other, expires=now + 300_000)])
+    clock.turn(seconds=60)
+    await deliveries.add([Delivery(address=address, content="expired: nobody answered")])
+    hosted = Hosted(bell, ChannelSettings())
+    sender = Sender(host, hosted, deliveries, attempts=3, paused=lambda: False)
+    running = asyncio.create_task(sender.run())
+    await bell.until(lambda: len(bell.said) == 2)
+    await sender.close()
+    await running
+    assert sorted(bell.said) == [("ada", "expired: nobody answered"), ("bob", "May it? code 123")]

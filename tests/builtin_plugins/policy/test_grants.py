@@ -455,3 +455,25 @@ async def test_a_grant_of_the_owner_stays_good(
         await gate.always(turn, call)
     async with opened(tmp_path, tokens=tokens) as gate:
         assert not await gate.is_asked(turn, call)
+
+
+async def test_a_grant_answers_nothing_for_a_tool_that_has_changed_since_the_turn_began(
+    tmp_path: Path,
+) -> None:
+    async with opened(tmp_path, pin_tools="off") as gate:
+
+        async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+            return "sent"
+
+        def registered(**changed: Any) -> ToolCall:
+            gate.host.tools.apply("p", [replace(mail().tool, run=run, **changed)])
+            return replace(mail(), tool=gate.host.tools.view()["mail"])
+
+        call = registered()
+        await gate.always(gate.turn(), call)
+        assert not await gate.is_asked(gate.turn(), call)
+        # The running turn keeps the tool that it began with, and that is the one granted.
+        registered(description="Sends to everybody.")
+        assert await gate.is_asked(gate.turn(), call)
+        registered()
+        assert not await gate.is_asked(gate.turn(), call)
