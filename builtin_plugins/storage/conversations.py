@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.storage.engine.statements import Prepared
+from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
 from hookgate.core.domain.errors import StaleFenceError, StoreError
@@ -272,8 +273,9 @@ class SqlConversations:
     def check(self, connection: Connection, session: SessionKey, fence: Fence) -> None:
         """Make sure that `fence` may still write; see `Conversations.check`."""
         key = str(session)
+        stale = check_lanes(connection, [fence])
         found = _load(connection, [key]) or _begin(connection, {key: self._clock.now()})
-        if not _stands(fence, found[key]):
+        if stale or not _stands(fence, found[key]):
             raise StaleFenceError.of(key)
 
     async def history(self, session: SessionKey, *, turns: int) -> Sequence[Message]:
@@ -419,12 +421,19 @@ def _append_all(
     """Write all appends of a group: a few statements, however many they are."""
     # The counter comes before any session, always: so two gateways cannot wait for each other.
     place = _take_positions(connection, sum(len(item.messages) for item in items))
+    # Then the lanes, which others take in no transaction that holds anything else.
+    stale = check_lanes(connection, [item.fence for item in items])
     found = _load(connection, {item.session for item in items})
     new = {item.session: item.now for item in items if item.session not in found}
     if new:
         found |= _begin(connection, new)
     rows: list[dict[str, Any]] = []
-    outcomes = [_append(item, found[item.session], rows) for item in items]
+    outcomes = [
+        StaleFenceError.of(item.session)
+        if item.fence.number in stale
+        else _append(item, found[item.session], rows)
+        for item in items
+    ]
     if rows:
         for position, row in enumerate(rows, place + 1):
             row["position"] = position

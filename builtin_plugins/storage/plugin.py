@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.ports import CONVERSATIONS, QUESTIONS, STORE, SWITCHES
+from hookgate.core.domain.ports import CONVERSATIONS, LANES, QUESTIONS, STORE, SWITCHES
 from hookgate.core.sessions.switches import FileSwitches
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
+    from hookgate.builtin_plugins.storage.lanes import SqlLanes
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.builtin_plugins.storage.switches import SqlSwitches
@@ -27,13 +28,14 @@ __all__ = ["Plugin"]
 PART = "storage"
 SWITCHES_PART = "storage switches"
 QUESTIONS_PART = "storage questions"
+LANES_PART = "storage lanes"
 
 
 class Plugin:
     """Opens the store for the life of the gateway."""
 
     Settings = StorageSettings
-    provides = (STORE, CONVERSATIONS, SWITCHES, QUESTIONS)
+    provides = (STORE, CONVERSATIONS, SWITCHES, QUESTIONS, LANES)
 
     def __init__(self, settings: StorageSettings) -> None:
         self._settings = settings
@@ -52,6 +54,7 @@ class Plugin:
             _hide_password(host, self._settings.url.get_secret_value())
         store = await open_store(self._settings, host.settings.home, tell=_telling(host, PART))
         work: list[asyncio.Task[None]] = []
+        lanes: SqlLanes | None = None
         try:
             if store.problem:
                 host.degrade(PART, store.problem)
@@ -65,8 +68,12 @@ class Plugin:
             questions = await _questions(host, store)
             if store.shared:
                 work.append(host.spawn(questions.look_after(), name="storage.questions"))
+                lanes = self._lanes(host, store)
+                work.append(host.spawn(lanes.keep(), name="storage.lanes"))
             self._store = store
             yield
+            if lanes is not None:
+                await lanes.close()
             await questions.close()
         finally:
             self._store = None
@@ -81,6 +88,21 @@ class Plugin:
         from hookgate.builtin_plugins.storage.operations import store_operations
 
         return store_operations(self._opened)
+
+    def _lanes(self, host: Host, store: SqlStore) -> SqlLanes:
+        """Offer lanes that all gateways on the database know; of one alone, the core's do."""
+        from hookgate.builtin_plugins.storage.lanes import SqlLanes
+
+        lanes = SqlLanes(
+            store,
+            lambda: host[CONVERSATIONS],
+            queue=host.settings.turn.lane_queue,
+            wait=self._settings.lane_seconds,
+            spawn=host.spawn,
+            tell=_telling(host, LANES_PART),
+        )
+        host.provide(LANES, lanes)
+        return lanes
 
     def _opened(self) -> SqlStore:
         if self._store is None:

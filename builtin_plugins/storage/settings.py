@@ -32,6 +32,8 @@ class StorageSettings(Section):
     """The most rows that one commit takes together."""
     readers: int = Field(default=4, ge=1, le=64)
     """Threads that read."""
+    lane_seconds: float = Field(default=60.0, gt=0, le=3600)
+    """How long a turn waits while its session has one at another gateway (PostgreSQL)."""
     busy_seconds: float = Field(default=5.0, ge=0, le=600)
     """How long a write waits for another program that holds the SQLite file."""
     check_mb: int = Field(default=128, ge=0)

@@ -145,6 +145,14 @@ class SqlStore:
         """
         return await self._writer.item(handle, item)
 
+    async def alone(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` with the writer's connection for itself; it begins and commits by itself.
+
+        Raises:
+            StoreUnavailableError: The database cannot be written; nothing was.
+        """
+        return await self._writer.alone(work)
+
     def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> Coroutine[Any, Any, None]:
         """Insert `rows`, all or none; return once they are committed.
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ASKERS",
+    "LANE_ROWS",
     "MESSAGES",
     "METADATA",
     "POSITIONS",
@@ -27,6 +28,7 @@ __all__ = [
     "SESSIONS",
     "SWITCH_ROWS",
     "AskerRow",
+    "LaneRow",
     "MessageRow",
     "PositionRow",
     "QuestionRow",
@@ -197,6 +199,26 @@ class AskerRow(StorageModel, table=True):
     until: datetime = Field(sa_type=UtcTime)
 
 
+class LaneRow(StorageModel, table=True):
+    """The lane of a session, among several gateways on one database.
+
+    Attributes:
+        session: The session key.
+        epoch: Grows by one whenever somebody takes it.
+        holder: The gateway that has it, or may take it alone until then; "" for nobody.
+        until: It is free where its holder has not said otherwise by then, by the database's clock.
+        wanted: The gateway that has asked for it first since it was taken, or "".
+    """
+
+    __tablename__ = "storage_lanes"
+
+    session: str = Field(primary_key=True, sa_type=Text)
+    epoch: int = Field(sa_type=BigInteger)
+    holder: str = Field(sa_type=Text)
+    until: datetime = Field(sa_type=UtcTime)
+    wanted: str = Field(sa_type=Text)
+
+
 class ScriptsRow(StorageModel, table=True):
     """The migration scripts that a plugin's tables were brought up to date with.
 
@@ -225,3 +247,4 @@ POSITIONS = _table(PositionRow)
 SWITCH_ROWS = _table(SwitchRow)
 QUESTION_ROWS = _table(QuestionRow)
 ASKERS = _table(AskerRow)
+LANE_ROWS = _table(LaneRow)

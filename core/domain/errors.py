@@ -17,6 +17,7 @@ The tree::
     │   ├── NotAllowedError        the principal may not do this
     │   ├── LaneFullError          too many messages wait for one session
     │   ├── LaneHeldError          a nested turn asked for a lane that its ancestor holds
+    │   ├── LaneLostError          somebody else took the session's lane while a turn ran
     │   ├── ClientToolError        a request brings a tool of its own that cannot be offered
     │   ├── RefusedError           a plugin refused the turn or the model call
     │   └── TurnCancelledError     a client, a disconnect or a deadline cancelled the turn
@@ -60,6 +61,7 @@ __all__ = [
     "HookgateError",
     "LaneFullError",
     "LaneHeldError",
+    "LaneLostError",
     "MissingKeyError",
     "NoAgentError",
     "NotAllowedError",
@@ -235,6 +237,12 @@ class LaneHeldError(TurnError):
     """A nested turn asked for a lane that one of its ancestors holds, or nests too deep."""
 
     code = "lane_held"
+
+
+class LaneLostError(TurnError):
+    """Somebody else took the session's lane while a turn ran; nothing of its answer was kept."""
+
+    code = "lane_lost"
 
 
 class ClientToolError(TurnError):

@@ -257,12 +257,17 @@ class Fence:
         taken: Whether a write of this holder is known to be committed.
         recalled: What the store gave this holder from memory; its first write needs that to be
             what is there. None where it was read.
+        lane: What a store that several gateways share knows the lane by; each write needs it to be
+            this holder's still. None where there is one gateway.
+        lost: Whether somebody else has the lane by now, or may have it.
     """
 
     number: int = field(default_factory=lambda: randbits(62) + 1)
     seen: tuple[int, int] | None = None
     taken: bool = False
     recalled: object = None
+    lane: object = None
+    lost: bool = False
 
     def read(self, number: int, messages: int) -> None:
         """Keep what the session's row has, at the first time that it is read."""

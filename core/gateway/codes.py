@@ -96,6 +96,7 @@ CODES = (
     Code(-32025, "not_checked", 503, "The credential cannot be checked now; nobody is let in."),
     Code(-32026, "message_too_long", 413, "The message does not fit into `context.budget_tokens`."),
     Code(-32027, "unknown_provider", 404, "No provider has the name that the model begins with."),
+    Code(-32028, "lane_lost", 503, "Somebody else took the session meanwhile; no answer was kept."),
 )
 
 _BY_NAME = {code.name: code for code in CODES}

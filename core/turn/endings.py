@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.domain.errors import (
     HookError,
+    LaneLostError,
     ProviderError,
     RefusedError,
+    StaleFenceError,
     StoreError,
     TurnCancelledError,
     TurnError,
@@ -24,6 +26,7 @@ __all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ended", "ending_of
 
 HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
 STORE_ACTION = "try again; `status` says what is wrong"
+LOST_ACTION = "send the message again"
 INTERNAL_ACTION = "tell whoever runs this gateway"
 """What the client of a turn can do where a part of the gateway has failed."""
 
@@ -53,6 +56,9 @@ def ending_of(turn: Turn, error: BaseException, reason: str) -> tuple[TurnEnding
         case ProviderError():
             why = {"kind": error.kind, "retry_after": error.retry_after}
             return "failed", TurnError(str(error), code=error.code, action=error.action, data=why)
+        case StaleFenceError():
+            again = {"retry_after": 1}
+            return "failed", LaneLostError(str(error), action=LOST_ACTION, data=again)
         case StoreError():
             return "failed", TurnError(str(error), code="store_failed", action=STORE_ACTION)
         case _:

@@ -60,6 +60,9 @@ RETRY_AFTER = 5.0
 """Seconds after which a message that met a gateway that stops is worth sending again: by then
 its balancer has noticed, or it is there anew."""
 
+BEGINNINGS = 3
+"""So often a turn begins of which nothing was committed, since somebody else had the lane."""
+
 STOP_LIMIT = 15.0
 """Seconds that cancelled turns get to settle when the gateway stops; past the limits of
 `after_model_call` and `tool_finished`."""
@@ -255,6 +258,25 @@ class Turns:
     # -- the lane ------------------------------------------------------------
 
     async def _hold(self, turn: Turn, request: TurnRequest) -> None:
+        taint = turn.extra_taint
+        for left in reversed(range(BEGINNINGS)):
+            try:
+                await self._held(turn, request)
+                break
+            except StaleFenceError:
+                if not left:
+                    raise
+                # Nothing of it is committed, and nobody has seen any of it: it begins anew.
+                turn.messages.clear()
+                turn.extra_taint = taint
+
+    async def _held(self, turn: Turn, request: TurnRequest) -> None:
+        """Run the turn while it holds the lane of its session.
+
+        Raises:
+            StaleFenceError: Somebody else has written to the session, or has its lane by now, and
+                nothing of the turn was committed.
+        """
         lanes = self._host[LANES]
         self._queued(turn, lanes.ahead(turn.session))
         async with lanes.hold(turn.session, turn) as lease:
@@ -410,6 +432,8 @@ class Turns:
         if isinstance(error, asyncio.CancelledError) and task is not None:
             # It has been heard: what follows is the turn's orderly end.
             task.uncancel()
+            if turn.fence.lost:
+                error = StaleFenceError.of(turn.session)
         handle = self._running.get(turn.id)
         turn.ending, turn.error = ending_of(turn, error, handle.reason if handle else "")
         self._log(turn, turn.error, error)

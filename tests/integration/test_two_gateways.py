@@ -22,8 +22,8 @@ from hookgate.builtin_plugins.storage.tables import QUESTION_ROWS
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError
 from hookgate.core.domain.models import ModelRequest
-from hookgate.core.domain.ports import QUESTIONS, STOPPED, STORE
-from hookgate.core.domain.turn import Turn
+from hookgate.core.domain.ports import CONVERSATIONS, QUESTIONS, STOPPED, STORE
+from hookgate.core.domain.turn import SessionKey, Turn
 from hookgate.core.gateway.access import tokens as token_module
 from hookgate.core.gateway.serve import listen
 
@@ -132,6 +132,36 @@ async def test_cards_turned_off_on_one_are_off_on_both_within_a_second(
             return "awareness" in body["degraded"]
 
         await soon(off)
+
+
+# -- sessions -----------------------------------------------------------------------------
+
+
+def slowly(request: ModelRequest) -> Any:
+    """Answer after a moment in which the other gateway has a message of the same session."""
+    return [lambda: asyncio.sleep(0.02), *say(f"re: {request.messages[-1].text}")]
+
+
+async def test_turns_of_one_session_on_both_wait_for_one_another_and_none_fails(
+    url: str, tmp_path: Path
+) -> None:
+    def gateway(name: str) -> Any:
+        return served(url, tmp_path / name, {}, Scripted(Script(slowly)))
+
+    async with gateway("a") as a, gateway("b") as b:
+        answers = await asyncio.gather(
+            *((a, b)[n % 2].post("/v1/turns", {"content": f"m{n}"}) for n in range(24))
+        )
+        assert [status for status, _ in answers] == [200] * 24
+        assert [body["text"] for _, body in answers] == [f"re: m{n}" for n in range(24)]
+        (session,) = (await a.get("/v1/sessions"))[1]["sessions"]
+        host = b.gate.host
+        kept = await host[CONVERSATIONS].history(SessionKey.parse(session["session"]), turns=100)
+    said = [message.text for message in kept]
+    assert len(said) == 48
+    # Each answer right behind its own message.
+    pairs = zip(said[::2], said[1::2], strict=True)
+    assert all(answer == f"re: {asked}" for asked, answer in pairs)
 
 
 # -- questions ----------------------------------------------------------------------------

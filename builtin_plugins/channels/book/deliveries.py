@@ -149,6 +149,16 @@ class Deliveries:
         rows = await self._store.read(lambda connection: connection.execute(query).all())
         return [_delivery(one) for one in rows]
 
+    async def blocked(self, channel: str) -> bool:
+        """Whether anything of this gateway's waits for what another one has to say before it."""
+        if not self._store.shared:
+            return False
+        mine = and_(WAITING, DELIVERIES.c.owner == self._leases.gateway)
+        query = select(DELIVERIES.c.id).where(DELIVERIES.c.channel == channel, mine).limit(1)
+        return (
+            await self._store.read(lambda connection: connection.execute(query).first()) is not None
+        )
+
     async def waits(self, address: Address) -> bool:
         """Whether anything is still to be sent to a peer."""
         row = DELIVERIES.c

@@ -147,6 +147,7 @@ class Events:
             "owner": self._leases.gateway,
             "message": "" if done else _to_json(message),
             "answer": "",
+            "conversation": _conversation(message),
         }
 
     def _known_before(
@@ -172,6 +173,39 @@ class Events:
         return str(found or "")
 
     # -- turns -------------------------------------------------------------
+
+    async def turn_of(
+        self, channel: str, messages: Sequence[ReceivedMessage]
+    ) -> tuple[ReceivedMessage | None, bool]:
+        """Return whose turn it is of messages of one conversation that were put here.
+
+        Where gateways share the store, the events of a conversation are worked on in their order
+        by whichever gateway has taken each in, and by none that another one has taken them from.
+
+        Args:
+            channel: The channel.
+            messages: The messages, in their order, not none.
+
+        Returns:
+            The message; None while an earlier one waits at another gateway. And whether it is
+            still for this gateway to answer; where not, it is to be left alone.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        if not self._store.shared:
+            return messages[0], True
+        waiting = and_(EVENTS.c.channel == channel, EVENTS.c.state == "waiting")
+        own = {message.id: message for message in messages}
+        here = EVENTS.c.conversation == _conversation(messages[0])
+        first = select(EVENTS.c.id, EVENTS.c.owner).where(waiting, here)
+        query = first.order_by(EVENTS.c.position).limit(1)
+        row = await self._store.read(lambda connection: connection.execute(query).first())
+        if row is None:
+            return messages[0], False
+        if row.id not in own:
+            return None, False
+        return own[row.id], row.owner == self._leases.gateway
 
     def begun(self, event: EventKey, turn: str, session: str) -> asyncio.Future[None]:
         """Say which turn answers an event, before anything of that turn is committed."""
@@ -246,14 +280,15 @@ class Events:
             query = select(EVENTS).where(left).order_by(EVENTS.c.position).limit(limit)
             found = []
             for row in connection.execute(query.with_for_update(skip_locked=True)).all():
-                this = (row.channel, row.account, row.id)
-                mine = update(EVENTS).where(_is(this)).values(owner=self._leases.gateway)
-                connection.execute(mine)
-                turns = select(TURNS).where(_answers(this))
+                this = _is((row.channel, row.account, row.id))
+                message = _from_json(row.message)
+                mine = {"owner": self._leases.gateway, "conversation": _conversation(message)}
+                connection.execute(update(EVENTS).where(this).values(**mine))
+                turns = select(TURNS).where(_answers((row.channel, row.account, row.id)))
                 begun = tuple(
                     (one.turn, one.session, one.live) for one in connection.execute(turns).all()
                 )
-                found.append(Left(row.channel, _from_json(row.message), begun))
+                found.append(Left(row.channel, message, begun))
             return found
 
         return await self._store.write(work)
@@ -307,6 +342,10 @@ def _is(event: EventKey) -> ColumnElement[bool]:
 def _answers(event: EventKey) -> ColumnElement[bool]:
     row = TURNS.c
     return and_(row.channel == event[0], row.account == event[1], row.event == event[2])
+
+
+def _conversation(message: ReceivedMessage) -> str:
+    return json.dumps([message.account, message.peer])
 
 
 def _to_json(message: ReceivedMessage) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 if TYPE_CHECKING:
@@ -49,8 +49,18 @@ EVENTS = Table(
     Column("message", Text, nullable=False),
     # What a platform that waits for the answer is answered with, as JSON; else "".
     Column("answer", Text, nullable=False),
+    # Account and peer as JSON; "" of what came in before there was this.
+    Column("conversation", Text, nullable=False, server_default=""),
     Index("channels_event_by_state", "state", "channel", "position"),
     Index("channels_event_by_position", "channel", "position"),
+    Index(
+        "channels_event_by_conversation",
+        "channel",
+        "conversation",
+        "position",
+        sqlite_where=text("state = 'waiting'"),
+        postgresql_where=text("state = 'waiting'"),
+    ),
 )
 
 TURNS = Table(

@@ -36,6 +36,7 @@ class Live:
         seconds: From one change to the next.
         events: Keeps the id of the message, so that a restart changes it, and adds none.
         deliveries: Says whether something else is still to be said before it.
+        message_id: The message to change, where there is one already; "" for none.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Live:
         seconds: float,
         events: Events,
         deliveries: Deliveries,
+        message_id: str = "",
     ) -> None:
         self._hosted = hosted
         self._address = address
@@ -59,7 +61,7 @@ class Live:
         self._text: list[str] = []
         self._more = asyncio.Event()
         self._closed = asyncio.Event()
-        self.message_id = ""
+        self.message_id = message_id
         self.shown = ""
         self._task = asyncio.create_task(self._show())
 

@@ -19,11 +19,12 @@ from hookgate.builtin_plugins.channels.inbox.saying import (
 from hookgate.core.domain.errors import (
     HookgateError,
     LaneFullError,
+    LaneLostError,
     StoreError,
     TurnCancelledError,
     TurnError,
 )
-from hookgate.core.domain.ports import CONVERSATIONS
+from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
     from hookgate.core.domain.channels.hosted import ReceivedMessage
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
     from hookgate.core.turn.handle import TurnHandle
 
@@ -48,7 +50,27 @@ HISTORY = 200
 
 STOP_SECONDS = 5.0
 
+STALE_AGAIN = 3
+"""So often a message begins anew whose turn has lost its lane before it ran a tool."""
+
+FIRST_PAUSE = 0.02
+"""Seconds from one look for the turn of a message to the next, at first."""
+
 Key = tuple[str, str, str]
+
+
+class _StaleError(Exception):
+    """A turn has lost its lane to another gateway, and no tool ran in it.
+
+    Attributes:
+        turn: The turn.
+        live: The id of the message that shows what it has said; "" for none.
+        again: How many times the message begins anew with that.
+    """
+
+    def __init__(self, turn: Turn, live: str, again: int) -> None:
+        super().__init__(turn.id)
+        self.turn, self.live, self.again = turn, live, again
 
 
 class Turning:
@@ -147,10 +169,17 @@ class Turning:
         slots = self._slots.setdefault(key[0], asyncio.Semaphore(self._settings.turns))
         try:
             while queue:
-                hosted, message = queue.popleft()
+                # Before a slot is taken: what this waits for may want one at another gateway.
+                if (found := await self._next(queue)) is None:
+                    return
+                hosted, message, ours = found
                 try:
-                    async with slots:
-                        ended = await self._whole(hosted, message)
+                    if ours:
+                        async with slots:
+                            ended = await self._whole(hosted, message)
+                    else:
+                        self._left.pop(event_key(hosted.name, message), None)
+                        ended = True
                 except Exception as error:
                     self._host.log.error(
                         "a message of a channel failed", channel=hosted.name, exc_info=error
@@ -164,26 +193,67 @@ class Turning:
         finally:
             del self._queues[key]
 
+    async def _next(
+        self, queue: deque[tuple[Hosted, ReceivedMessage]]
+    ) -> tuple[Hosted, ReceivedMessage, bool] | None:
+        """Take the message whose turn it is, once it is; None where we stop.
+
+        Returns:
+            The message, and whether it is still for this gateway to answer.
+        """
+        pause = FIRST_PAUSE
+        while self._host.ready:
+            name = queue[0][0].name
+            try:
+                message, ours = await self._events.turn_of(name, [one for _, one in queue])
+            except StoreError as error:
+                self._tell_of_waiting(name, error)
+                message, pause = None, AGAIN_SECONDS
+            if message is not None:
+                place = next(at for at, (_, one) in enumerate(queue) if one is message)
+                hosted, _ = queue[place]
+                del queue[place]
+                return hosted, message, ours
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, AGAIN_SECONDS / 2)
+        return None
+
+    def _tell_of_waiting(self, name: str, error: StoreError) -> None:
+        self._host.log.warning(
+            "a message of a channel waits, since the store fails", channel=name, error=str(error)
+        )
+
     async def _whole(self, hosted: Hosted, message: ReceivedMessage) -> bool:
         """See a message to its end, however often the store fails; False where we stop."""
         left = self._left.pop(event_key(hosted.name, message), None)
         if left is not None and left.turns and await self._taken_up(hosted, message, left):
             return True
+        stale: _StaleError | None = None
         while self._host.ready:
             try:
-                return await self._turned(hosted, message)
+                if stale is not None:
+                    await self._forget(stale.turn)
+                    _, ours = await self._events.turn_of(hosted.name, [message])
+                    if not ours:
+                        return True
+                return await self._turned(hosted, message, stale)
+            except _StaleError as error:
+                stale = error
             except LaneFullError:
                 await asyncio.sleep(AGAIN_SECONDS)
             except StoreError as error:
-                self._host.log.warning(
-                    "a message of a channel waits, since the store fails",
-                    channel=hosted.name,
-                    error=str(error),
-                )
+                self._tell_of_waiting(hosted.name, error)
                 await asyncio.sleep(AGAIN_SECONDS)
         return False
 
-    async def _turned(self, hosted: Hosted, message: ReceivedMessage) -> bool:
+    async def _forget(self, turn: Turn) -> None:
+        """Take back what a turn has said that begins anew: nothing but its message was kept."""
+        async with self._host[LANES].hold(turn.session):
+            await self._host[CONVERSATIONS].forget(turn.session, turns={turn.id})
+
+    async def _turned(
+        self, hosted: Hosted, message: ReceivedMessage, stale: _StaleError | None
+    ) -> bool:
         principal, origin, request = hosted.asked(message)
         try:
             handle = self._host.start_turn(principal, origin, request)
@@ -196,7 +266,8 @@ class Turning:
         turn = handle.turn
         self._events.begun(event_key(hosted.name, message), turn.id, str(turn.session))
         handle.detach()
-        live = self._live(hosted, message, handle)
+        again = 0 if stale is None else stale.again
+        live = self._live(hosted, message, handle, "" if stale is None else stale.live)
         try:
             async for event in handle.events:
                 if live is not None and event.type == "text":
@@ -215,13 +286,17 @@ class Turning:
             if live is not None:
                 await live.close()
         shown = {} if live is None else {"live": live.message_id, "shown": live.shown}
+        if isinstance(turn.error, LaneLostError) and not turn.calls and again < STALE_AGAIN:
+            raise _StaleError(turn, shown.get("live", ""), again + 1)
         await self._finish(hosted, message, said_of(turn), **shown)
         return True
 
     def _failure(self, error: Exception) -> str:
         return self._host.secrets.redact(f"This message could not be answered: {error}")
 
-    def _live(self, hosted: Hosted, message: ReceivedMessage, handle: TurnHandle) -> Live | None:
+    def _live(
+        self, hosted: Hosted, message: ReceivedMessage, handle: TurnHandle, message_id: str
+    ) -> Live | None:
         channel = hosted.channel
         if message.wait or not (channel.features.edit and hosted.settings.streaming):
             return None
@@ -233,6 +308,7 @@ class Turning:
             seconds=self._settings.edit_seconds,
             events=self._events,
             deliveries=self._deliveries,
+            message_id=message_id,
         )
 
     async def _finish(

@@ -118,7 +118,9 @@ class Sender:
                 task = asyncio.create_task(self._deliver(one))
                 self._busy[one.peer] = task
                 task.add_done_callback(lambda _, peer=one.peer: self._over(peer))  # type: ignore[misc]
-        return LOOK_SECONDS if heads else IDLE_SECONDS
+        if heads or await self._deliveries.blocked(self.hosted.name):
+            return LOOK_SECONDS
+        return IDLE_SECONDS
 
     def _over(self, peer: tuple[str, str]) -> None:
         del self._busy[peer]

@@ -25,7 +25,7 @@ from hookgate import (
 KEY = "the-key-of-the-bell"
 
 
-def event(number: int, text: str = "hello", **more: Any) -> bytes:
+def event(number: int | str, text: str = "hello", **more: Any) -> bytes:
     return json.dumps({"id": f"event-{number}", "content": text, "peer": "ada", **more}).encode()
 
 

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
 from hookgate.core.domain.messages import Message, Text
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
-from hookgate.core.domain.turn import Fence, SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey, Turn
 from hookgate.core.host import SystemClock
 from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.sessions.lanes import InProcessLanes
@@ -230,8 +230,17 @@ def settings(home: Path, **storage: Any) -> Settings:
     )
 
 
+def gateway(url: str, home: Path, script: Script) -> Gateway:
+    return Gateway(settings(home, url=url), builtin=BUILTIN, plugins=[Scripted(script)])
+
+
+async def stored(gate: Gateway, turn: Turn) -> list[str]:
+    kept = await gate.host[CONVERSATIONS].history(turn.session, turns=100)
+    return [message.text for message in kept]
+
+
 @pytest.mark.slow
-async def test_two_gateways_on_one_database_do_not_both_answer_in_one_session(
+async def test_of_two_gateways_on_one_database_one_answers_in_a_session_at_a_time(
     url: str, tmp_path: Path
 ) -> None:
     asked, go_on = asyncio.Event(), asyncio.Event()
@@ -240,27 +249,65 @@ async def test_two_gateways_on_one_database_do_not_both_answer_in_one_session(
         asked.set()
         await go_on.wait()
 
-    def gateway(name: str, script: Script) -> Gateway:
-        home = tmp_path / name
-        return Gateway(settings(home, url=url), builtin=BUILTIN, plugins=[Scripted(script)])
-
     async with (
-        gateway("a", Script([pause, *say("late")])) as one,
-        gateway("b", Script(say("first"))) as other,
+        gateway(url, tmp_path / "a", Script([pause, *say("late")])) as one,
+        gateway(url, tmp_path / "b", Script(say("first"))) as other,
     ):
         slow = asyncio.create_task(one.chat("slow"))
         await asked.wait()
-        assert (await other.chat("quick")).ending == "done"
+        quick = asyncio.create_task(other.chat("quick"))
+        wanted = sa.text("SELECT count(*) FROM storage_lanes WHERE wanted <> ''")
+        while not await other.host[STORE].read(lambda c: c.execute(wanted).scalar()):
+            assert not quick.done()
         go_on.set()
-        turn = await slow
+        turns = await asyncio.gather(slow, quick)
+        assert [turn.ending for turn in turns] == ["done", "done"]
+        assert await stored(one, turns[0]) == ["slow", "late", "quick", "first"]
+
+
+TAKEN = (
+    "UPDATE storage_lanes SET holder = 'another', epoch = epoch + 1, wanted = '', "
+    "until = clock_timestamp() + interval '0.3 s'"
+)
+"""What another gateway does whose clock says that a lane is over."""
+
+
+@pytest.mark.slow
+async def test_a_turn_that_has_lost_its_lane_keeps_no_answer_and_says_what_to_do(
+    url: str, tmp_path: Path
+) -> None:
+    async def lose() -> None:
+        await one.host[STORE].write(lambda c: c.exec_driver_sql(TAKEN) and None)
+
+    async with gateway(url, tmp_path / "a", Script([lose, *say("late")], say("again"))) as one:
+        turn = await one.chat("slow")
         assert turn.ending == "failed"
         assert turn.error is not None
-        assert turn.error.code == "store_failed"
-        assert "somebody else has written" in str(turn.error)
-        stored = await one.host[CONVERSATIONS].history(turn.session, turns=100)
-        assert [message.text for message in stored] == ["slow", "quick", "first"]
+        assert (turn.error.code, turn.error.action) == ("lane_lost", "send the message again")
+        assert await stored(one, turn) == ["slow"]
         # And it goes on from there.
-        assert (await one.chat("again")).ending == "done"
+        assert (await one.chat("more")).answer == "again"
+
+
+@pytest.mark.slow
+async def test_a_turn_that_has_lost_its_lane_before_it_was_committed_begins_anew(
+    url: str, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recall = SqlConversations.recall
+    calls = 0
+
+    def lost_once(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            server.psql(f"\\c hookgate\n{TAKEN}")
+        return recall(*args, **kwargs)
+
+    monkeypatch.setattr(SqlConversations, "recall", lost_once)
+    async with gateway(url, tmp_path / "a", Script(say("hi"))) as one:
+        turn = await one.chat("hello")
+        assert (turn.ending, turn.answer, calls) == ("done", "hi", 2)
+        assert await stored(one, turn) == ["hello", "hi"]
 
 
 async def test_a_turn_costs_two_commits(tmp_path: Path) -> None:
