@@ -8,6 +8,7 @@ from aiohttp import web
 
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
+from hookgate.core.gateway.bodies import BODIES
 from hookgate.core.gateway.codes import describe, wire_error
 from hookgate.core.gateway.request_keys import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
@@ -67,6 +68,8 @@ def decide(server: Server, routes: Mapping[AbstractRoute, Route]) -> Middleware:
             server.gate.check_wire(request, route.origins, probe=route.probe)
             if route.access.kind == "self_checked":
                 request[CLIENT] = server.gate.address_of(request)
+            if route.access.kind != "scoped":
+                request[BODIES] = server.bodies
             with server.live():
                 caller = await server.gate.admit(request, route.access, route.credentials)
                 if caller is not None:

@@ -33,6 +33,9 @@ __all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""
 
+LINGER_SECONDS = 2.0
+"""Seconds that what still comes of a refused body is passed over, so that its answer is read."""
+
 LAST_WORDS = 1.0
 """Seconds that answers of requests get to go out once their turns are over."""
 
@@ -140,6 +143,7 @@ async def listen(gateway: Runtime) -> AsyncIterator[Listener]:
         logger=_server_logger(gateway.host.log),
         auto_decompress=False,
         keepalive_timeout=KEEP_ALIVE_SECONDS,
+        lingering_time=LINGER_SECONDS,
         shutdown_timeout=LAST_WORDS,
     )
     await runner.setup()

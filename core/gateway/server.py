@@ -11,6 +11,7 @@ from hookgate import __version__
 from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.access.proof import new_key
 from hookgate.core.gateway.access.tokens import principal_id
+from hookgate.core.gateway.bodies import UnverifiedBodies
 from hookgate.core.gateway.clients import Clients
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.request_keys import CALLER
@@ -50,6 +51,7 @@ class Server:
         settings: The section ``[gateway]``.
         gate: Lets requests in.
         clients: Who is connected.
+        bodies: What is being read of those who have not shown yet who they are.
         methods: What can be called.
         key: Proves to a client that has it from the home folder which gateway this is.
         requests: Logs each request; None where nobody wants that.
@@ -62,6 +64,7 @@ class Server:
         self.settings = host.settings.gateway
         self.gate = Gate(self.host, peers=peers)
         self.clients = Clients(self.settings.limits.heartbeat_seconds)
+        self.bodies = UnverifiedBodies(self.settings.limits)
         self.methods = Methods(self.host)
         self.key = new_key()
         wanted = host.settings.log.requests

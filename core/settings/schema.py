@@ -124,6 +124,10 @@ class LimitSettings(Section):
     """Turns that one socket may have running or waiting."""
     attempts_per_minute: int = Field(default=20, ge=1)
     """Failed authentications from one address in a minute."""
+    unverified_seconds: float = Field(default=10.0, gt=0, le=600)
+    """How long a body may take that has to be read to know its sender, such as a webhook's."""
+    unverified_bytes: int = Field(default=16_777_216, ge=65_536)
+    """Bytes of all such bodies that are held at once; beyond, the oldest is answered with 429."""
     drain_seconds: float = Field(default=25.0, ge=0, le=600)
     """How long a stop waits for running turns."""
     drain_wait_seconds: float = Field(default=5.0, ge=0, le=600)

@@ -154,6 +154,7 @@ if TYPE_CHECKING:
         TurnPlan,
         TurnRequest,
     )
+    from hookgate.core.gateway.bodies import read_unverified
     from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.request_keys import client_of, principal_of
     from hookgate.core.gateway.routes import Routes
@@ -322,6 +323,7 @@ __all__ = [
     "hookspec",
     "input_bound",
     "principal_of",
+    "read_unverified",
     "source_of",
     "tool",
     "upper_bound",
@@ -368,6 +370,7 @@ _NAMES = {
         "Address Agent Claim Credential Fence FinishedCall Origin Outcome Principal RequestFlag "
         "SessionKey Turn TurnKey TurnPlan TurnRequest"
     ),
+    "hookgate.core.gateway.bodies": "read_unverified",
     "hookgate.core.gateway.codes": "ErrorAnswer",
     "hookgate.core.gateway.request_keys": "client_of principal_of",
     "hookgate.core.gateway.routes": "Routes",

@@ -13,11 +13,12 @@ from hookgate.builtin_plugins.channels.book.events import ForeignEventError
 from hookgate.builtin_plugins.channels.webhooks.limiting import Rates
 from hookgate.builtin_plugins.channels.webhooks.verifying import (
     RefusedPostError,
-    check_body,
+    Signature,
     check_head,
 )
 from hookgate.core.domain.channels.hosted import AnsweringChannel, Parsed, RawMessage, WebhookReply
 from hookgate.core.domain.errors import ChannelError, StoreError
+from hookgate.core.gateway.bodies import read_unverified
 from hookgate.core.gateway.request_keys import client_of
 from hookgate.core.hooks.shielding import apart, finish
 
@@ -121,15 +122,10 @@ class Door:
             raise _Later(503, "this channel rests", BUSY_SECONDS)
         if self._service.turning.is_full(hosted.name):
             raise _Later(429, "too many messages wait", BUSY_SECONDS)
-        if (request.content_length or 0) > webhook.max_body:
-            raise RefusedPostError(413, f"expected {webhook.max_body} bytes at most")
-        body = bytearray()
-        async for piece in request.content.iter_any():
-            body += piece
-            if len(body) > webhook.max_body:
-                raise RefusedPostError(413, f"expected {webhook.max_body} bytes at most")
-        check_body(webhook, hosted.secret, request.headers, bytes(body))
-        return bytes(body)
+        signature = Signature(webhook, hosted.secret, request.headers)
+        body = await read_unverified(request, most=webhook.max_body, each=signature.feed)
+        signature.check(body)
+        return body
 
     async def _taken(self, hosted: Hosted, raw: RawMessage) -> web.StreamResponse:
         read = await apart(partial(hosted.channel.parse_incoming, raw), limit=READ_SECONDS)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.channels.hosted import Webhook
 
-__all__ = ["RefusedPostError", "check_body", "check_head", "verifies_ed25519"]
+__all__ = ["RefusedPostError", "Signature", "check_head", "verifies_ed25519"]
 
 MAX_HEADER = 1024
 """Characters of a secret or a signature."""
@@ -64,31 +64,60 @@ def check_head(webhook: Webhook, secret: str, headers: Mapping[str, str], now: f
             raise RefusedPostError(403, f"its time is off by more than {webhook.tolerance} s")
 
 
-def check_body(webhook: Webhook, secret: str, headers: Mapping[str, str], body: bytes) -> None:
-    """Check the signature over the body as it came.
+class Signature:
+    """Checks the signature of a post while its body comes in.
 
-    Raises:
-        RefusedPostError: It is none of the platform's.
+    Args:
+        webhook: How the post is signed.
+        secret: What it is checked by.
+        headers: The headers of the post, which `check_head` has let pass.
     """
-    if webhook.verification == "header":
-        return
-    before, after = webhook.signed.split("{body}")
-    stamp = headers.get(webhook.timestamp, "") if webhook.timestamp else ""
-    before, after = (part.replace("{timestamp}", stamp) for part in (before, after))
-    signed = before.encode() + body + after.encode()
-    text = headers[webhook.header].removeprefix(webhook.prefix)
-    try:
-        found = bytes.fromhex(text) if webhook.encoding == "hex" else b64decode(text, validate=True)
-    except ValueError:
-        raise RefusedPostError(401, f"the signature is no {webhook.encoding}") from None
-    if webhook.verification == "hmac-sha256":
-        right = hmac.compare_digest(
-            hmac.new(secret.encode(), signed, hashlib.sha256).digest(), found
+
+    def __init__(self, webhook: Webhook, secret: str, headers: Mapping[str, str]) -> None:
+        self._webhook, self._secret = webhook, secret
+        before, after = webhook.signed.split("{body}") if self._signs else ("", "")
+        stamp = headers.get(webhook.timestamp, "") if webhook.timestamp else ""
+        self._before, self._after = (
+            part.replace("{timestamp}", stamp).encode() for part in (before, after)
         )
-    else:
-        right = _is_ed25519(bytes.fromhex(secret), signed, found)
-    if not right:
-        raise RefusedPostError(401, "the signature is another one")
+        self._text = headers[webhook.header].removeprefix(webhook.prefix)
+        self._hash = hmac.new(secret.encode(), self._before, hashlib.sha256)
+
+    @property
+    def _signs(self) -> bool:
+        return self._webhook.verification != "header"
+
+    def feed(self, piece: bytes) -> None:
+        """Take the next piece of the body, where the signature can be made of pieces."""
+        if self._webhook.verification == "hmac-sha256":
+            self._hash.update(piece)
+
+    def check(self, body: bytes) -> None:
+        """Check the signature, once all of `body` has been fed.
+
+        Raises:
+            RefusedPostError: It is none of the platform's.
+        """
+        if not self._signs:
+            return
+        encoding = self._webhook.encoding
+        try:
+            found = (
+                bytes.fromhex(self._text)
+                if encoding == "hex"
+                else b64decode(self._text, validate=True)
+            )
+        except ValueError:
+            raise RefusedPostError(401, f"the signature is no {encoding}") from None
+        if self._webhook.verification == "hmac-sha256":
+            self._hash.update(self._after)
+            right = hmac.compare_digest(self._hash.digest(), found)
+        else:
+            # Ed25519 goes over what is signed twice, so it needs all of it.
+            signed = self._before + body + self._after
+            right = _is_ed25519(bytes.fromhex(self._secret), signed, found)
+        if not right:
+            raise RefusedPostError(401, "the signature is another one")
 
 
 def _is_ed25519(key: bytes, signed: bytes, signature: bytes) -> bool:

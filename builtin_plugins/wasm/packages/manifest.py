@@ -194,7 +194,7 @@ class WebhookSection(Section):
     """Seconds that it may be off."""
     signed: str = Field(default="{body}", max_length=256)
     """What the signature is over."""
-    max_body: int = Field(default=1024 * 1024, ge=1, le=16 * 1024 * 1024)
+    max_body: int = Field(default=256 * 1024, ge=1, le=16 * 1024 * 1024)
     """The longest body, in bytes."""
     handshake: HandshakeSection | None = None
     """How the platform makes sure by GET, where it does."""

@@ -83,7 +83,7 @@ class Webhook:
     timestamp: str = ""
     tolerance: int = 300
     signed: str = "{body}"
-    max_body: int = 1024 * 1024
+    max_body: int = 256 * 1024
     handshake: Handshake | None = None
 
     def __post_init__(self) -> None:

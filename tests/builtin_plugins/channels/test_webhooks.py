@@ -7,7 +7,9 @@ import gc
 import hashlib
 import hmac
 import time
+from asyncio import StreamReader, StreamWriter
 from base64 import b64encode
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,7 +20,7 @@ from hookgate import Handshake, Webhook
 from hookgate.builtin_plugins.channels.webhooks.limiting import CAPACITY, Rates
 from hookgate.builtin_plugins.channels.webhooks.verifying import (
     RefusedPostError,
-    check_body,
+    Signature,
     check_head,
 )
 from hookgate.kit.testing.model import ScriptedModel, say
@@ -211,6 +213,71 @@ async def test_ten_thousand_bad_posts_take_no_memory(serve: Serve, short: bool) 
     assert bell.read == 1
 
 
+# -- bodies that nobody has signed -----------------------------------------------------
+
+BIG = replace(SIGNED, max_body=Webhook(verification="header", secret="s", header="h").max_body)
+
+
+async def stalled(served: Served, size: int) -> tuple[StreamReader, StreamWriter]:
+    """Begin a post with a signature that is none, send `size` bytes of it, and stop."""
+    host, port = served.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    head = {"Host": f"{host}:{port}", "Content-Length": str(size + 1000), **signed(b"another")}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+    writer.write(f"POST /webhook/bell HTTP/1.1\r\n{lines}\r\n".encode() + b"x" * size)
+    await writer.drain()
+    return reader, writer
+
+
+async def ended(reader: StreamReader, writer: StreamWriter) -> str:
+    """Return the status of a post that was stalled, once its connection is closed."""
+    try:
+        said = await reader.read()
+    except ConnectionError:
+        said = b""
+    finally:
+        writer.close()
+    return said[9:12].decode()
+
+
+async def test_bodies_that_do_not_come_are_not_waited_for(serve: Serve) -> None:
+    bell, model = Bell(BIG), ScriptedModel(lambda request: say("ding"))
+    limits = {"unverified_seconds": 0.5, "drain_seconds": 5}
+    more = {"secrets": SECRETS, "gateway": {"port": 0, "limits": limits}}
+    async with serve(bell, model=model, channels={}, **more) as served:
+        async with asyncio.timeout(30):
+            slow = [await stalled(served, 2000) for _ in range(20)]
+            body = event(1)
+            assert await post(served, body, signed(body)) == 200
+            assert [await ended(*one) for one in slow] == ["408"] * 20
+
+
+async def test_bodies_that_nobody_has_signed_hold_so_much_memory_and_stop_nobody(
+    serve: Serve,
+) -> None:
+    bell, model = Bell(BIG), ScriptedModel(lambda request: say("ding"))
+    limits = {"unverified_bytes": 1024 * 1024, "unverified_seconds": 600, "drain_seconds": 5}
+    more = {"secrets": SECRETS, "gateway": {"port": 0, "limits": limits}}
+    channels = {"per_minute": 1_000_000}
+    async with serve(bell, model=model, channels=channels, **more) as served:
+        body = event(0)
+        assert await post(served, body, signed(body)) == 200
+        gc.collect()
+        before = psutil.Process().memory_info().rss
+        slow = []
+        for number in range(1, 9):
+            slow += [await stalled(served, 240_000) for _ in range(40)]
+            body = event(number)
+            assert await post(served, body, signed(body)) == 200
+        grown = (psutil.Process().memory_info().rss - before) / 2**20
+        assert grown <= 40, "320 connections have sent 73 MiB"
+        # All but those of the last mebibyte had to make room, and the first ones first.
+        async with asyncio.timeout(60):
+            assert {await ended(*one) for one in slow[:300]} == {"429"}
+        for _, writer in slow[300:]:
+            writer.close()
+
+
 # -- the parts --------------------------------------------------------------------
 
 
@@ -218,10 +285,18 @@ def test_signature_in_base64_and_one_over_the_body_alone() -> None:
     webhook = Webhook(verification="hmac-sha256", secret="k", header="X-Hmac", encoding="base64")
     right = b64encode(hmac.new(b"key", b"body", hashlib.sha256).digest()).decode()
     check_head(webhook, "key", {"X-Hmac": right}, 0.0)
-    check_body(webhook, "key", {"X-Hmac": right}, b"body")
+
+    def check(text: str, *pieces: bytes) -> None:
+        signature = Signature(webhook, "key", {"X-Hmac": text})
+        for piece in pieces:
+            signature.feed(piece)
+        signature.check(b"".join(pieces))
+
+    check(right, b"body")
+    check(right, b"b", b"", b"ody")
     for text, body in ((right, b"body "), (right[:-4], b"body"), ("****", b"body")):
         with pytest.raises(RefusedPostError) as caught:
-            check_body(webhook, "key", {"X-Hmac": text}, body)
+            check(text, body)
         assert caught.value.status == 401
 
 

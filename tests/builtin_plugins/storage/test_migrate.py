@@ -96,7 +96,7 @@ async def test_the_stores_own_tables_are_what_its_models_say(store: SqlStore) ->
 
 def test_the_models_stay_out_of_the_metadata_that_sqlmodel_shares() -> None:
     assert set(METADATA.tables) & set(SQLModel.metadata.tables) == set()
-    assert len(METADATA.tables) == 7
+    assert len(METADATA.tables) == 8
 
 
 async def test_conversations_of_the_first_version_are_kept_and_numbered(
@@ -119,7 +119,7 @@ async def test_a_plugin_gets_its_tables_and_a_version_table_of_its_own(
     names = await store.read(lambda connection: sa.inspect(connection).get_table_names())
     assert {"notes", "alembic_version_notes", "alembic_version_storage"} <= set(names)
     assert await versions(store) == {
-        "storage": ("storage_0004", "storage_0004"),
+        "storage": ("storage_0005", "storage_0005"),
         "notes": ("notes_0001", "notes_0001"),
     }
 
@@ -170,7 +170,7 @@ async def test_a_plugin_that_is_gone_leaves_nothing_that_breaks(
     await store.close()
     store = await opened()
     assert await versions(store) == {
-        "storage": ("storage_0004", "storage_0004"),
+        "storage": ("storage_0005", "storage_0005"),
         "notes": ("notes_0001", ""),
     }
     await store.migrate("notes", NOTES, scripts)
@@ -179,7 +179,7 @@ async def test_a_plugin_that_is_gone_leaves_nothing_that_breaks(
 async def test_without_auto_upgrade_outdated_tables_stop_the_start_and_name_the_command(
     opened: OpenStore, scripts: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(StartError, match=r"revision \(none\), expected storage_0004.*db upgrade"):
+    with pytest.raises(StartError, match=r"revision \(none\), expected storage_0005.*db upgrade"):
         await opened(auto_upgrade=False)
     await (await opened()).close()
     store = await opened(auto_upgrade=False)

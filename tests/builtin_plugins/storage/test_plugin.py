@@ -128,7 +128,7 @@ def notes(tmp_path: Path) -> Notes:
 async def test_the_operations_show_and_upgrade_the_tables_of_every_plugin(
     tmp_path: Path, notes: Notes
 ) -> None:
-    head = {"version": "storage_0004", "head": "storage_0004", "current": True}
+    head = {"version": "storage_0005", "head": "storage_0005", "current": True}
     tables = [
         {"plugin": "storage", **head},
         {"plugin": "notes", "version": "notes_0001", "head": "notes_0001", "current": True},

@@ -218,7 +218,7 @@ async def test_migrations_of_a_plugin_run_in_one_transaction(
     await store.close()
     shown = await upgrade_database(StorageSettings(url=url), tmp_path, [])  # type: ignore[arg-type]
     assert [(row.plugin, row.version) for row in shown] == [
-        ("storage", "storage_0004"),
+        ("storage", "storage_0005"),
         ("notes", "notes_0001"),
     ]
 
