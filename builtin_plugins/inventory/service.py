@@ -131,8 +131,9 @@ class Inventory:
         stale = self._read_at is None or now - self._read_at >= self._settings.fresh_seconds
         if refresh or stale:
             await self._read_now()
-        # A read that began while the gateway still opened has not seen all that it has.
-        if not self._whole:
+        # A read that began while the gateway still opened has not seen all that it has. One that
+        # is under way may have begun then too, so what counts is how it began.
+        while self._host.ready and not self._whole:
             await self._read_now()
         return self.merged
 
