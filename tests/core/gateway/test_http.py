@@ -250,6 +250,16 @@ async def test_a_body_over_the_limit_is_refused_however_it_is_sent() -> None:
         assert status == 200
 
 
+async def test_a_chunked_body_that_is_too_long_is_refused_before_it_has_come() -> None:
+    async with serving(wire={"limits": {"frame_bytes": 2000}}) as served:
+        head = f"POST /v1/turns HTTP/1.1\r\nHost: {served.host}\r\nTransfer-Encoding: chunked\r\n"
+        head += "Content-Type: application/json\r\n\r\n"
+        # 2,100 bytes and no end: who waited for that would keep whatever comes.
+        answer = await served.raw(head + f"64\r\n{'x' * 100}\r\n" * 21)
+    assert b" 413 " in answer
+    assert b'"too_large"' in answer
+
+
 async def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "BODY_SECONDS", 0.05)
     async with serving() as served:
