@@ -128,6 +128,8 @@ class Registry(Mapping[str, T]):
         names = {self.name_of(item) for item in new}
         known = [name for name, owner in self._sources.items() if owner == source]
         known += [name for owner, name in self.clashes if owner == source]
+        if not new and not known:
+            return  # who brings nothing and brought nothing changes nothing
         self.apply(source, new, [name for name in known if name not in names])
 
     def changed(self) -> None:

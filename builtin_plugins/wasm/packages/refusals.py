@@ -9,7 +9,6 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from hookgate import __version__
 from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
@@ -41,7 +40,12 @@ class Refusals:
 
     def __init__(self, home: Path, limits: str) -> None:
         self._file = home / "wasm" / "refused.json"
-        parts = (__version__, version("wasmtime"), platform.system(), platform.machine(), limits)
+        parts = (
+            *map(version, ("hookgate", "wasmtime")),
+            platform.system(),
+            platform.machine(),
+            limits,
+        )
         self._engine = hashlib.sha256("\n".join(parts).encode()).hexdigest()
         self.known: dict[str, str] = {}
         # ValueError: no JSON, or no text.
