@@ -292,7 +292,7 @@ OLD = {
 }
 
 
-async def owners_go_on(store: SqlStore, scripts: Path) -> None:
+async def check_that_owners_go_on(store: SqlStore, scripts: Path) -> None:
     (scripts / "versions").mkdir(parents=True)
     shutil.copy(tables.SCRIPTS / "versions" / "v0001_store.py", scripts / "versions")
     await store.migrate("wasm", MetaData(), scripts)
@@ -316,7 +316,7 @@ async def owners_go_on(store: SqlStore, scripts: Path) -> None:
 
 async def test_values_of_before_are_their_peers_still(tmp_path: Path) -> None:
     async with opened_store(tmp_path / "home") as store:
-        await owners_go_on(store, tmp_path / "scripts")
+        await check_that_owners_go_on(store, tmp_path / "scripts")
 
 
 @pytest.mark.slow
@@ -326,7 +326,7 @@ async def test_values_of_before_are_their_peers_still_on_postgresql(
     store = await open_store(StorageSettings(url=SecretStr(url)), tmp_path)
     assert store.durable, store.problem
     try:
-        await owners_go_on(store, tmp_path / "scripts")
+        await check_that_owners_go_on(store, tmp_path / "scripts")
     finally:
         await store.close()
 
