@@ -115,9 +115,9 @@ class Registry(Mapping[str, T]):
         before, self.clashes = self.clashes, clashes
         self._items, self._sources, self._names = items, sources, names
         self.changed()
-        for key in before.keys() | clashes.keys():
-            if before.get(key) != clashes.get(key):
-                self._tell(self.what, *key, clashes.get(key, ""), left_out.get(key))
+        for pair in before.keys() | clashes.keys():
+            if before.get(pair) != clashes.get(pair):
+                self._tell(self.what, *pair, clashes.get(pair, ""), left_out.get(pair))
 
     def _may_bring(self, source: str, item: T, owner: str, theirs: T | None) -> bool:
         return owner == source or self._rank(source, item) < self._rank(owner, theirs)

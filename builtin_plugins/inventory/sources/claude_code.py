@@ -180,7 +180,7 @@ class ClaudeCodeSource:
 def _of_interest(home: Home) -> dict[str, Any]:
     """Return what Claude Code keeps of servers; most of the file is what was typed, and large."""
     state = home.json(STATE, max_bytes=STATE_BYTES)
-    kept = {key: state[key] for key in ("mcpServers", "projects") if key in state}
+    kept: dict[str, Any] = {key: state[key] for key in ("mcpServers", "projects") if key in state}
     if isinstance(projects := kept.get("projects"), dict):
         kept["projects"] = {
             path: {key: known[key] for key in _OF_PROJECT if key in known}

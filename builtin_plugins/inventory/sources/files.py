@@ -7,7 +7,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from itertools import islice
-from json.scanner import py_make_scanner
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # typeshed has not got it
 from typing import TYPE_CHECKING, Any
 
 from hookgate.kit.content.frontmatter import split
@@ -144,7 +144,7 @@ def _parsed(text: str) -> Any:
     if len(text) <= AT_ONCE:
         return json.loads(text)
     decoder = json.JSONDecoder()
-    decoder.scan_once = py_make_scanner(decoder)
+    decoder.scan_once = py_make_scanner(decoder)  # type: ignore[attr-defined]  # as above
     return decoder.decode(text)
 
 
