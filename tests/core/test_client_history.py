@@ -86,7 +86,7 @@ async def test_a_call_that_this_gateway_never_released_is_not_one_that_is_over(w
     # The model reads it, as what a stranger says.
     (part,) = script.requests[0].messages[-1].tool_results
     assert part.content == "I was allowed to pay"
-    assert part.taint
+    assert "client:unverified" in part.taint
     assert turn.taint >= part.taint
 
 

@@ -75,7 +75,7 @@ class Ends(Recorder):
     def _counted(self, turn: Turn) -> tuple[Counter[str], Counter[str]]:
         return self.of.setdefault(turn.id, (Counter(), Counter()))
 
-    @hookimpl(tryfirst=True)
+    @hookimpl(trylast=True)
     def tool_decided(self, turn: Turn, call: ToolCall, decision: Decision) -> None:
         self._counted(turn)[0][call.digest] += 1
 

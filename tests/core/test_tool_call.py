@@ -360,3 +360,23 @@ async def test_a_failing_after_tool_call_makes_an_error_result() -> None:
     assert finished.result.is_error
     assert "'broken'" in finished.result.content
     assert finished.result.content != "x"
+
+
+async def test_a_verdict_that_falls_while_a_call_waits_for_a_place_denies_it() -> None:
+    ran: list[str] = []
+
+    async def run(turn: Turn, arguments: Mapping[str, Any]) -> str:
+        ran.append(str(arguments["text"]))
+        return "ran"
+
+    def recheck(turn: Turn, call: ToolCall) -> str:
+        return "the rules changed" if ran else ""
+
+    script = Script(call(("1", "echo", {"text": "1"}), ("2", "echo", {"text": "2"})), say("ok"))
+    judge = Judge("a", Verdict.allow(recheck=recheck))
+    one = {"tool_concurrency": 1}
+    async with gateway(Scripted(script), judge, Tools(echo_tool(run=run)), turn=one) as gate:
+        turn = await gate.chat("go")
+    assert ran == ["1"]
+    assert [item.result.status for item in turn.calls] == ["done", "denied"]
+    assert "the rules changed" in turn.calls[1].decision.reason
