@@ -4,7 +4,8 @@
 |---|---|
 | was not sent | nothing |
 | ended with the provider's own figures | those |
-| ended without figures | what was counted here, marked as estimated |
+| ended without figures, or with impossible ones | what was counted here, marked as estimated |
+| ended behind its answer, with neither figures nor the mark of an end | what was reserved |
 | was refused by the provider, before a first token | nothing: no provider bills an error |
 | was cut, cancelled or lost on the way | what was reserved: the provider may have gone on |
 """
@@ -38,12 +39,14 @@ def charged(
         request: The call, as it was sent.
         ending: How it ended.
         usage: What the gateway knows of its tokens.
-        bound: Returns the most tokens of input that it can be billed for.
+        bound: Returns what was reserved for its input.
     """
     if not ending.sent:
         return Usage()
     # Some providers tell what was used so far with every piece: only behind the end is it all.
-    over = ending.status == "done" or ending.stop is not None
+    over = ending.status == "done" or (
+        ending.stop is not None and usage is not None and usage.reported
+    )
     if usage is not None and over:
         return usage
     if usage is None and not ending.started and ending.kind in UNBILLED:

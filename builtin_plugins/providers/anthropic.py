@@ -293,7 +293,7 @@ class AnthropicReader:
         return [*said, StopEvent(self._stop or "other")]
 
     def end(self) -> Sequence[ModelEvent]:
-        """Accept an end behind the stop reason; `message_stop` says nothing more."""
+        """Accept an end behind the stop reason, with which the usage comes."""
         if self._stop is None:
             raise ProviderError(
                 "cut",
@@ -301,7 +301,7 @@ class AnthropicReader:
                 provider=self._provider,
             )
         self.done = True
-        return (StopEvent(self._stop),)
+        return (StopEvent(self._stop, marked=self._counted),)
 
     def _delta(self, event: dict[str, Any], data: bytes) -> Sequence[ModelEvent]:
         delta = event.get("delta")

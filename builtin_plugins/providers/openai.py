@@ -351,7 +351,8 @@ class OpenAIReader:
     def end(self) -> Iterable[ModelEvent]:
         """Accept an end behind a finish reason; some servers send no ``[DONE]``.
 
-        Figures from before the finish reason are not the last ones then: those were cut off.
+        Figures from before the finish reason are not the last ones then: those were cut off, and
+        with neither they say nothing of the whole answer.
         """
         if self._stop is None:
             raise ProviderError(
@@ -452,7 +453,7 @@ class OpenAIReader:
             stop = "tool_use"  # Some servers call it a plain stop.
         elif self._refused and stop == "end":
             stop = "refusal"
-        yield StopEvent(stop)
+        yield StopEvent(stop, marked=self._final)
 
     def _count(self, found: object) -> None:
         self._reports = True

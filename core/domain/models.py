@@ -380,9 +380,17 @@ class UsageEvent:
 
 @dataclass(frozen=True, slots=True)
 class StopEvent:
-    """The model stopped; the last event of a stream that ended well."""
+    """The model stopped; the last event of a stream that ended well.
+
+    Attributes:
+        reason: Why it stopped.
+        marked: Whether the stream came to its own end: behind the reason there was the mark of
+            the protocol's end, or the usage of the whole answer. Where there was neither, the
+            answer is whole, and what it has used is not known: the call counts as cut.
+    """
 
     reason: StopReason
+    marked: bool = field(default=True, compare=False)
 
 
 ModelEvent: TypeAlias = (

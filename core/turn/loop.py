@@ -263,6 +263,11 @@ class Rounds:
             )
         return allowed
 
+    @property
+    def _most_output(self) -> int:
+        """The tokens that an answer of this turn may have, unless a plugin lowers it."""
+        return self._turn.plan.parameters.max_output_tokens or self._turn.agent.max_output_tokens
+
     def _wait_for(self, error: ProviderError, retry: int) -> float | None:
         """Return the seconds before the next attempt at the same model; None for none."""
         plan = self._turn.plan
@@ -286,7 +291,7 @@ class Rounds:
             system=self._system,
             messages=tuple(self._messages),
             tools=tools,
-            max_output_tokens=asked.max_output_tokens or agent.max_output_tokens,
+            max_output_tokens=self._most_output,
             temperature=agent.temperature if asked.temperature is None else asked.temperature,
             stop=asked.stop,
             attempt=attempt,
@@ -350,7 +355,7 @@ class Rounds:
         else:
             told = f"{request.model} stopped at {limit}: the answer is not whole"
             action = "ask it to go on"
-        if cut:
+        if cut and request.max_output_tokens >= self._most_output:
             action += f", or raise `agents.{turn.agent.name}.max_output_tokens`"
         data = {
             "code": "empty_answer" if empty else "answer_cut",

@@ -7,6 +7,7 @@ read depends on the model's settings, since any other model may write about such
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
@@ -155,7 +156,8 @@ async def read_tags(
             if isinstance(event, StopEvent | ToolUseEvent):
                 for said in reader.end():
                     yield said
-            ended = isinstance(event, StopEvent) and event.reason in ("end", "other")
-            yield StopEvent("tool_use") if ended and reader.called else event
+                if isinstance(event, StopEvent) and event.reason in ("end", "other"):
+                    event = replace(event, reason="tool_use") if reader.called else event
+            yield event
     finally:
         await events.aclose()

@@ -12,15 +12,16 @@ from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Audio, Document, Image, parts_of, plain_text
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.turn.model.pictures import picture_tokens
+from hookgate.core.turn.model.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hookgate.core.domain.messages import Message, Part
+    from hookgate.core.domain.messages import Part
     from hookgate.core.domain.models import ModelInfo, ModelRequest
     from hookgate.core.host import Host
 
-__all__ = ["Bounded", "input_bound", "upper_bound"]
+__all__ = ["Bounded", "input_bound", "sizes_of", "upper_bound"]
 
 REQUEST_TOKENS = 64
 """What a chat format spends once a request, and to spare."""
@@ -82,48 +83,61 @@ def upper_bound(
         info: Its model, where that is known: no input is longer than its context.
         picture: Returns the most tokens of a picture.
     """
-    tokens = REQUEST_TOKENS + _bytes(canonical(dict(request.options)))
-    tokens += sum(PIECE_TOKENS + _bytes(piece.text) for piece in request.system)
-    tokens += sum(_message(message, picture) for message in request.messages)
-    if request.tools:
-        tokens += TOOLS_TOKENS
-    # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
-    tokens += sum(PIECE_TOKENS + _bytes(tool.declaration) for tool in request.tools)
+    tokens = sizes_of(request, picture=picture).most
     if info is not None and info.context_tokens is not None:
         return min(tokens, info.context_tokens)
     return tokens
 
 
-def _message(message: Message, picture: Callable[[Image], int]) -> int:
-    return PIECE_TOKENS + sum(PIECE_TOKENS + _part(part, picture) for part in message.parts)
+def sizes_of(request: ModelRequest, *, picture: Callable[[Image], int] = picture_tokens) -> Sizes:
+    """Return what `request` is made of; its sum is the most tokens that it can be billed for."""
+    sizes = Sizes()
+    sizes.add("framing", REQUEST_TOKENS)
+    if request.options:
+        sizes.add_json(canonical(dict(request.options)))
+    for piece in request.system:
+        sizes.add("framing", PIECE_TOKENS)
+        sizes.add_text(piece.text)
+    for message in request.messages:
+        sizes.add("framing", PIECE_TOKENS * (1 + len(message.parts)))
+        for part in message.parts:
+            _add_part(sizes, part, picture)
+    if request.tools:
+        sizes.add("tools", TOOLS_TOKENS)
+    for tool in request.tools:
+        # What a tool declares is kept in JSON, which is no shorter than what is sent of it.
+        sizes.add("framing", PIECE_TOKENS)
+        sizes.add_json(tool.declaration)
+    return sizes
 
 
-def _part(part: Part, picture: Callable[[Image], int]) -> int:
+def _add_part(sizes: Sizes, part: Part, picture: Callable[[Image], int]) -> None:
     match part:
         case ToolUse():
             given = part.input if isinstance(part.input, str) else canonical(part.input)
+            sizes.add("framing", RESULT_TOKENS)
             # The text of arguments that are no JSON is sent as a string in JSON.
-            return RESULT_TOKENS + 2 * _bytes(given) + _bytes(part.name) + _bytes(part.id)
+            sizes.add_json(given, times=2)
+            sizes.add_json(part.name + part.id)
         case ToolResultPart():
             inside = parts_of(part.content)
-            own = _bytes(part.tool_use_id) + PIECE_TOKENS * len(inside)
-            return own + sum(_part(item, picture) for item in inside)
+            sizes.add("framing", PIECE_TOKENS * len(inside))
+            sizes.add_json(part.tool_use_id)
+            for item in inside:
+                _add_part(sizes, item, picture)
         case Opaque():
-            return _bytes(canonical(part.data))
+            sizes.add("opaque", len(canonical(part.data)))
         case Image():
-            return NAMED_TOKENS + picture(part)
+            sizes.media += NAMED_TOKENS + picture(part)
         case Audio():
-            return NAMED_TOKENS + math.ceil(part.size / AUDIO_BYTES_PER_TOKEN)
+            sizes.media += NAMED_TOKENS + math.ceil(part.size / AUDIO_BYTES_PER_TOKEN)
         case Document():
             text = part.text
-            name = NAMED_TOKENS + 2 * _bytes(part.name)
-            return name + (PAGES * PAGE_TOKENS if text is None else _bytes(text))
+            sizes.add("framing", NAMED_TOKENS)
+            sizes.add_json(part.name, times=2)
+            if text is None:
+                sizes.media += PAGES * PAGE_TOKENS
+            else:
+                sizes.add_text(text)
         case _:
-            return _bytes(plain_text((part,)))
-
-
-def _bytes(text: str | bytes) -> int:
-    if isinstance(text, bytes) or text.isascii():
-        return len(text)
-    # A lone half of a surrogate pair is sent as the three bytes of a replacement.
-    return len(text.encode("utf-8", "surrogatepass"))
+            sizes.add_text(plain_text((part,)))

@@ -20,24 +20,20 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.models import (
     Ending,
-    ReasoningDelta,
     StopEvent,
-    TextDelta,
-    ToolUseEvent,
-    Usage,
     UsageEvent,
 )
 from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
-from hookgate.core.turn.context import message_tokens
 from hookgate.core.turn.model.bounds import input_bound
+from hookgate.core.turn.model.plausible import believed, counted, said_of
 from hookgate.core.turn.model.reading import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
-from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage, sound_usage
+from hookgate.core.turn.tools.soundness import at_least, note_usage, sound_usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason, Usage
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -53,6 +49,7 @@ class _Tally:
 
     usage: Usage | None = None
     stop: StopReason | None = None
+    marked: bool = True
     started: bool = False
     sent: bool = False
     said: list[ModelEvent] = field(default_factory=list)
@@ -224,7 +221,7 @@ class ModelCall:
                         found = "no counts between 0 and a billion"
                         note_usage(self._host, request.model.provider, found)
                 elif isinstance(event, StopEvent):
-                    tally.stop = event.reason
+                    tally.stop, tally.marked = event.reason, event.marked
                 else:
                     tally.started = True
                     tally.said.append(event)
@@ -253,35 +250,25 @@ class ModelCall:
         if tally.stop is None:
             # A filter ended the stream before the provider did.
             return self._ended("cut", "a stream filter ended the answer")
+        if not tally.marked:
+            return self._ended("cut", "the stream ended behind the answer without its own end")
         return Ending(status="done", stop=tally.stop, started=tally.started, sent=True)
 
     def _account(self, ending: Ending) -> None:
-        """Estimate what an answer took for which the provider has no figures."""
-        tally, request, counter = self._tally, self.request, self._host.tokens
-        told = tally.usage
-        if (told is None or not told.reported) and (tally.started or ending.status == "done"):
-            texts = [event.text for event in tally.said if isinstance(event, TextDelta)]
-            thoughts = [event.text for event in tally.said if isinstance(event, ReasoningDelta)]
-            for event in tally.said:
-                if isinstance(event, ToolUseEvent):
-                    given = event.input
-                    texts += (
-                        str(event.name),
-                        given if isinstance(given, str) else bytes_of(given).decode(),
-                    )
-            read = request.input_tokens or sum(
-                message_tokens(message, counter) for message in request.messages
-            )
-            counted = Usage(
-                input_tokens=read,
-                output_tokens=counter.count("".join(texts)),
-                reasoning_tokens=counter.count("".join(thoughts)),
-                reported=False,
-            )
-            tally.usage = at_least(counted, told)
-        elif told is not None and told.total_input > request.input_tokens:
-            self._check_bound(told.total_input)
+        """Hold a provider's figures against what they can be, and estimate those that lack."""
+        tally, request, host = self._tally, self.request, self._host
+        said = said_of(tally.said)
         tally.said.clear()
+        told = tally.usage
+        if told is not None:
+            final = told.reported and tally.stop is not None
+            tally.usage, wrong = believed(host, request, said, told, final=final)
+            if wrong:
+                note_usage(host, request.model.provider, wrong)
+            elif told.total_input > request.input_tokens:
+                self._check_bound(told.total_input)
+        if (told is None or not told.reported) and (tally.started or ending.status == "done"):
+            tally.usage = at_least(counted(host, request, said), tally.usage)
 
     def _check_bound(self, billed: int) -> None:
         """Say so where a provider has billed more than budgets were told that it could."""

@@ -10,6 +10,7 @@ from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
 REQUEST = ModelRequest(model=ModelRef("script", "test"), max_output_tokens=1000, input_tokens=50)
 TOLD = Usage(input_tokens=400, cache_read_tokens=100, output_tokens=20)
 RESERVED = Usage(input_tokens=500, output_tokens=1000, reported=False)
+ESTIMATED = Usage(input_tokens=50, output_tokens=20, reported=False)
 KEPT = Usage(input_tokens=400, cache_read_tokens=100, output_tokens=1000, reported=False)
 
 
@@ -25,6 +26,9 @@ def bound() -> int:
         (Ending(status="done", stop="end", started=True, sent=True), TOLD, TOLD),
         # A cancel that comes behind the provider's last word changes nothing.
         (Ending(status="cancelled", stop="end", started=True, sent=True), TOLD, TOLD),
+        # A cut between the stop and the usage: nobody has said what was used.
+        (Ending(status="cut", stop="end", started=True, sent=True), ESTIMATED, RESERVED),
+        (Ending(status="done", stop="end", started=True, sent=True), ESTIMATED, ESTIMATED),
         (Ending(status="failed", kind="rate_limited", sent=True), None, Usage()),
         (Ending(status="failed", kind="timeout", sent=True), None, RESERVED),
         (Ending(status="failed", kind="malformed", sent=True), None, RESERVED),

@@ -159,11 +159,11 @@ async def test_figures_that_can_be_are_taken_as_reported(
 ) -> None:
     kind, content_type, answer = ANSWERS[how]
     first, second = NAMES[kind]
-    says(server, content_type, answer(f'{{"{first}": 12, "{second}": 0}}'))
+    says(server, content_type, answer(f'{{"{first}": 12, "{second}": 14}}'))
     async with gateway(server, kind, tmp_path) as gate:
         turn = await gate.chat("hi")
         assert "usage of provider acme" not in gate.host.notices
-    assert turn.usage == Usage(input_tokens=12)
+    assert turn.usage == Usage(input_tokens=12, output_tokens=14)
 
 
 async def test_more_cached_than_read_is_impossible(server: RawServer, tmp_path: Path) -> None:
