@@ -158,6 +158,8 @@ its result.
 | `warning` | `code`, `message`, `action`: the turn goes on, and its user should know this |
 | `lifecycle` | `state`, in legal order: `planned`, `executing`, `degraded`, `recovered`,\
  `completed` or `errored`; `time`, `details` |
+| `output_limited` | a budget has too little left: the `wanted` tokens of output are lowered to\
+ `max_output_tokens`, for `model` |
 | `attempt_failed` | one attempt at a model failed: `model`, `error`, `retry_in` |
 | `error` | `code`, `message`, `action`: what the turn ended with |
 | `done` | `turn`, `session`, `ending`, `text`, `stop`, `usage` of the whole turn |

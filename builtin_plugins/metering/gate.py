@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -11,11 +12,11 @@ from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.charging import billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
+from hookgate.builtin_plugins.metering.sizing import Sizing
 from hookgate.builtin_plugins.metering.words import amount_text
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import Refusal
-from hookgate.core.turn.model.bounds import input_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
 __all__ = ["Gate"]
+
+AMPLE = 4
+"""So many times what a call needs are left where it is not looked whether it fits."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,7 @@ class Gate:
         self._budgets = budgets
         self._prices = prices
         self._ledger = ledger
+        self._sizing = Sizing(host)
         self._open: dict[str, _Open] = {}
         self._of_turns: dict[str, tuple[Turn, set[str]]] = {}
         self._warned: dict[str, datetime] = {}
@@ -173,9 +178,9 @@ class Gate:
             if subject is None or not rule.covers(subject):
                 continue
             if rule.unit not in amounts:
-                bound, most = input_bound(self._host, request), request.max_output_tokens
+                bound, most, plain = self._sizing.of(request)
                 amounts["tokens"] = bound + most
-                amounts["usd"] = tariff.worst(bound, most)
+                amounts["usd"] = tariff.worst(bound, most, plain=plain)
             key = counter_key(rule, subject, now, turn.root.id)
             # Counters go no further; who raises one past that is not to have no call at all.
             limit = min(rule.limit + self._ruling.raised(key), MOST)
@@ -214,15 +219,35 @@ class Gate:
             retry_after=until(rule.window, now),
         )
 
-    # -- another model -----------------------------------------------------
+    # -- less output, or another model ---------------------------------------
 
-    async def cheaper(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
-        """Return the request to the cheapest model of the plan, where this one does not fit."""
-        if not self._ruling.falls_back or request.cause != "turn":
+    async def fitting(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
+        """Return the request as the budgets have room for it, where it does not fit as it is.
+
+        First less output is asked for; where not even the least of it fits, the cheapest model
+        of the plan that does, if the budgets say so.
+        """
+        if not self._ruling.rules:
             return None
         await self._prices.load()
         now = self._host.clock.now()
-        if await self._fits(turn, request, now):
+        fit = await self._fitted(turn, request, now)
+        if fit is None and self._ruling.falls_back and request.cause == "turn":
+            fit = await self._of_plan(turn, request, now)
+        if fit is None or fit is request:
+            return None
+        if fit.model != request.model:
+            self._tell(turn, request.model, fit.model)
+        if fit.max_output_tokens < request.max_output_tokens:
+            self._tell_less(turn, request, fit)
+        return fit
+
+    async def _of_plan(
+        self, turn: Turn, request: ModelRequest, now: datetime
+    ) -> ModelRequest | None:
+        """Return the request to the cheapest other model of the plan that fits."""
+        if await self._fitted(turn, request, now, falling=True) is not None:
+            # What is short is a budget that no other model helps with.
             return None
         allowed = [one for one in turn.plan.models if turn.principal.may_use_model(one)]
         others = sorted(
@@ -232,31 +257,81 @@ class Gate:
             ),
         )
         for model in others:
-            changed = replace(request, model=model)
-            if await self._fits(turn, changed, now):
-                self._tell(turn, request.model, model)
-                return changed
+            fit = await self._fitted(turn, replace(request, model=model), now)
+            if fit is not None:
+                return fit
         return None
 
-    async def _fits(self, turn: Turn, request: ModelRequest, now: datetime) -> bool:
-        """Whether the budgets that fall back to another model would let this one be asked."""
+    async def _fitted(
+        self, turn: Turn, request: ModelRequest, now: datetime, *, falling: bool = False
+    ) -> ModelRequest | None:
+        """Return the request with as much output as there is room for; None where it is too little.
+
+        Args:
+            turn: The turn.
+            request: The request.
+            now: The time.
+            falling: Whether only the budgets count that fall back to another model.
+        """
         tariff = self._prices.of(request.model, now)
-        wants = [
-            want
-            for rule, want in self._wanted(turn, request, tariff, now)
-            if rule.over == "fallback"
-        ]
-        if not wants:
-            return True
-        try:
-            outcome = await self._held(wants)
-        except StoreError:
-            # Whoever asks next for the same is told why.
-            return True
-        if not isinstance(outcome, Hold):
-            return False
-        self._budgets.settle(outcome, [0] * len(wants))
-        return True
+        while True:
+            pairs = [
+                (rule, want)
+                for rule, want in self._wanted(turn, request, tariff, now)
+                if rule.unit in ("tokens", "usd") and (rule.over == "fallback" or not falling)
+            ]
+            wants = [want for _, want in pairs]
+            if all(map(self._is_ample, wants)):
+                return request
+            try:
+                outcome = await self._held(wants)
+            except StoreError:
+                # Whoever asks next for the same is told why.
+                return request
+            if isinstance(outcome, Hold):
+                self._budgets.settle(outcome, [0] * len(wants))
+                return request
+            rule = pairs[wants.index(outcome.want)][0]
+            less = self._less(turn, request, rule, outcome, tariff)
+            if less is None:
+                return None
+            request = less
+
+    def _is_ample(self, want: Want) -> bool:
+        """Whether so much is left of a counter that nobody needs to look at it more closely."""
+        used = self._budgets.used(want.key)
+        return used > 0 and used + AMPLE * want.amount <= want.limit
+
+    def _less(
+        self, turn: Turn, request: ModelRequest, rule: Rule, short: Short, tariff: Tariff
+    ) -> ModelRequest | None:
+        """Return the request with as much output as fits what is short; None where too little."""
+        want = short.want
+        if rule.is_rate and want.amount <= want.limit:
+            # There is room again within the minute: better late than cut.
+            return None
+        room = want.limit - short.used - short.held
+        size, outputs = self._sizing.of(request), self._sizing.outputs
+        if rule.unit == "tokens":
+            most = room - size.input_tokens
+        else:
+            most = tariff.output_for(room, size.input_tokens, plain=size.plain)
+        if most < outputs.least(turn.agent.name, request):
+            return None
+        most = min(most, outputs.ample(turn.agent.name, request))
+        if most >= request.max_output_tokens:
+            return None
+        return replace(request, max_output_tokens=most)
+
+    def _tell_less(self, turn: Turn, wanted: ModelRequest, request: ModelRequest) -> None:
+        self._host.metric("metering.output_limited", model=str(request.model))
+        data = {
+            "wanted": wanted.max_output_tokens,
+            "max_output_tokens": request.max_output_tokens,
+            "model": str(request.model),
+            "why": "budget",
+        }
+        turn.emit(Event("output_limited", data, scope="chat"))
 
     def _tell(self, turn: Turn, wanted: ModelRef, model: ModelRef) -> None:
         self._host.metric("metering.fallback", model=str(model))
@@ -276,7 +351,7 @@ class Gate:
         call = self._open.pop(request.call_id, None)
         if call is None:
             return None
-        used = charged(request, ending, usage, lambda: self._bound(request))
+        used = self._charged(turn, request, ending, usage)
         now = self._host.clock.now()
         row = Call.of(turn, request, ending, used, call.tariff, now)
         if call.hold is not None:
@@ -290,9 +365,23 @@ class Gate:
         self._remember(turn, used, now)
         return row
 
+    def _charged(
+        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None
+    ) -> Usage:
+        """Return what a call is charged, and learn of it where budgets go by what is learned."""
+        used = charged(request, ending, usage, lambda: self._bound(request))
+        if not self._ruling.rules:
+            return used
+        with suppress(TypeError, ValueError):
+            # Options that no JSON can hold teach nothing; `_bound` has said so.
+            if ending.status == "done" and usage is not None and not usage.reported:
+                used = self._sizing.recounted(request, used)
+            self._sizing.learn(turn, request, ending, used)
+        return used
+
     def _bound(self, request: ModelRequest) -> int:
         try:
-            return input_bound(self._host, request)
+            return self._sizing.of(request).input_tokens
         except (TypeError, ValueError) as error:
             # Options that no JSON can hold: the call is over all the same, and leaves its row.
             self._host.log.warning("no bound", model=str(request.model), error=str(error))

@@ -154,8 +154,8 @@ class Plugin:
 
     @hookimpl(trylast=True)
     async def prepare_model_call(self, turn: Turn, request: ModelRequest) -> ModelRequest | None:
-        """Ask a cheaper model of the plan, where the budgets say so and this one does not fit."""
-        return await self._opened.cheaper(turn, request)
+        """Ask for less output, or a cheaper model, where the budgets have no room for the call."""
+        return await self._opened.fitting(turn, request)
 
     @hookimpl
     async def before_model_call(self, turn: Turn, request: ModelRequest) -> Refusal | None:

@@ -19,6 +19,11 @@ PICO = 10**12
 MILLION = 10**6
 ZERO = Decimal(0)
 
+MOST_OUTPUT = 10**9
+"""Tokens of output that cost nothing, of which there is no end."""
+HEARD_OR_SEEN = frozenset(
+    ("audio_input_tokens", "image_input_tokens", "audio_output_tokens", "image_output_tokens")
+)
 CACHED = ("cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens")
 
 
@@ -95,6 +100,7 @@ class Tariff:
     _unit: int = field(init=False, repr=False, compare=False)
     _exact: Mapping[str, _Exact] = field(init=False, repr=False, compare=False)
     _worst: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
+    _worst_plain: tuple[_Exact, _Exact] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates", filled(self.given))
@@ -115,6 +121,10 @@ class Tariff:
         sides = (Usage.INPUTS, Usage.OUTPUTS)
         worst = tuple(_most([exact[name] for name in names]) for names in sides)
         object.__setattr__(self, "_worst", worst)
+        plain = tuple(
+            _most([exact[name] for name in names if name not in HEARD_OR_SEEN]) for names in sides
+        )
+        object.__setattr__(self, "_worst_plain", plain)
 
     @property
     def free(self) -> bool:
@@ -130,15 +140,36 @@ class Tariff:
                 parts += count * rate.at(size)
         return -(-parts // self._unit)
 
-    def worst(self, input_tokens: int, output_tokens: int) -> int:
+    def worst(self, input_tokens: int, output_tokens: int, *, plain: bool = False) -> int:
         """Return the most that a call can cost, in picodollars.
 
         It is that of the dearest kinds of input and of output, and never less for more tokens.
+
+        Args:
+            input_tokens: Tokens of its input.
+            output_tokens: Tokens of its output.
+            plain: Whether all of it is text: what is heard, seen or spoken costs far more.
         """
-        dearest_input, dearest_output = self._worst
+        return -(-self._worst_parts(input_tokens, output_tokens, plain) // self._unit)
+
+    def _worst_parts(self, input_tokens: int, output_tokens: int, plain: bool) -> int:
+        dearest_input, dearest_output = self._worst_plain if plain else self._worst
         parts = self._fee + input_tokens * dearest_input.at(input_tokens)
-        parts += output_tokens * dearest_output.at(input_tokens)
-        return -(-parts // self._unit)
+        return parts + output_tokens * dearest_output.at(input_tokens)
+
+    def output_for(self, room: int, input_tokens: int, *, plain: bool = False) -> int:
+        """Return the most tokens of output with which a call costs `room` at most, -1 for none.
+
+        Args:
+            room: What it may cost, in picodollars.
+            input_tokens: Tokens of its input.
+            plain: Whether all of it is text.
+        """
+        left = room * self._unit - self._worst_parts(input_tokens, 0, plain)
+        each = (self._worst_plain if plain else self._worst)[1].at(input_tokens)
+        if left < 0:
+            return -1
+        return left // each if each else MOST_OUTPUT
 
     def saved(self, usage: Usage) -> int:
         """Return what caching saved, against input that is not cached; below 0 where it cost more.
