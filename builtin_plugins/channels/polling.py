@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.channels.book.events import LostLeaseError
 from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS
+from hookgate.builtin_plugins.channels.outbox.sending import LONGEST_ASKED
 from hookgate.core.domain.channels.hosted import PolledChannel, Polling
 from hookgate.core.domain.errors import ChannelError, StoreError
+from hookgate.core.domain.waits import wait_of
 from hookgate.core.hooks.shielding import apart
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ SPARE_SECONDS = 20.0
 """So much longer than it may wait a poll may take."""
 
 LONGEST = 60.0
+SHORTEST = 0.05
 TOLD_AFTER = 3
 """Failures in a row after which operators are told."""
 
@@ -128,8 +131,9 @@ class Poller:
         if self._failures >= TOLD_AFTER:
             self._host.degrade(self._part, f"it cannot be polled, and is tried again: {error}")
         pause = min(2.0 ** min(self._failures, 10), LONGEST) * random.uniform(0.5, 1.0)
-        asked = getattr(error, "retry_after", None)
-        return pause if asked is None else max(float(asked), 0.05)
+        # A channel may raise whatever it likes, and sets on it what it likes.
+        asked = wait_of(getattr(error, "retry_after", None))
+        return pause if asked is None else min(max(asked, SHORTEST), LONGEST_ASKED)
 
     @property
     def _part(self) -> str:

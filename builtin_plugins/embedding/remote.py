@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -11,6 +11,7 @@ import orjson
 
 from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.core.domain.errors import EgressDeniedError, EgressError, EmbeddingError
+from hookgate.core.domain.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,8 +29,6 @@ MAX_BYTES = 64 * 1024 * 1024
 
 MAX_SAID = 300
 """Characters of what a server says about a failure."""
-
-MAX_WAIT = 86_400.0
 
 
 class RemoteEngine:
@@ -149,7 +148,7 @@ class RemoteEngine:
         text = f"answered with HTTP {status}"
         if said := _said(response.content):
             text += f": {said}"
-        wait = _wait(response.headers.get("retry-after", ""))
+        wait = retry_after(response.headers, datetime.now(UTC))
         if wait is not None:
             text += f" (asks to wait {wait:g} s)"
         if status in (401, 403):
@@ -165,15 +164,6 @@ class RemoteEngine:
             # The gateway's redaction leaves very short secrets alone; here one is meant.
             text = text.replace(self._key, "[redacted]")
         return EmbeddingError(self._redact(text), transient=transient, retry_after=retry_after)
-
-
-def _wait(text: str) -> float | None:
-    """Return the seconds of a ``Retry-After``; None where it holds a date or nothing."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        return None
-    return min(max(seconds, 0.0), MAX_WAIT) if math.isfinite(seconds) else None
 
 
 def _said(body: bytes) -> str:

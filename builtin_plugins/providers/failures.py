@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from hookgate.core.domain.errors import EgressDeniedError, ProviderError
+from hookgate.core.domain.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from hookgate.core.domain.errors import (
         EgressError,
@@ -29,7 +28,6 @@ __all__ = [
     "kind_of_overflow",
     "kind_of_status",
     "message_of",
-    "retry_after",
     "shorten",
 ]
 
@@ -37,8 +35,6 @@ MAX_BODY = 65_536
 """Bytes of an error's body that are read."""
 
 MAX_MESSAGE = 400
-MAX_WAIT = 86_400.0
-"""The longest wait that is believed, in seconds: a day."""
 
 _STATUS_KINDS: dict[int, ProviderErrorKind] = {
     401: "auth",
@@ -138,37 +134,6 @@ def shorten(text: str, limit: int = MAX_MESSAGE) -> str:
     """Return `text` on one line, cut to `limit` characters with a mark."""
     line = " ".join(text.split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
-
-
-def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds that a response asks to wait, or None.
-
-    ``Retry-After`` holds seconds or a date (RFC 9110, section 10.2.3); OpenAI sends
-    ``retry-after-ms`` beside it, which is finer. A date is compared with the response's own
-    clock where it names that.
-    """
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "").strip()
-        if not value:
-            continue
-        try:
-            seconds = float(value) * unit
-        except ValueError:
-            if name == "retry-after" and (at := _date(value)) is not None:
-                seconds = (at - (_date(headers.get("date", "")) or now)).total_seconds()
-            else:
-                continue
-        if math.isfinite(seconds):
-            return min(max(seconds, 0.0), MAX_WAIT)
-    return None
-
-
-def _date(text: str) -> datetime | None:
-    try:
-        found = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
 def message_of(body: bytes) -> str:

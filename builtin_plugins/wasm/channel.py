@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -36,6 +37,7 @@ from hookgate.core.domain.channels.hosted import (
 )
 from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.parts import Image, plain_text
+from hookgate.core.domain.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -191,11 +193,10 @@ class GuestChannel:
     def _check_status(self, response: HttpResponse) -> None:
         if response.status < 400:
             return
-        wait = response.headers.get("retry-after", "")
         raise ChannelError(
             f"channel {self.name}: the platform answered {response.status}: {response.body[:300]}",
             transient=response.status in RETRIED,
-            retry_after=float(wait) if wait.isascii() and wait.isdigit() else None,
+            retry_after=retry_after(response.headers, datetime.now(UTC)),
         )
 
     @property

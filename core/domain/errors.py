@@ -40,6 +40,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from hookgate.core.domain.waits import wait_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -303,7 +305,7 @@ class ProviderError(HookgateError):
         kind: What sort of failure this is; `retryable` follows from it.
         provider: The provider's name.
         status: The HTTP status, if one was received.
-        retry_after: Seconds that the provider asked to wait, if it did.
+        retry_after: Seconds that the provider asked to wait, if it did; a day at most.
         action: What to do about it; by its kind, where nothing more exact is known.
         code: A stable word for programs.
     """
@@ -324,7 +326,7 @@ class ProviderError(HookgateError):
         self.kind: ProviderErrorKind = kind
         self.provider = provider
         self.status = status
-        self.retry_after = retry_after
+        self.retry_after = wait_of(retry_after)
         self.action = action or _PROVIDER_ACTIONS.get(kind, "")
 
     @property
@@ -351,7 +353,7 @@ class EmbeddingError(HookgateError):
 
     Attributes:
         transient: Whether the same request may succeed a little later.
-        retry_after: Seconds that the model's server asked to wait, if it did.
+        retry_after: Seconds that the model's server asked to wait, if it did; a day at most.
     """
 
     def __init__(
@@ -359,7 +361,7 @@ class EmbeddingError(HookgateError):
     ) -> None:
         super().__init__(message)
         self.transient = transient
-        self.retry_after = retry_after
+        self.retry_after = wait_of(retry_after)
 
 
 class ChannelError(HookgateError):
@@ -367,7 +369,7 @@ class ChannelError(HookgateError):
 
     Attributes:
         transient: Whether it may work by itself when it is tried again.
-        retry_after: Seconds after which it may, if that is known.
+        retry_after: Seconds after which it may, if that is known; a day at most.
     """
 
     def __init__(
@@ -375,7 +377,7 @@ class ChannelError(HookgateError):
     ) -> None:
         super().__init__(message)
         self.transient = transient
-        self.retry_after = retry_after
+        self.retry_after = wait_of(retry_after)
 
 
 class EgressError(HookgateError):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import ChannelError, EgressDeniedError, EgressFailedError
+from hookgate.core.domain.waits import retry_after, wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,11 +74,12 @@ class Api:
             raise ChannelError(str(error), transient=True) from error
         if not answer.is_success:
             status = answer.status_code
+            wait = retry_after(answer.headers, self._host.clock.now())
             raise StatusError(
                 f"{self._name}: the platform answered {status}: {answer.text[:200]}",
                 status=status,
                 transient=status in (408, 409, 425, 429) or status >= 500,
-                retry_after=_retry_after(answer),
+                retry_after=wait_of(read_json(answer).get("retry_after")) if wait is None else wait,
             )
         return answer
 
@@ -113,11 +114,3 @@ def read_json(answer: httpx.Response) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _retry_after(answer: httpx.Response) -> float | None:
-    for found in (answer.headers.get("retry-after"), read_json(answer).get("retry_after")):
-        if found is not None:
-            with suppress(TypeError, ValueError):
-                return float(found)
-    return None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.core.host import Host
 
-__all__ = ["Sender"]
+__all__ = ["LONGEST_ASKED", "Sender"]
 
 AT_ONCE = 8
 """Messages that are under way at one time."""
@@ -35,6 +35,8 @@ LONGEST = 300.0
 """The longest pause between two attempts, unless the platform asks for a longer one."""
 
 LONGEST_ASKED = 3600.0
+"""The longest pause that a platform gets."""
+
 STOP_SECONDS = 5.0
 
 
@@ -158,7 +160,7 @@ class Sender:
         if isinstance(error, ChannelError) and error.transient:
             pause = min(2.0**one.attempts, LONGEST) * random.uniform(0.8, 1.2)
             if error.retry_after is not None:
-                pause = min(max(error.retry_after, 0.0), LONGEST_ASKED)
+                pause = min(error.retry_after, LONGEST_ASKED)
                 # A platform that has had enough has had enough of all of it.
                 self._hold = now + int(pause * 1000)
             if one.attempts + 1 < self._attempts:

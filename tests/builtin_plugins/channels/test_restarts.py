@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.builtin_plugins.channels.conftest import Bot
+from tests.builtin_plugins.channels.conftest import Bot, Serve
 from tests.builtin_plugins.channels.test_telegram import FAST
 from tests.support.bot_api import BotApi
-from tests.support.telegram import SECRET
+from tests.support.telegram import SECRET, Telegram
 
+from hookgate.builtin_plugins.channels import polling
 from hookgate.kit.testing.model import ScriptedModel, say
 
 ways = pytest.mark.parametrize("way", ["webhook", "polling"])
@@ -75,6 +76,18 @@ async def test_turn_that_a_stop_has_cut_says_so_in_the_message_that_showed_it(
         await api.until(lambda: "broken off" in api.said()[0])
     assert len(api.said()) == 1
     assert again.requests == []
+
+
+async def test_a_platform_that_asks_for_ages_is_polled_again_all_the_same(
+    serve: Serve, api: BotApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(polling, "LONGEST_ASKED", 0.1)
+    api.failing["getUpdates"] = [(429, "Too Many Requests", {"retry_after": 10**400})]
+    bot = Telegram(api.url, polling=True, seconds=0.5)
+    async with serve(bot, model=ScriptedModel(say("here")), channels={}):
+        await api.write("hello")
+        await api.until(lambda: api.said() == ["here"])
+    assert api.failing["getUpdates"] == []
 
 
 CHILD = Path(__file__).with_name("killed_gateway.py")

@@ -154,14 +154,24 @@ async def test_a_server_that_is_busy_says_when_to_come_again(
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("wait", ["Wed, 21 Oct 2026 07:28:00 GMT", "nan", "inf", ""])
-async def test_a_wait_that_is_no_number_is_passed_over(
+@pytest.mark.parametrize("wait", ["Wed, 99 Oct 2026 07:28:00 GMT", "nan", "inf", ""])
+async def test_a_wait_that_is_none_is_passed_over(
     server: RawServer, make: Callable[..., RemoteEngine], wait: str
 ) -> None:
     answering(server, b"", 503, retry_after=wait)
     with pytest.raises(EmbeddingError, match="HTTP 503") as caught:
         await make().read("a")
     assert (caught.value.transient, caught.value.retry_after) == (True, None)
+
+
+@pytest.mark.parametrize("wait", ["9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT"])
+async def test_a_wait_is_a_day_at_most_also_where_it_is_a_date(
+    server: RawServer, make: Callable[..., RemoteEngine], wait: str
+) -> None:
+    answering(server, b"", 503, retry_after=wait)
+    with pytest.raises(EmbeddingError, match="HTTP 503") as caught:
+        await make().read("a")
+    assert (caught.value.transient, caught.value.retry_after) == (True, 86_400.0)
 
 
 async def test_a_key_that_is_refused_is_named_and_never_shown(

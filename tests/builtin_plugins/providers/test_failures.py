@@ -11,50 +11,10 @@ from hookgate.builtin_plugins.providers.failures import (
     from_status,
     kind_of_status,
     message_of,
-    retry_after,
 )
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "30"}, 30.0),
-        ({"retry-after": " 1.5 "}, 1.5),
-        ({"retry-after": "0"}, 0.0),
-        ({"retry-after": "-5"}, 0.0),
-        ({"retry-after": "99999999"}, 86_400.0),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "inf"}, None),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Sat, 21 Nov 2026 10:00:45 GMT"}, 45.0),
-        ({"retry-after": "Sat, 21 Nov 2026 09:00:00 GMT"}, 0.0),
-        ({"retry-after": "Sat, 21 Nov 2026 10:00:45"}, 45.0),
-        ({"retry-after": "Sat, 99 Nov 2026 10:00:45 GMT"}, None),
-        (
-            {
-                "retry-after": "Sat, 21 Nov 2020 10:00:45 GMT",
-                "date": "Sat, 21 Nov 2020 10:00:00 GMT",
-            },
-            45.0,
-        ),
-        ({"retry-after": "30", "retry-after-ms": "250"}, 0.25),
-        ({"retry-after": "30", "retry-after-ms": "x"}, 30.0),
-    ],
-)
-def test_the_wait_is_read_as_seconds_or_as_a_date(
-    headers: dict[str, str], seconds: float | None
-) -> None:
-    assert retry_after(headers, NOW) == seconds
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_no_header_breaks_the_reading_of_the_wait(value: str, date: str) -> None:
-    found = retry_after({"retry-after": value, "date": date, "retry-after-ms": date}, NOW)
-    assert found is None or 0 <= found <= 86_400
 
 
 @pytest.mark.parametrize(
