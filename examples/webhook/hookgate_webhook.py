@@ -22,6 +22,7 @@ from hookgate import (
     StartError,
     TurnRequest,
     hookimpl,
+    read_unverified,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Plugin:
 
     async def receive(self, request: web.Request) -> web.Response:
         """Check one POST, start its turn, and answer."""
-        body = await request.read()
+        body = await read_unverified(request, most=MAX_BODY)
         stamp, signature = (request.headers.get(f"X-{name}", "") for name in ("Time", "Signature"))
         if not self.is_signed(stamp, signature, body):
             return refusal(401, "the signature is wrong or too old")
