@@ -33,10 +33,13 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import Ending, ModelRequest
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["COUNTS", "Call", "Priced", "cause_of", "plugin_of", "sound", "tool_of"]
+__all__ = ["COUNTS", "LOST", "Call", "Priced", "cause_of", "plugin_of", "sound", "tool_of"]
 
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""
+
+LOST = "lost"
+"""How a call ended that a crash has cut off: it is charged the most that it could have used."""
 
 MOST = 2**63 - 1
 """The most that a column of the ledger takes."""
@@ -67,8 +70,9 @@ class Call(NamedTuple):
 
     Attributes:
         id: The call's id, `ModelRequest.call_id`; no two rows have the same.
-        at: When it ended, in UTC: ISO 8601 with microseconds, which sorts as text.
-        day: The day of that, in UTC, such as ``2026-11-22``.
+        at: When it ended, or began where nobody knows, in UTC: ISO 8601 with microseconds, which
+            sorts as text.
+        day: The day on which it began, in UTC, such as ``2026-11-22``.
         turn: The id of the turn that it belongs to.
         session: The session that is charged, as text.
         agent: The agent that was asked.
@@ -83,7 +87,7 @@ class Call(NamedTuple):
         model: The model's name at its provider.
         attempt: 0 for the plan's first model, 1 for the next one, and so on.
         iteration: 0 for the turn's first request, one more after each round of tools.
-        status: How it ended, `Ending.status`.
+        status: How it ended, `Ending.status`; `LOST` where a crash has cut it off.
         kind: The kind of the provider's failure; "" where there is none.
         sent: Whether the provider was asked.
         reported: Whether the counts are the provider's own; False for estimates.
@@ -91,6 +95,7 @@ class Call(NamedTuple):
         cost: Units of 1e-12 dollars; None where the model has no known price.
         saved: What caching saved, in the same units; below 0 where writing the cache cost more.
         price: Which prices `cost` was made with, so that it can be made again.
+        windows: What was charged to each window of a budget, by its key, in JSON; "" for none.
     """
 
     id: str
@@ -127,6 +132,7 @@ class Call(NamedTuple):
     cost: int | None
     saved: int
     price: str
+    windows: str = ""
 
     @classmethod
     def of(
@@ -137,6 +143,9 @@ class Call(NamedTuple):
         usage: Usage,
         tariff: Priced,
         at: datetime,
+        *,
+        began: datetime | None = None,
+        windows: str = "",
     ) -> Call:
         """Return the row of a call that is over.
 
@@ -148,9 +157,12 @@ class Call(NamedTuple):
                 not reported, where nobody knows what it has used.
             tariff: What it costs.
             at: When it ended.
+            began: When it was reserved, which is the day that it belongs to; None for `at`.
+            windows: What it is charged to which windows.
         """
         root = turn.root
         moment = at.astimezone(UTC).isoformat(timespec="microseconds")
+        day = moment[:10] if began is None else began.astimezone(UTC).date().isoformat()
         if not billed(ending, usage):
             cost: int | None = 0
             saved = 0
@@ -161,7 +173,7 @@ class Call(NamedTuple):
         row = (
             request.call_id,
             moment,
-            moment[:10],
+            day,
             turn.id,
             sound(str(root.session)),
             sound(turn.agent.name),
@@ -184,6 +196,7 @@ class Call(NamedTuple):
             cost,
             saved,
             tariff.version,
+            windows,
         )
         return cls._make(row)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets import MOST, Hold, Want
-from hookgate.builtin_plugins.metering.calls import Call
+from hookgate.builtin_plugins.metering.budgets import MOST, Hold, Record, Want
+from hookgate.builtin_plugins.metering.calls import LOST, Call
 from hookgate.builtin_plugins.metering.charging import billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
@@ -16,7 +17,7 @@ from hookgate.builtin_plugins.metering.sizing import Sizing
 from hookgate.builtin_plugins.metering.words import amount_text
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.models import Refusal
+from hookgate.core.domain.models import Ending, Refusal, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.limits.rules import Rule, Unit
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling
     from hookgate.builtin_plugins.metering.prices import Prices, Tariff
-    from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
+    from hookgate.core.domain.models import ModelRef, ModelRequest
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -43,6 +44,7 @@ class _Open:
     """A call between `before_model_call` and `after_model_call`."""
 
     tariff: Tariff
+    began: datetime
     rules: Sequence[Rule] = ()
     wants: Sequence[Want] = ()
     hold: Hold | None = None
@@ -88,7 +90,7 @@ class Gate:
         """Reserve the worst case of a call, or say why it may not be made."""
         await self._prices.load()
         now = self._host.clock.now()
-        call = self._open[request.call_id] = _Open(self._prices.of(request.model, now))
+        call = self._open[request.call_id] = _Open(self._prices.of(request.model, now), now)
         call.refusal = await self._unfit(turn, now)
         if call.refusal is None:
             await self._reserve(turn, request, call, now)
@@ -121,19 +123,19 @@ class Gate:
 
     async def _reserve(self, turn: Turn, request: ModelRequest, call: _Open, now: datetime) -> None:
         pairs = list(self._wanted(turn, request, call.tariff, now))
-        if not pairs:
-            return
         call.rules, call.wants = [rule for rule, _ in pairs], [want for _, want in pairs]
         if (refusal := self._ruling.unkept(call.rules)) is not None:
             call.refusal = refusal
             return
         self._note(turn, call)
         try:
-            outcome = await self._held(call.wants)
+            outcome = await self._budgets.reserve(call.wants, self._record(turn, request, call))
         except StoreError as error:
             call.refusal = Refusal(
-                code="budget_unavailable",
-                message=f"what is left of a budget cannot be known: {error}",
+                code="budget_unavailable" if pairs else "ledger_unavailable",
+                message=f"what is left of a budget cannot be known: {error}"
+                if pairs
+                else f"that this call is made cannot be recorded: {error}",
                 action="send it again when the store works; see `hookgate status`",
             )
             return
@@ -142,8 +144,16 @@ class Gate:
         else:
             call.refusal = self._short(turn, call, outcome, now)
 
-    async def _held(self, wants: Sequence[Want]) -> Hold | Short:
-        return self._budgets.try_reserve(wants) or await self._budgets.reserve(wants)
+    def _record(self, turn: Turn, request: ModelRequest, call: _Open) -> Record:
+        """Return what a crash leaves of a call: a row for the most that it can use."""
+        most = Usage(
+            input_tokens=self._bound(request),
+            output_tokens=request.max_output_tokens,
+            reported=False,
+        )
+        sent = Ending(status="cut", sent=True)
+        row = Call.of(turn, request, sent, most, call.tariff, call.began)
+        return Record(request.call_id, json.dumps(row._replace(status=LOST).to_row()))
 
     def _note(self, turn: Turn, call: _Open) -> None:
         """Remember the counters of a turn, which end with it; a refused call makes them, too."""
@@ -284,7 +294,8 @@ class Gate:
             if all(map(self._is_ample, wants)):
                 return request
             try:
-                outcome = await self._held(wants)
+                # Nothing is sent for it: it is let go of at once, and leaves no trace.
+                outcome = await self._budgets.reserve(wants)
             except StoreError:
                 # Whoever asks next for the same is told why.
                 return request
@@ -353,12 +364,14 @@ class Gate:
             return None
         used = self._charged(turn, request, ending, usage)
         now = self._host.clock.now()
-        row = Call.of(turn, request, ending, used, call.tariff, now)
+        amounts = [self._amount(rule.unit, used, call.tariff, ending) for rule in call.rules]
+        windows = "" if call.hold is None else _windows(call.wants, amounts)
+        row = Call.of(
+            turn, request, ending, used, call.tariff, now, began=call.began, windows=windows
+        )
         if call.hold is not None:
-            self._budgets.settle(
-                call.hold,
-                [self._amount(rule.unit, used, call.tariff, ending) for rule in call.rules],
-            )
+            # What was not sent is not charged: it need not be in the ledger before it is closed.
+            self._budgets.settle(call.hold, amounts, recorded=not ending.sent)
             self._warn(call, now)
         self._ledger.hand_over(row)
         self._host.metric(CALL, **call_fields(row))
@@ -446,3 +459,13 @@ class Gate:
         for turn, _ in list(self._of_turns.values()):
             if turn.ending is not None:
                 self.forget(turn)
+
+
+def _windows(wants: Sequence[Want], amounts: Sequence[int]) -> str:
+    """Return what a call is charged to the windows that last, as its row says it."""
+    charged = {
+        want.key: min(amount, MOST)
+        for want, amount in zip(wants, amounts, strict=True)
+        if want.lasting and amount > 0
+    }
+    return json.dumps(charged) if charged else ""

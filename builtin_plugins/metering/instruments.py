@@ -73,7 +73,7 @@ INSTRUMENTS = (
             *_MODEL,
             Label(
                 name="status",
-                values=frozenset(("done", "refused", "failed", "cut", "cancelled")),
+                values=frozenset(("done", "refused", "failed", "cut", "cancelled", "lost")),
             ),
             Label(name="reported", truth=True),
             Label(name="priced", truth=True),

@@ -23,7 +23,7 @@ from hookgate.core.domain.errors import StoreError, StoreUnavailableError, count
 from hookgate.core.domain.messages import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hookgate.builtin_plugins.metering.calls import Call
     from hookgate.core.domain.ports import Store
@@ -53,6 +53,7 @@ class Ledger:
         gateway: Names this start of the gateway, and no other one; made where it is "".
         failed: Told each time that a row could not be written.
         worked: Told when all such rows are written.
+        wrote: Told of the ids of calls whose rows are committed.
         ring: How many of the last calls are kept where there is no store.
 
     Attributes:
@@ -68,6 +69,7 @@ class Ledger:
         gateway: str = "",
         failed: Callable[[BaseException], None] = lambda _: None,
         worked: Callable[[], None] = lambda: None,
+        wrote: Callable[[Iterable[str]], None] = lambda _: None,
         ring: int = 10_000,
     ) -> None:
         self._store = store
@@ -75,17 +77,17 @@ class Ledger:
             # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
             from hookgate.builtin_plugins.metering.tables import ledger as tables
 
-            self._table = tables.CALLS
+            self._table, self._marks = tables.CALLS, tables.MARKS
             self._written = tables.written
             self._turns_of = tables.turns_of
         self._failed = failed
         self._worked = worked
+        self._wrote = wrote
         self.writer = gateway or new_id("gateway")
         self.dropped = 0
         self.ring: deque[Call] = deque(maxlen=ring)
         self._seq = 0
-        self._marked = False
-        self._under_way: dict[asyncio.Future[None], list[Row]] = {}
+        self._under_way: dict[asyncio.Future[Any], list[Row]] = {}
         self._waiting: list[Row] = []
         self._again: asyncio.Task[None] | None = None
         self._trying = asyncio.Lock()
@@ -119,28 +121,28 @@ class Ledger:
         row = call.to_row()
         row["writer"] = self.writer
         row["seq"] = self._seq
-        if self._marked:
-            committed = self._store.insert_soon(self._table, (row,))
+        committed: asyncio.Future[Any]
+        if self._seq == 1:
+            # Reports look at the rows of writers that have a mark: none is there without it.
+            mark = {"writer": self.writer, "seq": 0}
+            marked = self._store.insert_soon(self._marks, (mark,))
+            committed = asyncio.gather(marked, self._store.insert_soon(self._table, (row,)))
         else:
-            # Reports look at the rows of writers that have a mark: none is written without it.
-            committed = asyncio.create_task(self._begin(row), name="first row of the ledger")
+            committed = self._store.insert_soon(self._table, (row,))
         rows = self._under_way.get(committed)
         if rows is None:
             rows = self._under_way[committed] = []
             committed.add_done_callback(self._reap)
         rows.append(row)
 
-    async def _begin(self, row: Row) -> None:
-        assert self._store is not None
-        await self._store.write(self._written(self.writer, [row]))
-        self._marked = True
-
-    def _reap(self, committed: asyncio.Future[None]) -> None:
+    def _reap(self, committed: asyncio.Future[Any]) -> None:
         rows = self._under_way.pop(committed)
         if committed.cancelled():
             self._keep(rows, asyncio.CancelledError("writing the ledger was cancelled"))
         elif (error := committed.exception()) is not None:
             self._keep(rows, error)
+        else:
+            self._wrote([row["id"] for row in rows])
 
     def _keep(self, rows: Sequence[Row], error: BaseException) -> None:
         """Keep `rows` until they are written."""
@@ -192,7 +194,7 @@ class Ledger:
                 self._failed(error)
                 return rows
             return [bad for row in rows for bad in await self._insist([row])]
-        self._marked = True
+        self._wrote([row["id"] for row in rows])
         return []
 
     async def committed(self, turn: str) -> None:

@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.metering.budgets import Budgets
+from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
-from hookgate.builtin_plugins.metering.instruments import INSTRUMENTS
+from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.limits.guard import Guard
 from hookgate.builtin_plugins.metering.limits.ruling import Ruling
@@ -27,7 +28,7 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
     from hookgate.core.domain.models import Ending, ModelRequest, Refusal, Usage
     from hookgate.core.domain.operations import Operation
@@ -87,6 +88,7 @@ class Plugin:
                 PART, f"what a call has cost could not be recorded, and is tried again: {error}"
             ),
             worked=lambda: host.recover(PART),
+            wrote=lambda calls: budgets.recorded(calls),
         )
         budgets = Budgets(
             store,
@@ -94,6 +96,7 @@ class Plugin:
             host.get(SIGNALS),
             gateway=gateway,
             tell=lambda why: host.degrade(BUDGETS, why) if why else host.recover(BUDGETS),
+            lost=lambda rows: _lost(host, rows),
         )
         self._reports = Reports(ledger, store)
         rollup = (
@@ -123,8 +126,9 @@ class Plugin:
                 await rollup.close()
             self._gate = self._budget_operations.budgets = self._reports = None
             self._ruling.close()
-            await budgets.close()
+            # First: what a call has used is settled once its row is in the ledger.
             await ledger.close()
+            await budgets.close()
 
     async def _tidy(self, host: Host, budgets: Budgets) -> None:
         # Prices take a third of a second: a command that is soon done needs none.
@@ -197,6 +201,16 @@ class Plugin:
     def _open_reports(self) -> Reports:
         assert self._reports is not None, "operations are called between start and stop"
         return self._reports
+
+
+def _lost(host: Host, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Say which calls a crash has cut off."""
+    for row in rows:
+        host.metric(CALL, **call_fields(Call(**{name: row[name] for name in Call._fields})))
+    host.log.warning(
+        "a gateway has stopped amid model calls; each is charged the most that it could have used",
+        calls=len(rows),
+    )
 
 
 def _unadded(host: Host, error: BaseException) -> None:

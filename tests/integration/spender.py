@@ -1,8 +1,11 @@
 """A gateway with budgets whose peers spend at once; says what of it was acknowledged.
 
-Run as a program: ``python spender.py HOME``. Each line is JSON: the id of a turn, and the ids of
-the model calls that it has made, printed when its `done` has gone out. So each of these calls must
-be found again whatever happens next.
+Run as a program: ``python spender.py HOME PORT``. Each line is JSON: the id of a turn, and the ids
+of the model calls that it has made, printed when its `done` has gone out. So each of these calls
+must be found again whatever happens next.
+
+Each call is answered by whoever listens on PORT: it gets the call's id in a line, and answers with
+the tokens of input and output that it bills. What it has read it bills, whatever happens next.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import random
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -69,25 +73,33 @@ def settings(home: Path) -> Settings:
 
 
 class Spending:
-    """A model that bills this and that, a tool, and a memory of which turn made which call."""
+    """A model that somebody else bills, a tool, and a memory of which turn made which call."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self.port = port
         self.chance = random.Random()
         self.calls: dict[str, list[str]] = defaultdict(list)
 
-    def answer(self, request: ModelRequest) -> Sequence[Any]:
-        """Call a tool first, now and then; bill less than was reserved, if not by much.
-
-        What a kill leaves leased is charged in full, which hides what was not charged before.
-        """
+    def answer(self, request: ModelRequest) -> Iterator[Any]:
+        """Call a tool first, now and then."""
+        billed: list[int] = []
+        yield partial(self.ask, request.call_id, billed)
+        usage = UsageEvent(Usage(input_tokens=billed[0], output_tokens=billed[1]))
         if request.iteration == 0 and self.chance.random() < 0.3:
-            return call("look")
-        usage = Usage(input_tokens=self.chance.randrange(1000, 3000), output_tokens=9)
-        return [TextDelta("fine"), UsageEvent(usage), StopEvent("end")]
+            yield from (usage if isinstance(one, UsageEvent) else one for one in call("look"))
+        else:
+            yield from (TextDelta("fine"), usage, StopEvent("end"))
+
+    async def ask(self, call_id: str, billed: list[int]) -> None:
+        """Ask for an answer, and put down what it is billed."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"{call_id}\n".encode())
+        billed += map(int, (await reader.readline()).split())
+        writer.close()
 
     @hookimpl
     def list_providers(self) -> Sequence[Provider]:
-        return [ScriptedModel(self.answer)]
+        return [ScriptedModel(self.answer)]  # type: ignore[arg-type]
 
     @hookimpl
     def list_tools(self) -> Sequence[Tool]:
@@ -117,14 +129,14 @@ async def spend(gate: Gateway, spending: Spending, peer: int, numbers: Iterator[
         await gate.chat(f"message {number}", address=Address(peer=f"p{peer}"), sink=sink)
 
 
-async def main(home: Path) -> None:
+async def main(home: Path, port: int) -> None:
     # What happens every few seconds happens all the time, so that kills fall into it.
     rollup.EVERY = engine.FLUSH = engine.SCAN = 0.05
-    spending = Spending()
+    spending = Spending(port)
     async with Gateway(settings(home), plugins=[spending]) as gate:
         numbers = count()
         await asyncio.gather(*(spend(gate, spending, peer, numbers) for peer in range(PEERS)))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))

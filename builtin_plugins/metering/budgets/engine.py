@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Short, Standing
 from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
-    from hookgate.builtin_plugins.metering.budgets.values import Want
+    from hookgate.builtin_plugins.metering.budgets.leasing import Ended, Leasing
+    from hookgate.builtin_plugins.metering.budgets.values import Record, Want
     from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
     from hookgate.builtin_plugins.metering.budgets.windows import Window
     from hookgate.core.domain.ports import Clock, Signals, Store
@@ -37,13 +37,17 @@ SCAN = 1.0
 """Seconds between two looks at all windows."""
 
 FLUSH = 2.0
-"""Seconds after which what was used is written."""
+"""Seconds after which what calls have used is settled in the store."""
 
 WINDOWS_AT_ONCE = 500
 """So many windows are written by one write at most."""
 
 MOST_LOCAL = 100_000
 """So many counters are kept in memory alone; then those go that were not used for longest."""
+
+PATIENCE = 3.5
+"""Seconds; the hook that waits has five. Gateways look four times a second for what they are asked,
+and later where their machine is busy: a call that did not wait for that is refused falsely."""
 
 JUMP = 3600.0
 """A clock that has moved by so many seconds more than time has is not believed."""
@@ -54,7 +58,8 @@ class Budgets:
 
     A gateway leases a chunk of a counter in the store, and reserves from it in memory. What is
     leased is never more than there is; so nothing is used past a limit, except by a call that
-    used more than was reserved for it.
+    used more than was reserved for it. A call that leaves a `Record` is open in the store before
+    it is let in: a crash charges that, and frees the rest of the chunk.
 
     Args:
         store: The store, with the tables of `metering.tables`; None for counters that end with
@@ -68,6 +73,8 @@ class Budgets:
         idle: What was not used for so many seconds is given back.
         poll: Seconds between two looks at what others ask for; None where `tick` is called.
         tell: Called with why what was used cannot be written, and with "" when it can again.
+        lost: Called with the rows of the ledger that were written for calls of gateways that have
+            stopped.
     """
 
     def __init__(
@@ -78,10 +85,11 @@ class Budgets:
         *,
         gateway: str,
         ttl: float = 30.0,
-        patience: float = 1.5,
+        patience: float = PATIENCE,
         idle: float = 10.0,
         poll: float | None = 0.25,
         tell: Callable[[str], None] = lambda _: None,
+        lost: Callable[[Sequence[Mapping[str, Any]]], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -93,13 +101,14 @@ class Budgets:
         self._idle = idle
         self._poll = poll
         self._tell = tell
+        self._lost = lost
         self._windows: dict[str, Window] = {}
         self._urgent: set[LeasedWindow] = set()
         self._leasing: Leasing | None = None
         self._waiting: Waiting | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._woken = asyncio.Event()
-        self._scanned = float("-inf")
+        self._scanned = self._settled = float("-inf")
         self._opened = (clock.now(), clock.monotonic())
         self._problem = ""
         self._closed = False
@@ -107,7 +116,7 @@ class Budgets:
     # -- life --------------------------------------------------------------
 
     async def open(self) -> None:
-        """Begin; what gateways had leased that have stopped is charged.
+        """Begin; the calls of gateways that have stopped are charged.
 
         Raises:
             StoreUnavailableError: The store cannot be written.
@@ -115,7 +124,7 @@ class Budgets:
         if self._store is not None:
             # SQLAlchemy takes a third of a second to import: not on the event loop.
             await asyncio.to_thread(import_module, f"{HERE}.waiting")
-            from hookgate.builtin_plugins.metering.budgets.leasing import Leasing
+            from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
             from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
 
             self._leasing = Leasing(
@@ -123,7 +132,9 @@ class Budgets:
                 self._clock,
                 gateway=self._gateway,
                 ttl=self._ttl,
+                idle=self._idle,
                 windows=lambda: list(self._leased()),
+                lost=self._lost,
             )
             self._waiting = Waiting(
                 self._leasing,
@@ -132,7 +143,7 @@ class Budgets:
                 reserve=self.try_reserve,
                 asked=self._send,
             )
-            await self._leasing.exchange(list)
+            await self._leasing.exchange(Draft)
             await self.sweep()
         if self._poll is not None:
             self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
@@ -151,13 +162,13 @@ class Budgets:
         from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS
 
         try:
-            left = [window for window in self._leased() if window.leased or window.spent]
-            while left:
+            left = [window for window in self._leased() if window.leased]
+            while left or self._leasing.ended:
                 some, left = left[:WINDOWS_AT_ONCE], left[WINDOWS_AT_ONCE:]
-                await self._leasing.exchange(partial(self._drafted, some, idle=True))
+                await self._leasing.exchange(partial(self._leasing.draft, some, idle=True))
             await self._leasing.leave()
         except FAULTS as error:
-            self._tell(f"what this gateway has leased of budgets is charged as used: {error}")
+            self._tell(f"what was used of budgets is settled when a gateway starts next: {error}")
 
     # -- calls -------------------------------------------------------------
 
@@ -177,11 +188,16 @@ class Budgets:
             parts.append((window, amount, window.epoch))
         return Hold(parts)
 
-    async def reserve(self, wants: Sequence[Want]) -> Hold | Short:
+    async def reserve(self, wants: Sequence[Want], record: Record | None = None) -> Hold | Short:
         """Reserve, all or nothing, or say what does not fit.
 
         It does not fit where what is used and what running calls hold leave too little. What
         other gateways have leased and do not hold is asked back first, and waited for.
+
+        Args:
+            wants: What is needed.
+            record: What a crash leaves of the call: committed before this returns a hold. None
+                for what is never sent.
 
         Raises:
             ValueError: An amount or a limit is below 0 or past `MOST`, or a counter stands twice.
@@ -192,14 +208,15 @@ class Budgets:
             raise ValueError(
                 f"found {', '.join(want.key for want in wants)}, expected each counter once"
             )
-        if (hold := self.try_reserve(wants)) is not None:
+        in_memory = record is None or self._leasing is None
+        if in_memory and (hold := self.try_reserve(wants)) is not None:
             return hold
         for want, window in zip(wants, windows, strict=True):
             if (short := window.short(want)) is not None:
                 return short
         if self._waiting is None or self._closed:
             raise StoreUnavailableError("nothing can be reserved: the gateway is stopping")
-        future = self._waiting.add(wants, windows)
+        future = self._waiting.add(wants, windows, record)
         try:
             return await future
         except asyncio.CancelledError:
@@ -209,13 +226,15 @@ class Budgets:
                     self.settle(hold_or_short, [0] * len(wants))
             raise
 
-    def settle(self, hold: Hold, amounts: Sequence[int]) -> None:
+    def settle(self, hold: Hold, amounts: Sequence[int], *, recorded: bool = True) -> None:
         """Charge what a call has used, and free the rest of what it held. Once counts.
 
         Args:
             hold: What was reserved.
             amounts: What was used of each want. More than was held is charged all the same; one
                 below 0 is none, and what was held is charged.
+            recorded: False for a call whose row is on its way to the ledger: it stays open until
+                `recorded` is told of it.
 
         Raises:
             ValueError: There are not as many amounts as wants; nothing was settled.
@@ -226,11 +245,46 @@ class Budgets:
             raise ValueError(f"found {len(amounts)} amounts, expected {len(hold.parts)}")
         hold.settled = True
         now = self._monotonic()
+        settled: list[tuple[LeasedWindow, int]] = []
         for (window, held, epoch), actual in zip(hold.parts, amounts, strict=True):
             used = held if actual < 0 else min(actual, MOST)
-            if window.release(held, used, epoch, now) and isinstance(window, LeasedWindow):
-                self._urgent.add(window)
-                self._woken.set()
+            if isinstance(window, LocalWindow):
+                window.release(held, used, epoch, now)
+            else:
+                if more := window.release(held, used, epoch, now):
+                    settled.append((window, more))
+                self._hurry(window, now)
+        if self._leasing is None or not (hold.call or settled):
+            return
+        from hookgate.builtin_plugins.metering.budgets.leasing import Ended
+
+        ended = Ended(hold.call, settled)
+        if recorded:
+            self._end(ended)
+        else:
+            self._leasing.unrecorded[hold.call] = ended
+
+    def recorded(self, calls: Iterable[str]) -> None:
+        """Note that the rows of some calls are in the ledger: they can be settled in the store."""
+        if self._leasing is not None:
+            now, unrecorded = self._monotonic(), self._leasing.unrecorded
+            for call in calls:
+                if (ended := unrecorded.pop(call, None)) is not None:
+                    self._end(ended)
+                    for window, _ in ended.used:
+                        self._hurry(window, now)
+
+    def _end(self, ended: Ended) -> None:
+        assert self._leasing is not None
+        if not self._leasing.ended:
+            self._woken.set()
+        self._leasing.ended.append(ended)
+
+    def _hurry(self, window: LeasedWindow, now: float) -> None:
+        """Write a window at once where others wait for it."""
+        if _moves(window, now):
+            self._urgent.add(window)
+            self._woken.set()
 
     def used(self, key: str) -> int:
         """Return what is used and held of a counter, as far as this gateway knows."""
@@ -298,7 +352,7 @@ class Budgets:
         )
 
     async def sweep(self) -> None:
-        """Charge what gateways had leased that have stopped."""
+        """Charge the calls of gateways that have stopped."""
         if self._leasing is not None:
             await self._leasing.look(at_once=True)
 
@@ -350,7 +404,8 @@ class Budgets:
         try:
             if self._store.shared:
                 await self._hear(leasing, due)
-            if due or leasing.beat_due:
+            late = bool(leasing.ended) and now - self._settled >= FLUSH
+            if due or late or leasing.beat_due:
                 await self._write(leasing, list(due)[:WINDOWS_AT_ONCE])
             if self._store.shared:
                 await leasing.look()
@@ -365,8 +420,9 @@ class Budgets:
     async def _write(self, leasing: Leasing, windows: Sequence[LeasedWindow]) -> None:
         # What is settled meanwhile is due again.
         self._urgent.difference_update(windows)
+        self._settled = self._monotonic()
         try:
-            await leasing.exchange(partial(self._drafted, windows))
+            await leasing.exchange(partial(leasing.draft, windows))
         except BaseException:
             self._urgent.update(windows)
             raise
@@ -382,15 +438,6 @@ class Budgets:
                 window.asked = max(window.asked, asked)
                 due.add(window)
 
-    def _drafted(self, windows: Sequence[LeasedWindow], *, idle: bool = False) -> Draft:
-        from hookgate.builtin_plugins.metering.budgets.leasing import planned
-
-        now = self._monotonic()
-        return [
-            (window, planned(window, now, idle=idle or now - window.active >= self._idle))
-            for window in windows
-        ]
-
     def _scan(self, now: float) -> set[LeasedWindow]:
         """Return the windows that are to be written, and let go of those that nobody needs."""
         due = {window for window in self._urgent if _moves(window, now)}
@@ -403,8 +450,7 @@ class Budgets:
             if window.empty and idle:
                 del self._windows[window.key]
                 continue
-            late = window.spent and now - window.written >= FLUSH
-            if late or (idle and window.free) or _moves(window, now):
+            if (idle and window.free) or _moves(window, now):
                 due.add(window)
         local = [each for each in self._windows.items() if isinstance(each[1], LocalWindow)]
         if len(local) > MOST_LOCAL:
@@ -441,7 +487,8 @@ class Budgets:
         loop = asyncio.get_running_loop()
         while True:
             # Where nothing is leased nobody asks for anything, and there is nothing to be written.
-            busy = any(isinstance(one, LeasedWindow) for one in self._windows.values())
+            ended = self._leasing is not None and self._leasing.ended
+            busy = ended or any(isinstance(one, LeasedWindow) for one in self._windows.values())
             timer = None
             if busy or (self._store is not None and self._store.shared):
                 timer = loop.call_later(self._poll if busy else IDLE_POLL, self._woken.set)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -14,17 +16,16 @@ from hookgate.core.domain.messages import new_id
 from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.metering.budgets.rows import Exchange, Grant, Plan
+    from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
+    from hookgate.builtin_plugins.metering.budgets.values import Hold
     from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
     from hookgate.core.domain.ports import Clock, Store
 
-__all__ = ["FAULTS", "Draft", "Leasing", "planned"]
-
-Draft: TypeAlias = "Sequence[tuple[LeasedWindow, Plan]]"
+__all__ = ["FAULTS", "Draft", "Ended", "Leasing"]
 
 FAULTS = (StoreError, SQLAlchemyError)
 """What is raised where the store does not work."""
@@ -44,53 +45,104 @@ AHEAD = 10.0
 SCARCE = 10.0
 """Seconds in which no more is leased than is needed, after somebody came short."""
 
+CALLS_AT_ONCE = 500
+"""So many calls are settled by one write at most."""
+
 TRIES = 4
 """One that was committed unnoticed, one whose lease was lost, and once more."""
 
 
-def planned(
+@dataclass(eq=False, slots=True)
+class Ended:
+    """A call that is over, and is not settled in the store.
+
+    Attributes:
+        call: Its id; "" where it is not open there.
+        used: What it has used of each window since its lease.
+    """
+
+    call: str
+    used: Sequence[tuple[LeasedWindow, int]]
+
+
+@dataclass(eq=False, slots=True)
+class Draft:
+    """What one write is to do.
+
+    Attributes:
+        pairs: Windows, and what is meant to be done with them.
+        asked: Calls that are to be let in.
+        ended: Calls that are settled.
+        holds: What calls of `asked` hold already, for as long as this may succeed.
+    """
+
+    pairs: list[tuple[LeasedWindow, Plan]] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+
+    def undo(self) -> None:
+        """Do as if it had never been drafted."""
+        self.release()
+        for window, plan in self.pairs:
+            window.writes -= 1
+            window.returning -= plan.give + plan.room
+            window.free += plan.give + plan.room
+
+    def release(self) -> None:
+        """Let go of what calls hold already."""
+        for hold in self.holds:
+            hold.undo()
+        self.holds.clear()
+
+    @property
+    def opened(self) -> Iterator[str]:
+        """The calls that may be open in the store by this."""
+        return (asked.call for asked in self.asked if asked.call)
+
+
+def _planned(
     window: LeasedWindow,
     now: float,
     *,
-    needs: Sequence[int] = (),
-    limit: int = 0,
-    certain: bool = True,
-    ask: bool = False,
-    idle: bool = False,
+    settle: int,
+    needs: int | None,
+    limit: int,
+    ask: bool,
+    idle: bool,
 ) -> Plan:
-    """Return what is to be written of a window; what it gives back cannot be reserved any more.
+    """Return what is to be written of a window; what is part of it cannot be reserved meanwhile.
 
     Args:
         window: The window.
         now: Monotonic seconds.
-        needs: The amounts of calls that wait.
+        settle: What calls have used that are settled by this.
+        needs: What calls need that are decided; None where there are none.
         limit: How much the window has, as the newest of these calls knows.
-        certain: Whether these calls need nothing of any other window.
         ask: Whether one of them may wait for others to give back.
         idle: Whether it is not likely to be used soon.
     """
     free = max(window.free, 0)
     scarce = now < window.scarce_until or window.answered < window.asked
-    if needs and limit < window.limit:
+    if needs is not None and limit < window.limit:
         give = free
     elif scarce or idle:
-        give = max(free - sum(needs), 0)
+        give = max(free - (needs or 0), 0)
     else:
         give = 0
+    room = 0 if needs is None else free - give
     covered = window.leased - window.held - window.returning - give
-    window.returning += give
-    window.free -= give
+    window.returning += give + room
+    window.free -= give + room
     burn = int(window.burned / max(now - window.since, 1.0) * AHEAD)
     return rows.Plan(
         key=window.key,
         lasting=window.lasting,
         leased=window.leased,
-        settle=window.spent,
-        cover=max(min(window.spent, covered), 0),
+        settle=settle,
+        cover=max(min(settle, covered), 0),
         give=give,
-        room=free - give,
-        needs=list(needs),
-        certain=certain,
+        room=room,
         limit=limit,
         burn=None if scarce else burn,
         ask=ask,
@@ -102,20 +154,25 @@ class Leasing:
     """What a gateway has leased.
 
     A gateway is known by its beat, a number that it changes with each write. One whose beat has
-    stayed the same for `ttl` seconds of another's own time has stopped: what it had leased is
-    charged. It knows that itself, by its own time since its last write began, and reserves
-    nothing any more a while before. No two clocks are compared.
+    stayed the same for `ttl` seconds of another's own time has stopped: its open calls are charged,
+    and the rest of what it had leased is free. It knows that itself, by its own time since its
+    last write began, and reserves nothing any more a while before. No two clocks are compared.
 
     Args:
         store: The store, with the tables of `metering.tables`.
         clock: Says when a window was written, and measures leases.
         gateway: The gateway's name, for people.
         ttl: The seconds of a lease.
+        idle: What was not used for so many seconds is given back.
         windows: Return all windows of which something may be leased.
+        lost: Called with the rows of the ledger that were written for calls of gateways that have
+            stopped.
 
     Attributes:
         until: Until when chunks can be used, in monotonic seconds.
         me: This run of the gateway.
+        ended: Calls that can be settled, in the order in which they came to that.
+        unrecorded: Calls, by id, that can be settled once their rows are in the ledger.
     """
 
     def __init__(
@@ -125,14 +182,22 @@ class Leasing:
         *,
         gateway: str,
         ttl: float,
+        idle: float,
         windows: Callable[[], Iterable[LeasedWindow]],
+        lost: Callable[[Sequence[Mapping[str, Any]]], None],
     ) -> None:
         self.until = float("-inf")
         self.store = store
         self._clock = clock
         self._gateway = gateway
         self._ttl = ttl
+        self._idle = idle
         self._windows = windows
+        self._tell_lost = lost
+        self.ended: deque[Ended] = deque()
+        self.unrecorded: dict[str, Ended] = {}
+        # Calls that are not let in, and may be open in the store all the same.
+        self._stray: list[str] = []
         self._writing = asyncio.Lock()
         self._numbers = 0
         self._beat: int | None = None
@@ -145,9 +210,63 @@ class Leasing:
     def _name(self) -> str:
         return f"{self._gateway}/{new_id('run')}"
 
+    # -- what is to be written ---------------------------------------------
+
+    def draft(
+        self,
+        windows: Iterable[LeasedWindow],
+        *,
+        needs: Mapping[LeasedWindow, tuple[int, int, bool]] | None = None,
+        idle: bool = False,
+    ) -> Draft:
+        """Return what is to be written of windows; calls are settled in all their windows at once.
+
+        Args:
+            windows: Windows that are due.
+            needs: Of windows that calls need which are decided now: how much, how much the window
+                has, and whether one of the calls may wait for others to give back. With it, only
+                calls are settled that have used one of these windows.
+            idle: Whether none of the windows is likely to be used soon.
+        """
+        draft = Draft(ended=self._take_ended(needs))
+        settle: dict[LeasedWindow, int] = {}
+        for one in draft.ended:
+            for window, used in one.used:
+                settle[window] = settle.get(window, 0) + used
+        now = self._clock.monotonic()
+        for window in dict.fromkeys([*windows, *(needs or ()), *settle]):
+            needed, limit, ask = (needs or {}).get(window, (None, -1, False))
+            plan = _planned(
+                window,
+                now,
+                settle=settle.get(window, 0),
+                needs=needed,
+                limit=limit,
+                ask=ask,
+                idle=needed is None and (idle or now - window.active >= self._idle),
+            )
+            # What it leases comes to this window, also where no call waits for it by then.
+            window.writes += 1
+            draft.pairs.append((window, plan))
+        return draft
+
+    def _take_ended(self, windows: Collection[LeasedWindow] | None) -> list[Ended]:
+        """Take calls that are settled next: all of them, or those that have used `windows`."""
+        if windows is None:
+            return [self.ended.popleft() for _ in range(min(len(self.ended), CALLS_AT_ONCE))]
+        if not any(window.spent for window in windows):
+            return []
+        taken: list[Ended] = []
+        left: deque[Ended] = deque()
+        for one in self.ended:
+            fits = len(taken) < CALLS_AT_ONCE and any(window in windows for window, _ in one.used)
+            (taken if fits else left).append(one)
+        self.ended = left
+        return taken
+
     # -- writing -----------------------------------------------------------
 
-    async def exchange(self, draft: Callable[[], Draft]) -> dict[str, Grant]:
+    async def exchange(self, draft: Callable[[], Draft]) -> Exchange:
         """Write what `draft` returns once it is this write's turn, and say what became of it.
 
         Raises:
@@ -155,24 +274,22 @@ class Leasing:
         """
         return await finish(self._exchange(draft))
 
-    async def _exchange(self, draft: Callable[[], Draft]) -> dict[str, Grant]:
+    async def _exchange(self, draft: Callable[[], Draft]) -> Exchange:
         async with self._writing:
             for _ in range(TRIES):
-                pairs = draft()
-                for window, _ in pairs:
-                    # What it leases comes to this window, also where no call waits for it by then.
-                    window.writes += 1
+                drafted = draft()
                 began = self._clock.monotonic()
-                one = self._next(pairs)
+                one = self._next(drafted)
                 try:
                     await self.store.write(one, order=ORDER)
                 except Exception:
-                    self._failed(one, pairs)
+                    self._failed(one, drafted)
                     raise
                 if one.state == "done":
-                    self._done(one, pairs, began)
-                    return one.grants
-                _undo(pairs)
+                    self._stray.clear()
+                    self._done(one, drafted, began)
+                    return one
+                self._undo(drafted)
                 if one.state == "gone":
                     self._lost()
                 elif self._unknown is not None:
@@ -182,48 +299,59 @@ class Leasing:
             "see whether its process is stopped for long, again and again"
         )
 
-    def _next(self, pairs: Draft) -> Exchange:
+    def _next(self, draft: Draft) -> Exchange:
         self._numbers += 1
         return rows.Exchange(
             me=self.me,
             expected=self._beat,
             beat=self._numbers,
             before=None if self._unknown is None else self._unknown[0].beat,
-            plans=[plan for _, plan in pairs],
+            plans=[plan for _, plan in draft.pairs],
+            asked=draft.asked,
+            closed=[*self._stray, *(ended.call for ended in draft.ended if ended.call)],
             at=int(self._clock.now().timestamp()),
         )
 
-    def _failed(self, one: Exchange, pairs: Draft) -> None:
+    def _undo(self, draft: Draft) -> None:
+        draft.undo()
+        self.ended.extendleft(reversed(draft.ended))
+
+    def _failed(self, one: Exchange, draft: Draft) -> None:
         if one.state != "done":
-            _undo(pairs)
+            self._undo(draft)
             return
+        # It may have been committed. Whoever it was to let in asks once more, or is refused.
+        self._stray += draft.opened
+        draft.release()
         if one.expected is None:
             # Whether this run is known to others is not known: another one begins.
             self.me = self._name()
-            _undo(pairs)
+            self._undo(draft)
             return
         if self._unknown is not None:
-            _undo(self._unknown[1])
-        self._unknown = (one, pairs)
+            self._undo(self._unknown[1])
+        self._unknown = (one, draft)
 
-    def _done(self, one: Exchange, pairs: Draft, began: float) -> None:
+    def _done(self, one: Exchange, draft: Draft, began: float) -> None:
         if self._unknown is not None and self._unknown[0] is not one:
-            _undo(self._unknown[1])
+            self._undo(self._unknown[1])
         self._unknown = None
         self._beat = one.beat
         self._beaten = began
         # Nobody else charges anything where nobody else can be.
         shared = self.store.shared
         self.until = began + self._ttl * (1 - MARGIN) if shared else float("inf")
-        for window, plan in pairs:
+        for window, plan in draft.pairs:
             _apply(window, plan, one.grants[plan.key], self._clock.monotonic())
 
     def _lost(self) -> None:
-        """Begin as another run: all that was leased is charged."""
+        """Begin as another run: its calls are charged, and nothing is leased any more."""
         self.until = float("-inf")
         self._beat = None
         self._unknown = None
         self.me = self._name()
+        self.ended.clear()
+        self.unrecorded.clear()
         for window in self._windows():
             window.lose()
 
@@ -251,7 +379,7 @@ class Leasing:
     # -- others ------------------------------------------------------------
 
     async def look(self, *, at_once: bool = False) -> None:
-        """See who is alive, and charge what those had leased who are not.
+        """See who is alive, and charge the calls of those who are not.
 
         Args:
             at_once: Whether to look now; else this is done a few times within a lease.
@@ -276,29 +404,22 @@ class Leasing:
             self._silences[gateway] = (beat, silent)
             if not self.store.shared or silent >= self._ttl:
                 work = partial(rows.sweep, gateway=gateway, beat=beat)
-                await self.store.write(work, order=ORDER)
+                if lost := await self.store.write(work, order=ORDER):
+                    self._tell_lost(lost)
                 del self._silences[gateway]
-
-
-def _undo(pairs: Draft) -> None:
-    for window, plan in pairs:
-        window.writes -= 1
-        window.returning -= plan.give
-        window.free += plan.give
 
 
 def _apply(window: LeasedWindow, plan: Plan, grant: Grant, now: float) -> None:
     window.writes -= 1
     window.leased += grant.amount - plan.cover - plan.give
     window.spent -= plan.settle
-    window.returning -= plan.give
+    window.returning -= plan.give + plan.room
     window.free = window.leased - window.held - window.spent - window.returning
     window.used, window.others = grant.used, grant.others
     if grant.asked > window.asked:
         window.scarce_until = now + SCARCE
     window.asked, window.answered, window.heard = grant.asked, grant.answered, grant.heard
-    window.written = now
-    if plan.needs:
+    if plan.limit >= 0:
         window.limit = plan.limit
     if grant.amount:
         window.since, window.burned = now, 0

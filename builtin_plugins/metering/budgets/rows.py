@@ -3,18 +3,25 @@
 Rows are locked in one order everywhere: a gateway's own row, then windows by their keys, then
 leases. Whoever changes a window holds its row until the commit, so what is left of it is read
 and given out in one step.
+
+A call is open from the exchange that decides it to the one that settles it in its windows. Its row
+of the ledger is handed to the store before the latter; so of a gateway that was killed, calls that
+are open and in the ledger are charged what that says, and all others that are open the most that
+they could have used.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.budgets.values import MOST, Standing
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
+from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 __all__ = [
+    "Asked",
     "Exchange",
     "Grant",
     "Plan",
@@ -36,6 +44,9 @@ __all__ = [
 
 FORGOTTEN = 500
 """So many old windows are deleted at once."""
+
+LOCKED = 500
+"""So many windows are locked by one statement: a statement takes so many values and no more."""
 
 SHOWN = 10_000
 """So many windows are shown at once."""
@@ -57,9 +68,16 @@ def _kept(dialect: Any) -> Any:
     return kept.on_conflict_do_update(index_elements=["gateway", "key"], set_=values)
 
 
+def _opened(dialect: Any) -> Any:
+    """Open calls; one that was tried before may be open already."""
+    return dialect.insert(OPEN).on_conflict_do_nothing(index_elements=["call"])
+
+
 # Made once: SQLAlchemy compiles a statement once, and knows it by what it is made of.
 _LOCK = {"sqlite": _made_or_locked(sqlite), "postgresql": _made_or_locked(postgresql)}
 _KEEP = {"sqlite": _kept(sqlite), "postgresql": _kept(postgresql)}
+_OPEN = {"sqlite": _opened(sqlite), "postgresql": _opened(postgresql)}
+_CLOSE = delete(OPEN).where(OPEN.c.call.in_(bindparam("calls", expanding=True)))
 
 _BEAT = (
     update(GATEWAYS)
@@ -75,7 +93,7 @@ _CHANGE = (
 _LOSE = (
     update(WINDOWS)
     .where(WINDOWS.c.key == bindparam("window"))
-    .values({name: bindparam(f"new_{name}") for name in ("leased", "lost")})
+    .values({name: bindparam(f"new_{name}") for name in ("settled", "leased", "lost")})
 )
 _RETURN = delete(LEASES).where(
     LEASES.c.gateway == bindparam("me"), LEASES.c.key == bindparam("window")
@@ -106,10 +124,8 @@ class Plan:
         settle: What it has used since it last said so.
         cover: How much of that is taken from the lease.
         give: What it gives back.
-        room: What of its lease is there for `needs`.
-        needs: The amounts of the calls that wait.
-        certain: Whether these calls need nothing else, so that they take what is leased.
-        limit: How much the window has.
+        room: What of its lease is there for the calls that are decided.
+        limit: How much the window has; below 0 where no call needs any of it.
         burn: How much it is likely to use soon; None where it leases what is needed alone.
         ask: Whether others are asked to give back, where a call does not fit.
         answered: What it has answered.
@@ -122,12 +138,26 @@ class Plan:
     cover: int = 0
     give: int = 0
     room: int = 0
-    needs: list[int] = field(default_factory=list)
-    certain: bool = True
-    limit: int = 0
+    limit: int = -1
     burn: int | None = None
     ask: bool = False
     answered: int = 0
+
+
+class Asked(NamedTuple):
+    """A call that waits.
+
+    Attributes:
+        needs: What it needs of windows that it holds nothing of yet, by key.
+        call: Its id; "" for one that leaves no row.
+        held: What it holds of windows that last, in JSON, once it is let in.
+        row: Its row of the ledger in JSON, for when nobody writes another one.
+    """
+
+    needs: Mapping[str, int]
+    call: str = ""
+    held: str = ""
+    row: str = ""
 
 
 class Grant(NamedTuple):
@@ -154,7 +184,10 @@ class Grant(NamedTuple):
 
 @dataclass(slots=True)
 class Exchange:
-    """One write of a gateway: its beat, and its plans.
+    """One write of a gateway: its beat, its plans, and the calls that begin and end.
+
+    A call is decided over all its windows at once: nothing is leased for one that does not fit one
+    of them.
 
     It is done once: where it cannot be known whether it was committed, the beat that is found
     by the next one tells.
@@ -164,11 +197,14 @@ class Exchange:
         expected: The beat that it left last; None where it has none yet.
         beat: The new beat.
         before: The beat of an exchange of which it is not known whether it was committed.
-        plans: The plans.
+        plans: The plans; of each window that a call needs there is one.
+        asked: The calls that are to be let in, in their order.
+        closed: The ids of calls whose use is in the plans, or that were never sent.
         at: When it is, in seconds since 1970.
         state: ``done``; ``before`` where nothing was done, since the exchange before was; or
             ``gone`` where others have charged what the gateway had leased. None until it ran.
         grants: What became of each plan.
+        admitted: Which of `asked` are let in, and open.
     """
 
     me: str
@@ -176,21 +212,24 @@ class Exchange:
     beat: int
     before: int | None
     plans: Sequence[Plan]
+    asked: Sequence[Asked]
+    closed: Sequence[str]
     at: int
     state: Literal["done", "before", "gone"] | None = None
     grants: dict[str, Grant] = field(default_factory=dict)
+    admitted: list[bool] = field(default_factory=list)
 
     def __call__(self, connection: Connection) -> None:
         """Do it, within a transaction."""
         state = self._beat(connection)
-        if state == "done" and self.plans:
-            self._change(connection)
+        if state == "done":
+            self._settle(connection)
         # Last: what is set says that all of it went well, as far as the commit.
         self.state = state
 
     def _beat(self, connection: Connection) -> Literal["done", "before", "gone"]:
         if self.expected is None:
-            connection.execute(insert(GATEWAYS).values(gateway=self.me, beat=self.beat))
+            connection.execute(insert(GATEWAYS).values(gateway=self.me, beat=self.beat, opens=True))
             return "done"
         beat = {"me": self.me, "expected": self.expected, "new_beat": self.beat}
         if connection.execute(_BEAT, beat).rowcount:
@@ -198,11 +237,30 @@ class Exchange:
         found = connection.execute(_BEAT_OF, {"me": self.me}).scalar()
         return "before" if found is not None and found == self.before else "gone"
 
-    def _change(self, connection: Connection) -> None:
-        plans = sorted(self.plans, key=lambda plan: plan.key)
-        found = _lock(connection, plans, self.at)
+    def _settle(self, connection: Connection) -> None:
+        steps: dict[str, _Step] = {}
+        if self.plans:
+            plans = sorted(self.plans, key=lambda plan: plan.key)
+            found = _lock(connection, plans, self.at)
+            steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
+        self.admitted = [_admit(asked.needs, steps) for asked in self.asked]
+        if steps:
+            self._change(connection, steps)
+        if self.closed:
+            connection.execute(_CLOSE, {"calls": self.closed})
+        rows = [
+            {"call": asked.call, "gateway": self.me, "held": asked.held, "row": asked.row}
+            for asked, admitted in zip(self.asked, self.admitted, strict=True)
+            if asked.call and admitted
+        ]
+        if rows:
+            # Behind what is closed: it may have been open before, when nobody could know it.
+            connection.execute(_OPEN[connection.dialect.name], rows)
+
+    def _change(self, connection: Connection, steps: Mapping[str, _Step]) -> None:
         changes, leases, returned = [], [], []
-        steps = {plan.key: _Step(plan, found[plan.key]) for plan in plans}
+        for step in steps.values():
+            step.lease()
         short = [key for key, step in steps.items() if step.short and step.others]
         heard = _heard(connection, self.me, short) if short else {}
         for key, step in steps.items():
@@ -235,38 +293,61 @@ class _Step:
         self.row = row
         self.settled = min(row.settled + plan.settle, MOST)
         self.others = row.leased - plan.leased
-        kept = plan.leased - plan.cover - plan.give
-        total = self.settled + row.lost + self.others + kept
+        self.kept = plan.leased - plan.cover - plan.give
+        self.total = self.settled + row.lost + self.others + self.kept
+        self.taken = 0
         self.short = False
-        taken = 0
-        for amount in plan.needs:
-            if not amount or total + max(taken + amount - plan.room, 0) <= plan.limit:
-                taken += amount
-            else:
-                self.short = True
-        self.leased = max(taken - plan.room, 0)
-        quiet = row.asked <= plan.answered
+        self.leased = 0
+
+    def fits(self, amount: int) -> bool:
+        """Whether so much can be leased beside what was taken."""
+        if not amount:
+            return True
+        more = max(self.taken + amount - self.plan.room, 0)
+        fits: bool = self.total + more <= self.plan.limit
+        self.short = self.short or not fits
+        return fits
+
+    def lease(self) -> None:
+        """Lease what was taken, and for what is likely to come where nobody comes short."""
+        plan = self.plan
+        self.leased = max(self.taken - plan.room, 0)
+        quiet = self.row.asked <= plan.answered
         if self.leased and not self.short and quiet and plan.burn is not None:
-            left = plan.limit - total
+            left = plan.limit - self.total
             # Near the end a tenth of what is left is less than what is needed.
             self.leased = max(self.leased, min(max(plan.burn, left // 100), left // 10))
-        self.exact = plan.room + self.leased <= (taken if plan.certain else 0)
-        self.mine = kept + self.leased
+
+    @property
+    def mine(self) -> int:
+        return self.kept + self.leased
 
     def grant(self, heard: int | None) -> Grant:
         asked: int = self.row.asked
         asks = bool(self.short and self.others and self.plan.ask)
         asked += asks
+        exact = self.plan.room + self.leased <= self.taken
         return Grant(
             amount=self.leased,
             used=self.settled + self.row.lost,
             others=self.others,
             asked=asked,
             # Nothing is leased but what calls hold: there is no more to give back.
-            answered=asked if self.exact else self.plan.answered,
+            answered=asked if exact else self.plan.answered,
             heard=asked if heard is None else heard,
             has_asked=asks,
         )
+
+
+def _admit(needs: Mapping[str, int], steps: Mapping[str, _Step]) -> bool:
+    """Take what a call needs, of all windows or of none."""
+    # All are looked at: others are asked for whatever it comes short of.
+    fitting = [steps[key].fits(amount) for key, amount in needs.items()]
+    if not all(fitting):
+        return False
+    for key, amount in needs.items():
+        steps[key].taken += amount
+    return True
 
 
 def _lock(connection: Connection, plans: Sequence[Plan], at: int) -> Mapping[str, Any]:
@@ -298,47 +379,90 @@ def questions(connection: Connection, me: str) -> dict[str, int]:
     return {row.key: row.asked for row in connection.execute(_QUESTIONS, {"me": me})}
 
 
-def sweep(connection: Connection, gateway: str, beat: int) -> bool:
-    """Charge what a gateway had leased that has stopped.
+def sweep(connection: Connection, gateway: str, beat: int) -> list[dict[str, Any]] | None:
+    """Charge the calls of a gateway that has stopped, and free the rest of what it had leased.
 
     Returns:
-        Whether this was done; False where it was heard of after all, or another was faster.
+        The rows of the ledger that were written, of calls that have none of their own; None where
+        nothing was done, since it was heard of after all, or another was faster.
     """
     gone = delete(GATEWAYS).where(GATEWAYS.c.gateway == gateway, GATEWAYS.c.beat == beat)
-    if not connection.execute(gone).rowcount:
-        return False
+    opens = connection.execute(gone.returning(GATEWAYS.c.opens)).scalar()
+    if opens is None:
+        return None
     own = LEASES.c.gateway == gateway
     query = select(LEASES.c.key, LEASES.c.amount).where(own)
     leases = {row.key: row.amount for row in connection.execute(query)}
-    if leases:
-        columns = (WINDOWS.c.key, WINDOWS.c.lasting, WINDOWS.c.leased, WINDOWS.c.lost)
-        # As Python sorts them: each database has rules of its own for texts.
-        key: Any = WINDOWS.c.key
-        if connection.dialect.name == "postgresql":
-            key = key.collate("C")
-        windows = connection.execute(
-            select(*columns)
-            .where(WINDOWS.c.key.in_(select(LEASES.c.key).where(own)))
-            .order_by(key)
-            .with_for_update()
-        ).all()
-        changes = [
-            {
-                "window": row.key,
-                "new_leased": row.leased - leases[row.key],
-                "new_lost": min(row.lost + leases[row.key], MOST) if row.lasting else row.lost,
-            }
-            for row in windows
-        ]
+    ended = _Ended(connection, gateway)
+    if not opens:
+        ended.lost = dict(leases)
+    changes = [
+        {
+            "window": row.key,
+            "new_settled": min(row.settled + ended.settled.get(row.key, 0), MOST),
+            "new_leased": row.leased - leases.get(row.key, 0),
+            "new_lost": min(row.lost + ended.lost.get(row.key, 0) * row.lasting, MOST),
+        }
+        for row in _locked(connection, {*leases, *ended.settled, *ended.lost})
+    ]
+    if changes:
         connection.execute(_LOSE, changes)
-        connection.execute(delete(LEASES).where(own))
-    return True
+    connection.execute(delete(LEASES).where(own))
+    connection.execute(delete(OPEN).where(OPEN.c.gateway == gateway))
+    if ended.rows:
+        written(ended.rows[0]["writer"], ended.rows)(connection)
+    return ended.rows
+
+
+class _Ended:
+    """What the open calls of a gateway have used that has stopped.
+
+    Attributes:
+        settled: What calls have used that are in the ledger, by window.
+        lost: What all others could have used.
+        rows: Rows of the ledger for these.
+    """
+
+    def __init__(self, connection: Connection, gateway: str) -> None:
+        self.settled: dict[str, int] = {}
+        self.lost: dict[str, int] = {}
+        self.rows: list[dict[str, Any]] = []
+        query = (
+            select(OPEN.c.held, OPEN.c.row, CALLS.c.windows)
+            .join(CALLS, CALLS.c.id == OPEN.c.call, isouter=True)
+            .where(OPEN.c.gateway == gateway)
+            .order_by(OPEN.c.call)
+        )
+        for held, row, windows in connection.execute(query):
+            into, amounts = (self.lost, held) if windows is None else (self.settled, windows)
+            for key, amount in json.loads(amounts or "{}").items():
+                into[key] = min(into.get(key, 0) + amount, MOST)
+            if windows is None:
+                # Numbered by themselves: of the rows of the gateway nobody knows which are missing.
+                place = {"writer": f"{gateway}/lost", "seq": len(self.rows) + 1}
+                self.rows.append({**json.loads(row), "windows": held, **place})
+
+
+def _locked(connection: Connection, keys: set[str]) -> Sequence[Any]:
+    """Lock the windows of `keys` that are there, in their order, and return them."""
+    columns = [WINDOWS.c[name] for name in ("key", "lasting", "settled", "leased", "lost")]
+    # As Python sorts them: each database has rules of its own for texts.
+    order: Any = WINDOWS.c.key
+    if connection.dialect.name == "postgresql":
+        order = order.collate("C")
+    found: list[Any] = []
+    left = sorted(keys)
+    while left:
+        some, left = left[:LOCKED], left[LOCKED:]
+        query = select(*columns).where(WINDOWS.c.key.in_(some)).order_by(order).with_for_update()
+        found += connection.execute(query)
+    return found
 
 
 def leave(connection: Connection, me: str) -> None:
-    """Say that a gateway has stopped, where it has given all back."""
-    leased = select(LEASES.c.key).where(LEASES.c.gateway == me)
-    connection.execute(delete(GATEWAYS).where(GATEWAYS.c.gateway == me, ~leased.exists()))
+    """Say that a gateway has stopped, where it has given all back and settled all its calls."""
+    left = [exists().where(table.c.gateway == me) for table in (LEASES, OPEN)]
+    connection.execute(delete(GATEWAYS).where(GATEWAYS.c.gateway == me, *(~one for one in left)))
 
 
 # -- of windows ----------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.windows import Window
 
-__all__ = ["MOST", "Hold", "Short", "Standing", "Want"]
+__all__ = ["MOST", "Hold", "Record", "Short", "Standing", "Want"]
 
 MOST = 2**62
 """No counter grows past this, so that two of them can be added up in a column of 64 bits."""
@@ -30,19 +30,42 @@ class Want(NamedTuple):
     lasting: bool = True
 
 
+class Record(NamedTuple):
+    """What a crash must leave of a call.
+
+    Attributes:
+        call: Its id.
+        row: Its row of the ledger as JSON, for the most that it can use.
+    """
+
+    call: str
+    row: str
+
+
 class Hold:
     """What is reserved for one call; it is settled once.
 
     Attributes:
         parts: Each window, how much is reserved, and under which lease.
+        call: The call's id, where it is open in the store; "" where it leaves no trace there.
         settled: Whether it is settled.
     """
 
-    __slots__ = ("parts", "settled")
+    __slots__ = ("call", "parts", "settled")
 
-    def __init__(self, parts: list[tuple[Window, int, int]]) -> None:
+    def __init__(self, parts: list[tuple[Window, int, int]], call: str = "") -> None:
         self.parts = parts
+        self.call = call
         self.settled = False
+
+    def undo(self) -> None:
+        """Give back once what was just taken, where the lease still stands that it is of."""
+        if self.settled:
+            return
+        self.settled = True
+        for window, amount, epoch in self.parts:
+            if epoch == window.epoch:
+                window.undo(amount)
 
 
 class Short(NamedTuple):
@@ -71,7 +94,7 @@ class Standing(NamedTuple):
         settled: What calls have used.
         held: What calls that run at this gateway hold.
         leased: What gateways have leased and not used; `held` is part of it.
-        lost: What gateways had leased that were killed.
+        lost: What calls could have used that a crash has cut off.
     """
 
     settled: int = 0

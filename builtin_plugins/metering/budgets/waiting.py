@@ -1,40 +1,37 @@
-"""Calls that wait for a lease: all of them are served by one write at a time."""
+"""Calls that wait to be let in: all of them are decided by one write at a time."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, planned
+from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Ended
+from hookgate.builtin_plugins.metering.budgets.rows import Asked
 from hookgate.builtin_plugins.metering.budgets.values import Hold, Short
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
+from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
 from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
     from hookgate.builtin_plugins.metering.budgets.rows import Grant
-    from hookgate.builtin_plugins.metering.budgets.values import Want
+    from hookgate.builtin_plugins.metering.budgets.values import Record, Want
     from hookgate.builtin_plugins.metering.budgets.windows import Window
     from hookgate.core.domain.ports import Clock
 
 __all__ = ["Waiting"]
 
 TOGETHER = 256
-"""So many calls are served by one write at most."""
+"""So many calls are decided by one write at most."""
 
 PAUSE = 0.05
 """Seconds between two looks at what others have given back."""
 
 ATTEMPTS = 2
 """A write can fail for what others had in its transaction; so it is tried once more."""
-
-TOO_SLOW = (
-    "nothing can be reserved: found that the store takes longer to write a lease than the lease "
-    "lasts, expected a fraction of that; see what holds up the database or this machine"
-)
 
 
 @dataclass(eq=False, slots=True)
@@ -44,25 +41,55 @@ class _Waiter:
     Attributes:
         wants: What it needs.
         windows: The counters of that.
+        record: What a crash leaves of it.
         deadline: Until when it waits for others, in monotonic seconds.
         future: Its hold, or why there is none.
         asked: For counters of which others were asked to give back: the number of the question.
         failed: How often the store failed it.
+        hold: What it holds while it is decided: all that it needs, or what memory alone decides.
     """
 
     wants: Sequence[Want]
     windows: Sequence[Window]
+    record: Record | None
     deadline: float
     future: asyncio.Future[Hold | Short]
     asked: dict[str, int] = field(default_factory=dict)
     failed: int = 0
+    hold: Hold | None = None
+
+    @property
+    def call(self) -> str:
+        """Its id; "" where it leaves no trace in the store."""
+        return "" if self.record is None else self.record.call
+
+    def needs(self) -> Mapping[str, int]:
+        """Return what it needs of counters that it holds nothing of, while it is decided."""
+        held = set() if self.hold is None else {window for window, _, _ in self.hold.parts}
+        return {
+            want.key: want.amount
+            for want, window in zip(self.wants, self.windows, strict=True)
+            if window not in held
+        }
+
+    def to_row(self) -> Asked:
+        """Return it as the store decides it."""
+        needs = self.needs()
+        if self.record is None:
+            return Asked(needs)
+        held = {
+            want.key: want.amount
+            for want, window in zip(self.wants, self.windows, strict=True)
+            if want.lasting and want.amount and isinstance(window, LeasedWindow)
+        }
+        return Asked(needs, self.record.call, json.dumps(held), self.record.row)
 
 
 class Waiting:
     """Calls that wait, in the order of their arrival.
 
     Args:
-        leasing: Leases.
+        leasing: Writes what is decided.
         clock: Measures how long a call waits.
         patience: How many seconds a call waits for other gateways to give back.
         reserve: Reserves from what is leased, if it fits.
@@ -84,18 +111,23 @@ class Waiting:
         self._reserve = reserve
         self._asked = asked
         self._waiters: list[_Waiter] = []
+        # Those of the write that is under way, in the order in which it decides them.
+        self._decided: list[_Waiter] = []
         self._task: asyncio.Task[None] | None = None
         self._again = asyncio.Event()
 
-    def add(self, wants: Sequence[Want], windows: Sequence[Window]) -> asyncio.Future[Hold | Short]:
+    def add(
+        self, wants: Sequence[Want], windows: Sequence[Window], record: Record | None
+    ) -> asyncio.Future[Hold | Short]:
         """Let a call wait; its future gets a hold, or why there is none."""
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
         deadline = self._clock.monotonic() + self._patience
+        waiter = _Waiter(wants, windows, record, deadline, future)
         for window in windows:
             # Nobody lets go of it meanwhile.
             window.calls += 1
-        future.add_done_callback(lambda _: _leave(windows))
-        self._waiters.append(_Waiter(wants, windows, deadline, future))
+        future.add_done_callback(lambda _: _leave(waiter))
+        self._waiters.append(waiter)
         self._again.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._serve(), name="metering.leases")
@@ -122,7 +154,7 @@ class Waiting:
             self._again.clear()
             batch, later = self._waiters[:TOGETHER], self._waiters[TOGETHER:]
             try:
-                grants = await self._leasing.exchange(lambda: self._draft(batch))  # noqa: B023
+                one = await self._leasing.exchange(lambda: self._draft(batch))  # noqa: B023
             except FAULTS as error:
                 for waiter in batch:
                     waiter.failed += 1
@@ -134,7 +166,7 @@ class Waiting:
                 for waiter in self._waiters:
                     _fail(waiter, error)
                 raise
-            waits = self._answer(batch, grants)
+            waits = self._answer(one.grants, one.admitted)
             # What came meanwhile stands at the end of `self._waiters`; who waits on goes behind.
             arrived = self._waiters[len(batch) + len(later) :]
             self._waiters = [*later, *arrived, *batch]
@@ -149,80 +181,91 @@ class Waiting:
     # -- one write ---------------------------------------------------------
 
     def _draft(self, batch: Sequence[_Waiter]) -> Draft:
-        needs: dict[LeasedWindow, list[tuple[_Waiter, Want]]] = {}
-        for waiter in batch:
-            if waiter.future.done():
+        self._decided = [waiter for waiter in batch if not waiter.future.done()]
+        needs: dict[LeasedWindow, tuple[int, int, bool]] = {}
+        for waiter in self._decided:
+            waiter.hold = self._reserve(waiter.wants)
+            if waiter.hold is not None:
                 continue
+            waiter.hold = Hold([])
+            now = self._clock.monotonic()
             for want, window in zip(waiter.wants, waiter.windows, strict=True):
                 if isinstance(window, LeasedWindow):
-                    needs.setdefault(window, []).append((waiter, want))
-        now = self._clock.monotonic()
-        return [
-            (
-                window,
-                planned(
-                    window,
-                    now,
-                    needs=[want.amount for _, want in pairs],
+                    more, _, ask = needs.get(window, (0, 0, False))
                     # Of two that disagree, the later one knows the newer settings.
-                    limit=pairs[-1][1].limit,
-                    certain=all(len(waiter.wants) == 1 for waiter, _ in pairs),
-                    ask=any(want.key not in waiter.asked for waiter, want in pairs),
-                ),
-            )
-            for window, pairs in needs.items()
-        ]
+                    ask = ask or want.key not in waiter.asked
+                    needs[window] = (more + want.amount, want.limit, ask)
+                elif window.take(want.amount, want.limit, now):
+                    waiter.hold.parts.append((window, want.amount, 0))
+        # What is decided is not part of the free rest of a window: `needs` come behind all holds.
+        draft = self._leasing.draft((), needs=needs)
+        draft.asked = [waiter.to_row() for waiter in self._decided]
+        draft.holds = [waiter.hold for waiter in self._decided if waiter.hold is not None]
+        return draft
 
-    def _answer(self, batch: Sequence[_Waiter], grants: dict[str, Grant]) -> bool:
+    def _answer(self, grants: Mapping[str, Grant], admitted: Sequence[bool]) -> bool:
         """Tell those whose case is clear; return whether any waits for other gateways."""
+        decided = list(zip(self._decided, admitted, strict=True))
+        for waiter, let_in in decided:
+            if let_in:
+                self._let_in(waiter)
+            elif waiter.hold is not None:
+                waiter.hold.undo()
         asked = {key for key, grant in grants.items() if grant.has_asked}
         waits = False
-        for waiter in batch:
-            if waiter.future.done():
+        for waiter, let_in in decided:
+            if let_in or waiter.future.done():
                 continue
-            late = self._clock.monotonic() >= waiter.deadline
-            outcome = self._outcome(waiter, grants, asked, late=late)
-            if outcome is not None:
-                waiter.future.set_result(outcome)
-            elif late:
-                _fail(waiter, StoreUnavailableError(TOO_SLOW))
+            short = self._short(waiter, grants, asked)
+            if short is not None:
+                waiter.future.set_result(short)
             else:
                 waits = True
         if asked:
             self._asked()
         return waits
 
-    def _outcome(
-        self, waiter: _Waiter, grants: dict[str, Grant], asked: set[str], *, late: bool
-    ) -> Hold | Short | None:
-        """Return what becomes of a call; None where it waits for other gateways.
+    def _let_in(self, waiter: _Waiter) -> None:
+        """Hold what a call needs: it is leased, and the call is open in the store."""
+        assert waiter.hold is not None
+        if waiter.future.done():
+            # It has left meanwhile: nothing is sent.
+            waiter.hold.undo()
+            if waiter.call:
+                self._leasing.ended.append(Ended(waiter.call, ()))
+            return
+        now = self._clock.monotonic()
+        known = {window: part for part in waiter.hold.parts for window in part[:1]}
+        parts = []
+        for want, window in zip(waiter.wants, waiter.windows, strict=True):
+            if window not in known and isinstance(window, LeasedWindow):
+                window.hold(want.amount, now)
+            parts.append(known.get(window, (window, want.amount, window.epoch)))
+        waiter.future.set_result(Hold(parts, waiter.call))
 
-        A call that is `late` waits for none: None says then that all that it needs was leased,
-        and that the lease was over before this was known.
-        """
-        if (hold := self._reserve(waiter.wants)) is not None:
-            return hold
-        unfit: Short | None = None
+    def _short(self, waiter: _Waiter, grants: Mapping[str, Grant], asked: set[str]) -> Short | None:
+        """Return why a call does not fit; None where it is to be decided once more."""
+        late = self._clock.monotonic() >= waiter.deadline
         for want, window in zip(waiter.wants, waiter.windows, strict=True):
             if (short := window.short(want)) is not None:
                 return short
-            if not isinstance(window, LeasedWindow) or not want.amount:
+            if isinstance(window, LocalWindow) or not want.amount:
                 continue
             if want.key in asked:
                 waiter.asked.setdefault(want.key, grants[want.key].asked)
-            if want.amount <= window.free and want.limit >= window.limit:
-                continue
             short = Short(want, window.used + window.spent, window.held + window.others)
-            unfit = unfit or short
             heard = want.key in waiter.asked and window.heard >= waiter.asked[want.key]
-            if heard and short.used + short.held + want.amount > want.limit:
+            if (late or heard) and short.used + short.held + want.amount > want.limit:
                 return short
-        return unfit if late else None
+        return None
 
 
-def _leave(windows: Sequence[Window]) -> None:
-    for window in windows:
+def _leave(waiter: _Waiter) -> None:
+    for window in waiter.windows:
         window.calls -= 1
+    if waiter.future.cancelled() and waiter.hold is not None:
+        # Nobody is to come short of what a call holds that has left while it was decided.
+        waiter.hold.undo()
 
 
 def _fail(waiter: _Waiter, error: Exception) -> None:

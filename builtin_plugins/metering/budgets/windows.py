@@ -48,14 +48,13 @@ class LocalWindow:
         self.calls -= 1
         self.held -= amount
 
-    def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
-        """Settle what was reserved; return whether the store must hear of it soon."""
+    def release(self, amount: int, actual: int, epoch: int, now: float) -> None:
+        """Settle what was reserved."""
         self.calls -= 1
         self.held -= amount
         if self.lasting:
             self.spent = min(self.spent + actual, MOST)
         self.active = now
-        return False
 
     def short(self, want: Want) -> Short | None:
         """Say why `want` does not fit, as far as memory knows."""
@@ -84,7 +83,7 @@ class LeasedWindow:
         writes: How many writes of it are under way, or may have been committed unnoticed.
         held: What they hold.
         spent: What calls have used since it was last written.
-        returning: What is being given back.
+        returning: What is being given back, or is kept for calls that are being decided.
         free: What can be reserved.
         used: What was used or lost, over all gateways, when it was last written.
         others: What others had leased then.
@@ -96,7 +95,6 @@ class LeasedWindow:
         active: When it was last used.
         burned: What calls have used since `since`.
         since: When it was last leased.
-        written: When it was last written.
     """
 
     __slots__ = (
@@ -112,7 +110,7 @@ class LeasedWindow:
             "since",
             "spent",
         ),
-        *("used", "writes", "written"),
+        *("used", "writes"),
     )
 
     def __init__(self, key: str, *, lasting: bool, now: float) -> None:
@@ -123,7 +121,7 @@ class LeasedWindow:
         self.used = self.others = self.writes = 0
         self.epoch = self.asked = self.answered = self.heard = 0
         self.scarce_until = float("-inf")
-        self.active = self.since = self.written = now
+        self.active = self.since = now
         self.burned = 0
 
     def take(self, amount: int, limit: int, now: float) -> bool:
@@ -135,11 +133,15 @@ class LeasedWindow:
             or limit < self.limit
         ):
             return False
+        self.hold(amount, now)
+        return True
+
+    def hold(self, amount: int, now: float) -> None:
+        """Reserve `amount`: it is leased for that."""
         self.free -= amount
         self.held += amount
         self.calls += 1
         self.active = now
-        return True
 
     def undo(self, amount: int) -> None:
         """Give back what was just taken."""
@@ -147,8 +149,8 @@ class LeasedWindow:
         self.held -= amount
         self.free += amount
 
-    def release(self, amount: int, actual: int, epoch: int, now: float) -> bool:
-        """Settle what was reserved; return whether the store must hear of it soon."""
+    def release(self, amount: int, actual: int, epoch: int, now: float) -> int:
+        """Settle what was reserved; return what of it is to be settled in the store."""
         self.calls -= 1
         if not self.lasting:
             actual = 0
@@ -158,12 +160,12 @@ class LeasedWindow:
             over = max(actual - amount, 0)
             self.spent += over
             self.free -= over
-            return over > 0
+            return over
         self.held -= amount
         self.spent += actual
         self.burned += actual
         self.free += amount - actual
-        return self.free < 0 or self.answered < self.asked or now < self.scarce_until
+        return actual
 
     def short(self, want: Want) -> Short | None:
         """Say why `want` cannot fit, whatever other gateways give back; None where it may."""
@@ -172,11 +174,9 @@ class LeasedWindow:
         return None
 
     def lose(self) -> None:
-        """Forget the chunk: others have charged all of it, with what is held."""
-        over = max(-self.free, 0)
+        """Forget the chunk: others have charged its calls, and freed the rest."""
         self.epoch += 1
-        self.leased = self.held = self.returning = self.writes = 0
-        self.spent, self.free = over, -over
+        self.leased = self.held = self.returning = self.writes = self.spent = self.free = 0
 
     @property
     def known(self) -> int:

@@ -1,12 +1,12 @@
-"""The tables of budgets: what is used of each window, and which gateway has leased what of it."""
+"""The tables of budgets: what is used of each window, who has leased what of it, and for whom."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text, false
 
 from hookgate.builtin_plugins.metering.tables.base import METADATA
 
-__all__ = ["GATEWAYS", "LEASES", "WINDOWS"]
+__all__ = ["GATEWAYS", "LEASES", "OPEN", "WINDOWS"]
 
 WINDOWS = Table(
     "metering_window",
@@ -19,7 +19,7 @@ WINDOWS = Table(
     Column("settled", BigInteger, nullable=False),
     # The sum of this window's rows of `metering_lease`.
     Column("leased", BigInteger, nullable=False),
-    # What gateways had leased that stopped without giving it back.
+    # What calls could have used that a crash has cut off.
     Column("lost", BigInteger, nullable=False),
     # How often gateways were asked to give back what they do not hold.
     Column("asked", BigInteger, nullable=False),
@@ -46,4 +46,20 @@ GATEWAYS = Table(
     Column("gateway", Text, primary_key=True),
     # Another number with each write of that gateway.
     Column("beat", BigInteger, nullable=False),
+    # Whether each of its calls has a row of `metering_open`. One that keeps none is charged all
+    # that it had leased: nobody can know what its calls have used.
+    Column("opens", Boolean, nullable=False, server_default=false()),
+)
+
+OPEN = Table(
+    "metering_open",
+    METADATA,
+    # A call that may have been sent, and is not settled in `metering_window`.
+    Column("call", Text, primary_key=True),
+    Column("gateway", Text, nullable=False),
+    # What it holds of each window that lasts, by key, in JSON.
+    Column("held", Text, nullable=False),
+    # Its row of the ledger, in JSON, should it never come to one of its own.
+    Column("row", Text, nullable=False),
+    Index("metering_open_by_gateway", "gateway"),
 )

@@ -45,8 +45,9 @@ CALLS = Table(
     # however often it is tried, so a number that is missing is still to come, or never will.
     Column("writer", Text, nullable=False),
     Column("seq", BigInteger, nullable=False),
-    # ISO 8601 in UTC with microseconds: one form, which sorts as text.
+    # When it ended: ISO 8601 in UTC with microseconds, one form, which sorts as text.
     Column("at", Text, nullable=False),
+    # The day on which it began, which is that of its budgets.
     Column("day", Text, nullable=False),
     Column("turn", Text, nullable=False),
     Column("session", Text, nullable=False),
@@ -64,6 +65,8 @@ CALLS = Table(
     Column("cost", BigInteger),
     Column("saved", BigInteger, nullable=False),
     Column("price", Text, nullable=False),
+    # What was charged to each window of the budgets, by key, in JSON; "" where there are none.
+    Column("windows", Text, nullable=False, server_default=""),
     Index("metering_call_by_place", "writer", "seq", unique=True),
     Index("metering_call_by_session", "session", "at"),
 )

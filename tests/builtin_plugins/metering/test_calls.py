@@ -74,6 +74,7 @@ def test_a_row_says_who_what_and_how_much() -> None:
         "cost": (1 + 2 + 3 + 4 + 5 + 6) + 10 * (7 + 8 + 9 + 10),
         "saved": 2,
         "price": "settings 1",
+        "windows": "",
     }
 
 

@@ -42,7 +42,13 @@ PARAMS: dict[str, dict[str, Any]] = {
 
 
 class Everywhere:
-    """Asks a model of its own from hooks around a turn."""
+    """Asks a model of its own from hooks around a turn.
+
+    Attributes:
+        asking: How many requests of its own are under way, sent or not.
+    """
+
+    asking = 0
 
     @hookimpl
     @asynccontextmanager
@@ -52,8 +58,10 @@ class Everywhere:
 
     async def ask(self, turn: Turn, cause: str) -> None:
         request = ModelRequest(model=ModelRef("script", "own"), cause=cause)
+        self.asking += 1
         async for _ in self.host.call_model(turn, request):
             pass
+        self.asking -= 1
 
     @hookimpl
     async def before_turn(self, turn: Turn) -> None:
@@ -80,32 +88,33 @@ async def rows(gateway: Gateway) -> list[Any]:
 @asynccontextmanager
 async def asking(
     start: Callable[..., AbstractAsyncContextManager[Gateway]],
-) -> AsyncIterator[Gateway]:
+) -> AsyncIterator[tuple[Gateway, Everywhere]]:
     own = Everywhere()
     tools = [tool(own.deeper, flags=Flags.none())]
     policy = {"plugin": {"policy": {"profile": "open"}}}
     async with start(own, tools=tools, **policy) as gateway:
-        yield gateway
+        yield gateway, own
 
 
 async def test_every_operation_over_the_wire_leaves_a_row_for_each_request_of_a_model(
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]], model: ScriptedModel
 ) -> None:
     model.steps = [say("fine")]
-    async with asking(gateway) as running, TestClient(TestServer(running.app())) as client:
+    async with asking(gateway) as (running, own), TestClient(TestServer(running.app())) as client:
         for name in sorted(running.host.operations):
             before = len(model.requests)
             response = await client.post(f"/v1/operations/{name}", json=PARAMS.get(name, {}))
             await response.read()
             if name in PARAMS:
                 assert len(model.requests) > before, name
-        found = await settled(running, model)
+        found = await settled(running, own, model)
     assert sorted(row.id for row in found) == sorted(one.call_id for one in model.requests)
 
 
-async def settled(gateway: Gateway, model: ScriptedModel) -> list[Any]:
+async def settled(gateway: Gateway, own: Everywhere, model: ScriptedModel) -> list[Any]:
     """Return the rows of the ledger, once what runs behind answers has ended."""
-    await until(lambda: not gateway.host.running() and model.closed == len(model.requests))
+    await until(lambda: not gateway.host.running() and not own.asking)
+    assert model.closed == len(model.requests)
     # Rows are committed before an answer is; those of calls behind it, soon after.
     for _ in range(1000):
         found = await rows(gateway)
@@ -118,12 +127,12 @@ async def test_schedules_hooks_tools_and_nested_turns_leave_rows_with_their_caus
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]], model: ScriptedModel
 ) -> None:
     model.steps = [say("before"), call("deeper"), say("nested"), say("fine")]
-    async with asking(gateway) as running:
+    async with asking(gateway) as (running, own):
         await running.chat("hello")
         origin = Origin(provenance=Provenance.SCHEDULED, path="heartbeat")
         request = TurnRequest(content="anything new?", address=Address("schedule", "x", "y"))
         await running.host.start_turn(Principal.owner("clock"), origin, request).wait()
-        found = await settled(running, model)
+        found = await settled(running, own, model)
     assert len(found) == len(model.requests)
     assert {row.cause for row in found} >= {
         "chat",

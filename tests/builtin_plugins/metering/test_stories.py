@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import sqlite3
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.builtin_plugins.metering.support import rows_of
 from tests.support.script import until
 
 from hookgate.builtin_plugins.metering.ledger import Ledger
@@ -34,7 +38,6 @@ from hookgate.kit.tooling import tool
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
-    from pathlib import Path
 
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
@@ -380,7 +383,10 @@ async def test_call_is_settled_in_the_window_in_which_it_was_reserved(
         (yesterday,) = (await operate(running, "budgets.show"))["budgets"][0]["counters"]
         clock.turn(days=1)
         today = (await operate(running, "budgets.show"))["budgets"][0]["counters"]
+        (row,) = await rows_of(running.host[STORE])
     assert (yesterday["used"], today) == ("7,000", [])
+    assert (row["day"], row["at"][:10]) == ("2026-03-01", "2026-03-02")
+    assert json.loads(row["windows"]) == {"small.tokens/global:*/day:2026-03-01": 7_000}
 
 
 async def test_no_model_is_asked_while_the_ledger_cannot_be_written(
@@ -404,3 +410,41 @@ async def test_no_model_is_asked_while_the_ledger_cannot_be_written(
     assert (first.ending, again.ending) == ("done", "done")
     assert refused.error is not None
     assert refused.error.code == "ledger_unavailable"
+
+
+async def test_gateway_that_is_cut_off_amid_a_call_leaves_a_row_of_it_and_charges_its_bound(
+    gateway: Started, model: ScriptedModel, tmp_path: Path
+) -> None:
+    """As another one finds the store of a gateway that was killed while the model was asked."""
+    found: list[dict[str, Any]] = []
+    copy = tmp_path / "copy"
+
+    def killed() -> None:
+        source = Path(running.host[STORE].place)
+        copy.mkdir()
+        for path in source.parent.glob(f"{source.name}*"):
+            shutil.copy(path, copy)
+
+    model.steps = [spending(1_000), [killed, *spending(2_000)], say("fine")]
+    limits = budget(tokens=100_000, scope="agent")
+    async with gateway(**limits) as running:
+        first = await running.chat("hello")
+        second = await running.chat("and now?")
+    home = tmp_path / "again"
+    (home / "data").mkdir(parents=True)
+    place = Path(running.host[STORE].place).relative_to(running.host.settings.home)
+    for path in copy.iterdir():
+        shutil.copy(path, home / place.parent)
+    async with started(home=home, model=model, **limits) as again:
+        found = await rows_of(again.host[STORE])
+        (counter,) = (await operate(again, "budgets.show"))["budgets"][0]["counters"]
+        usage = await operate(again, "usage", by="agent")
+    assert [row["turn"] for row in found] == [first.id, second.id]
+    lost = found[1]
+    assert (lost["status"], lost["sent"], lost["reported"]) == ("lost", True, False)
+    request = model.requests[1]
+    assert (lost["id"], lost["output_tokens"]) == (request.call_id, request.max_output_tokens)
+    bound = lost["input_tokens"] + lost["output_tokens"]
+    assert int(counter["used"].replace(",", "")) == 1_000 + bound
+    assert counter["leased"] == "0"
+    assert (usage["whole"]["calls"], usage["whole"]["failed"]) == (2, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -13,11 +14,13 @@ import sqlalchemy as sa
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.builtin_plugins.metering.budgets.support import row
+from tests.builtin_plugins.metering.support import made_call
 from tests.builtin_plugins.turns import TurnedClock
 
-from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Want
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Record, Short, Want, rows
 from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
-from hookgate.builtin_plugins.metering.tables.budgets import LEASES
+from hookgate.builtin_plugins.metering.tables.budgets import LEASES, OPEN
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS, written
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -36,17 +39,20 @@ class Place(NamedTuple):
 
 @dataclass(eq=False)
 class Call:
-    """A call that runs: what it holds, and whether that was charged with a lease."""
+    """A call that was let in: by which run of which gateway, and what became of it."""
 
+    id: str
     hold: Hold
     amount: int
     side: bool
-    charged: bool = False
+    run: str
+    used: int | None = None
+    written: bool = False
 
 
 @dataclass(eq=False)
 class Gateway:
-    """A gateway that lives, with a clock of its own."""
+    """A gateway that lives, with a clock of its own, and the calls that it remembers."""
 
     budgets: Budgets
     clock: TurnedClock
@@ -57,10 +63,18 @@ class Gateway:
         assert self.budgets._leasing is not None
         return self.budgets._leasing.me
 
+    @property
+    def running(self) -> list[Call]:
+        return [call for call in self.calls if call.used is None]
+
     def window(self, key: str) -> LeasedWindow | None:
         found = self.budgets._windows.get(key)
         assert found is None or isinstance(found, LeasedWindow)
         return found
+
+    def stale(self, call: Call) -> bool:
+        """Whether it knows that others have charged the call."""
+        return any(epoch != window.epoch for window, _, epoch in call.hold.parts)
 
 
 class Machine(RuleBasedStateMachine):
@@ -72,11 +86,16 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         number = next(NUMBERS)
         self.key, self.side = f"daily/{number}/day:1", f"side/{number}/now"
+        self.number = number
         self.limit = self.ceiling = 100
-        # What was charged as used, by the rules of the model; and by how much bounds have lied.
-        self.settled = self.lost = self.lies = 0
+        self.lies = 0
+        self.calls: list[Call] = []
+        # As the store has it: runs that were killed and not swept, leases by run, calls that are
+        # open, and how those ended that are in the ledger.
         self.killed: set[str] = set()
         self.leases: dict[str, dict[str, int]] = {}
+        self.open: set[str] = set()
+        self.ledger: dict[str, str] = {}
         self.gateways = [self.run(self.start()) for _ in range(2)]
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
@@ -89,44 +108,31 @@ class Machine(RuleBasedStateMachine):
         return Gateway(budgets, clock)
 
     async def seen(self) -> None:
-        """Take down whose leases were charged, and what that comes to."""
-        query = sa.select(LEASES).where(LEASES.c.key.in_([self.key, self.side]))
-        found = await self.place.store.read(lambda c: c.execute(query).all())
-        now: dict[str, dict[str, int]] = {}
-        for lease in found:
-            now.setdefault(lease.gateway, {})[lease.key] = lease.amount
-        self.leases = now
+        """Look at the store."""
 
-    async def swept(self) -> None:
-        """Compare what is lost with the leases of the gateways that are not known any more."""
-        from hookgate.builtin_plugins.metering.budgets import rows
+        def look(c: sa.Connection) -> None:
+            query = sa.select(LEASES).where(LEASES.c.key.in_([self.key, self.side]))
+            self.leases = {}
+            for lease in c.execute(query):
+                self.leases.setdefault(lease.gateway, {})[lease.key] = lease.amount
+            mine = f"{self.number}/%"
+            opened = sa.select(OPEN.c.call).where(OPEN.c.call.like(mine))
+            self.open = set(c.execute(opened).scalars())
+            ended = sa.select(CALLS.c.id, CALLS.c.status).where(CALLS.c.id.like(mine))
+            self.ledger = {call.id: call.status for call in c.execute(ended)}
+            self.killed &= set(rows.beats(c))
 
-        before = self.leases
-        alive = await self.place.store.read(rows.beats)
-        for name in set(before) - set(alive):
-            self.lost += before[name].get(self.key, 0)
-            self.killed.discard(name)
-            for gateway in self.gateways:
-                if gateway.name == name:
-                    self.charge(gateway)
-        await self.seen()
-        assert (await row(self.place.store, self.key))["lost"] == self.lost
-        assert (await row(self.place.store, self.side))["lost"] == 0
+        await self.place.store.read(look)
 
-    def charge(self, gateway: Gateway) -> None:
-        """What a gateway that lives had leased was charged: with it what its calls hold."""
-        for call in gateway.calls:
-            call.charged = True
-        if (window := gateway.window(self.key)) is not None:
-            self.settled -= window.spent - max(-window.free, 0)
+    def lost(self, call: Call) -> bool:
+        return self.ledger.get(call.id) == "lost"
 
     async def both(self, seconds: float, ticking: list[Gateway]) -> None:
         for gateway in self.gateways:
             gateway.clock.advance(seconds)
         for gateway in ticking:
-            await self.seen()
+            await self.rows_are_written(gateway, told=False)
             await gateway.budgets.tick()
-            await self.swept()
 
     # -- what happens ------------------------------------------------------
 
@@ -135,10 +141,13 @@ class Machine(RuleBasedStateMachine):
         self.run(self.reserved(self.gateways[which], amount, side))
 
     async def reserved(self, gateway: Gateway, amount: int, side: bool) -> None:
+        await self.rows_are_written(gateway, told=False)
         wants = [Want(self.key, self.limit, amount)]
         if side:
             wants.append(Want(self.side, SIDE_LIMIT, 1, lasting=False))
-        caller = asyncio.create_task(gateway.budgets.reserve(wants))
+        name = f"{self.number}/{len(self.calls)}/{next(NUMBERS)}"
+        record = Record(name, json.dumps(made_call(id=name, status="lost").to_row()))
+        caller = asyncio.create_task(gateway.budgets.reserve(wants, record))
         for turn in count():
             await asyncio.wait([caller], timeout=0.002)
             if caller.done():
@@ -148,67 +157,91 @@ class Machine(RuleBasedStateMachine):
         await self.seen()
         outcome = caller.result()
         if isinstance(outcome, Short):
-            await self.judge(outcome)
+            self.judge(outcome)
+            assert name not in self.open
         else:
-            gateway.calls.append(Call(outcome, amount, side))
+            call = Call(name, outcome, amount, side, gateway.name)
+            gateway.calls.append(call)
+            self.calls.append(call)
+            assert name in self.open or self.lost(call)
 
-    async def judge(self, short: Short) -> None:
+    def judge(self, short: Short) -> None:
         """Only what does not fit beside what is used, held and lost may be refused."""
         key = short.want.key
         taken = sum(self.leases.get(name, {}).get(key, 0) for name in self.killed)
         for gateway in self.gateways:
-            for call in gateway.calls:
-                if not call.charged:
-                    taken += call.amount if key == self.key else int(call.side)
+            if key == self.side:
+                taken += sum(call.side and not gateway.stale(call) for call in gateway.running)
         if key == self.key:
-            taken += self.settled + self.lost
+            taken += sum(
+                # Who sweeps does not know of a call that used more than was reserved for it.
+                max(self.worth(call), call.used or 0)
+                for call in self.calls
+                # What a killed one held is in its lease.
+                if not (call.run in self.killed and call.id in self.open)
+            )
         assert taken + short.want.amount > short.limit, (taken, short)
 
-    @precondition(lambda self: any(gateway.calls for gateway in self.gateways))
-    @rule(data=st.data(), share=st.sampled_from([0, 1, 2, 3, 3, 3]))
-    def settle(self, data: st.DataObject, share: int) -> None:
-        self.ended(*self.chosen(data), share)
+    def worth(self, call: Call) -> int:
+        """What a call counts for: what it has used, or all that it could use."""
+        return call.amount if call.used is None or self.lost(call) else call.used
 
-    @precondition(lambda self: any(gateway.calls for gateway in self.gateways))
-    @rule(data=st.data(), over=st.integers(1, 30))
-    def settle_with_more_than_was_held(self, data: st.DataObject, over: int) -> None:
+    @precondition(lambda self: any(gateway.running for gateway in self.gateways))
+    @rule(data=st.data(), share=st.sampled_from([0, 1, 2, 3, 3, 3]), row=st.booleans())
+    def settle(self, data: st.DataObject, share: int, row: bool) -> None:
         gateway, call = self.chosen(data)
-        self.lies += over
-        self.settled += over
-        self.ended(gateway, call, 3, over)
+        self.ended(gateway, call, call.amount * share // 3, row)
+
+    @precondition(lambda self: any(gateway.running for gateway in self.gateways))
+    @rule(data=st.data(), over=st.integers(1, 30), row=st.booleans())
+    def settle_with_more_than_was_held(self, data: st.DataObject, over: int, row: bool) -> None:
+        gateway, call = self.chosen(data)
+        if not (gateway.stale(call) or self.lost(call)):
+            self.lies += over
+            self.ended(gateway, call, call.amount + over, row)
 
     def chosen(self, data: st.DataObject) -> tuple[Gateway, Call]:
-        calls = [(one, call) for one in self.gateways for call in one.calls]
+        calls = [(one, call) for one in self.gateways for call in one.running]
         return data.draw(st.sampled_from(calls))
 
-    def ended(self, gateway: Gateway, call: Call, share: int, over: int = 0) -> None:
-        used = call.amount * share // 3
-        if not call.charged:
-            self.settled += used
-        amounts = [used + over, 0][: len(call.hold.parts)]
-        gateway.calls.remove(call)
+    def ended(self, gateway: Gateway, call: Call, used: int, row: bool) -> None:
+        call.used = used
 
         async def settle() -> None:
             for _ in range(2):
-                gateway.budgets.settle(call.hold, amounts)
+                amounts = [used, 0][: len(call.hold.parts)]
+                gateway.budgets.settle(call.hold, amounts, recorded=False)
+            if row:
+                await self.rows_are_written(gateway)
 
         self.run(settle())
 
     @rule(which=GATEWAYS)
-    def kill(self, which: int) -> None:
-        self.run(self.crashed(which))
+    def write_rows(self, which: int) -> None:
+        self.run(self.rows_are_written(self.gateways[which]))
 
-    async def crashed(self, which: int) -> None:
+    async def rows_are_written(self, gateway: Gateway, *, told: bool = True) -> None:
+        """Write what is handed to the store when calls end: before all that is written later."""
+        calls = [call for call in gateway.calls if call.used is not None and not call.written]
+        for call in calls:
+            call.written = True
+            windows = json.dumps({self.key: call.used})
+            place = {"writer": call.id, "seq": 1}
+            row = {**made_call(id=call.id, windows=windows).to_row(), **place}
+            await self.place.store.write(written(call.id, [row]))
+        if told:
+            gateway.budgets.recorded(call.id for call in gateway.calls if call.written)
+
+    @rule(which=GATEWAYS, rows=st.booleans())
+    def kill(self, which: int, rows: bool) -> None:
+        self.run(self.crashed(which, rows))
+
+    async def crashed(self, which: int, rows: bool) -> None:
+        """Kill a gateway: at once, or once the ledger had written rows and told nobody."""
         gateway = self.gateways[which]
-        await self.seen()
-        if gateway.name in self.leases:
-            self.killed.add(gateway.name)
-        if (window := gateway.window(self.key)) is not None:
-            # What it had not written is in its lease, which may have been charged long ago; what no
-            # lease covers dies with it.
-            gone = gateway.name not in self.leases and window.leased
-            self.settled -= max(-window.free, 0) if gone else window.spent
-            self.lies -= max(-window.free, 0)
+        if rows:
+            await self.rows_are_written(gateway, told=False)
+        self.killed.add(gateway.name)
         self.gateways[which] = await self.start()
         self.gateways[which].clock.seconds = self.gateways[1 - which].clock.seconds
 
@@ -220,6 +253,7 @@ class Machine(RuleBasedStateMachine):
     def wait_for_leases_to_end(self) -> None:
         for _ in range(5):
             self.run(self.both(9, self.gateways))
+        self.run(self.seen())
         assert not self.killed
 
     @rule(which=GATEWAYS)
@@ -242,10 +276,13 @@ class Machine(RuleBasedStateMachine):
 
     async def restarted(self, which: int) -> None:
         gateway = self.gateways[which]
-        if gateway.calls:
+        if gateway.running:
             return
+        await self.rows_are_written(gateway)
         await gateway.budgets.close()
-        assert (await row(self.place.store, self.key))["lost"] == self.lost
+        await self.seen()
+        assert gateway.name not in self.leases
+        assert not self.open.intersection(call.id for call in gateway.calls)
         self.gateways[which] = await self.start()
         self.gateways[which].clock.seconds = self.gateways[1 - which].clock.seconds
 
@@ -258,7 +295,7 @@ class Machine(RuleBasedStateMachine):
     async def conserved(self) -> None:
         await self.seen()
         stored = await row(self.place.store, self.key)
-        unwritten = 0
+        beyond = 0
         for gateway in self.gateways:
             for key in (self.key, self.side):
                 window = gateway.window(key)
@@ -267,25 +304,34 @@ class Machine(RuleBasedStateMachine):
                 assert window.leased == window.held + window.free + window.spent + window.returning
                 if gateway.name in self.leases:
                     assert window.leased == self.leases[gateway.name].get(key, 0)
-            main = gateway.window(self.key)
-            if main is not None:
-                gone = gateway.name not in self.leases and main.leased
-                unwritten += max(-main.free, 0) if gone else main.spent
-        assert stored["settled"] + unwritten == self.settled
-        assert stored["lost"] == self.lost
-        assert sum(stored.values()) + self.beyond() <= self.ceiling + self.lies
+            if (main := gateway.window(self.key)) is not None:
+                # What was used of leases that do not cover it, and is not written yet.
+                beyond += max(-main.free, 0)
+        closed = [call for call in self.calls if call.id not in self.open]
+        assert stored["settled"] == sum(call.used or 0 for call in closed if not self.lost(call))
+        assert stored["lost"] == sum(call.amount for call in closed if self.lost(call))
+        assert sum(stored.values()) + beyond <= self.ceiling + self.lies
+        assert sum(map(self.worth, self.calls)) <= self.ceiling + self.lies
         beside = await row(self.place.store, self.side)
         assert (beside["settled"], beside["lost"]) == (0, 0)
         assert beside["leased"] <= SIDE_LIMIT
 
-    def beyond(self) -> int:
-        """What was used of leases that do not cover it, and is not written yet."""
-        mains = [gateway.window(self.key) for gateway in self.gateways]
-        return sum(max(-main.free, 0) for main in mains if main is not None)
-
     def teardown(self) -> None:
-        async def end() -> None:
-            for gateway in self.gateways:
-                await gateway.budgets.close()
+        self.run(self.end())
 
-        self.run(end())
+    async def end(self) -> None:
+        """Close all that lives and sweep the others: each call is charged, and has its row."""
+        for gateway in self.gateways:
+            for call in gateway.running:
+                call.used = 0
+                gateway.budgets.settle(call.hold, [0] * len(call.hold.parts), recorded=False)
+            await self.rows_are_written(gateway)
+        for _ in range(5):
+            await self.both(9, self.gateways)
+        for gateway in self.gateways:
+            await gateway.budgets.close()
+        await self.seen()
+        assert (self.killed, self.leases, self.open) == (set(), {}, set())
+        assert set(self.ledger) == {call.id for call in self.calls}
+        stored = await row(self.place.store, self.key)
+        assert stored["settled"] + stored["lost"] == sum(map(self.worth, self.calls))

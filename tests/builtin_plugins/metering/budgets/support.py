@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
+from tests.builtin_plugins.metering.support import made_call
 from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Want
-from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Record, Short, Want
+from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, OPEN, WINDOWS
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.domain.ports import Signals, Store
@@ -46,15 +49,41 @@ async def opened(
 
 
 async def expect_hold(budgets: Budgets, *wants: Want) -> Hold:
-    """Reserve what must fit."""
-    outcome = await budgets.reserve(wants)
+    """Reserve what must fit, for a call that is sent."""
+    outcome = await budgets.reserve(wants, made_record())
     assert isinstance(outcome, Hold), outcome
     return outcome
 
 
+def made_record() -> Record:
+    """Return what a crash leaves of a call with an id of its own."""
+    call = made_call(status="lost", reported=False)
+    return Record(call.id, json.dumps(call.to_row()))
+
+
+async def in_ledger(
+    store: SqlStore, hold: Hold, wants: Sequence[Want], used: Sequence[int]
+) -> None:
+    """Write the row of a call that has used so much."""
+    charged = {want.key: each for want, each in zip(wants, used, strict=True) if want.lasting}
+    call = made_call(id=hold.call, windows=json.dumps(charged))
+    await store.insert(CALLS, [{**call.to_row(), "writer": f"of {hold.call}", "seq": 1}])
+
+
+async def ledger(store: SqlStore) -> dict[str, str]:
+    """Return how the calls ended that are in the ledger, by id."""
+    query = sa.select(CALLS.c.id, CALLS.c.status)
+    return await store.read(lambda c: {row.id: row.status for row in c.execute(query)})
+
+
+async def open_calls(store: SqlStore) -> set[str]:
+    """Return the calls that are open in the store."""
+    return await store.read(lambda c: set(c.execute(sa.select(OPEN.c.call)).scalars()))
+
+
 async def expect_short(budgets: Budgets, *wants: Want) -> Short:
     """Try to reserve what must not fit."""
-    outcome = await budgets.reserve(wants)
+    outcome = await budgets.reserve(wants, made_record())
     assert isinstance(outcome, Short), outcome
     return outcome
 

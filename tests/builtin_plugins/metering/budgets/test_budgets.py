@@ -1,28 +1,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.builtin_plugins.metering.budgets.support import (
     DAY,
     SlowStore,
     expect_hold,
     expect_short,
     gateways,
+    in_ledger,
+    ledger,
+    made_record,
+    open_calls,
     opened,
     prepared,
     row,
     want,
 )
+from tests.builtin_plugins.metering.support import made_call, rows_of
 from tests.builtin_plugins.stores import differences, opened_store
 from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Standing
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Standing, rows
+from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
+from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StoreUnavailableError
 
@@ -140,25 +151,132 @@ async def test_a_turns_counter_is_in_memory_and_ends_with_it(store: SqlStore) ->
         assert budgets.used(DAY) == 1
 
 
-async def test_a_crash_charges_what_was_leased_and_frees_what_ran_side_by_side(
+async def started(store: Any) -> Budgets:
+    """Return budgets of a gateway that is killed: nobody closes them."""
+    budgets = Budgets(store, TurnedClock(), None, gateway="killed", poll=None)
+    await budgets.open()
+    return budgets
+
+
+async def test_a_crash_charges_what_calls_had_begun_and_frees_the_rest(store: SqlStore) -> None:
+    killed = await started(store)
+    wants = [want(60, limit=1000), want(1, key=NOW, lasting=False)]
+    ended, recorded, running = [await expect_hold(killed, *wants) for _ in range(3)]
+    killed.settle(ended, [20, 0])
+    await killed.tick()
+    for hold in (recorded, await expect_hold(killed, *wants)):
+        killed.settle(hold, [30, 0], recorded=False)
+    # Of one of them the row came into the ledger, and no more; of the other not even that.
+    await in_ledger(store, recorded, wants, [30, 0])
+    assert (await row(store))["leased"] > 200
+    rows: list[Any] = []
+    async with opened(store, lost=rows.extend) as budgets:
+        assert await row(store) == {"settled": 50, "leased": 0, "lost": 120}
+        assert await row(store, NOW) == {"settled": 0, "leased": 0, "lost": 0}
+        assert await open_calls(store) == set()
+        lost = {call for call, status in (await ledger(store)).items() if status == "lost"}
+        assert lost == {row["id"] for row in rows} > {running.call}
+        assert {json.loads(row["windows"])[DAY] for row in rows} == {60}
+        assert await expect_short(budgets, want(831, 1000)) == Short(want(831, 1000), 170, 0)
+        last = await expect_hold(budgets, want(830, 1000))
+        assert (await budgets.standing([DAY]))[DAY] == Standing(50, 830, 830, 120)
+        budgets.settle(last, [0])
+    # Twice is not charged twice.
+    async with opened(store) as budgets:
+        assert (await row(store))["lost"] == 120
+
+
+async def test_a_call_that_a_used_up_day_refuses_leases_nothing_of_its_month(
     store: SqlStore,
 ) -> None:
-    killed = Budgets(store, TurnedClock(), None, gateway="killed", poll=None)
-    await killed.open()
-    killed.settle(await expect_hold(killed, want(6), want(1, key=NOW, lasting=False)), [2, 0])
     async with opened(store) as budgets:
+        budgets.settle(await expect_hold(budgets, want(10)), [10])
+    killed = await started(store)
+    wants = [want(100, 10**6, key=MONTH), want(1, limit=10)]
+    outcomes = await asyncio.gather(*(killed.reserve(wants, made_record()) for _ in range(20)))
+    assert all(isinstance(one, Short) and one.want.key == DAY for one in outcomes)
+    assert await row(store, MONTH) == {"settled": 0, "leased": 0, "lost": 0}
+    assert await open_calls(store) == set()
+    async with opened(store):
+        assert await row(store, MONTH) == {"settled": 0, "leased": 0, "lost": 0}
+
+
+async def test_a_call_is_open_in_the_store_before_it_is_let_in_and_until_it_is_settled(
+    store: SqlStore,
+) -> None:
+    clock = TurnedClock()
+    async with opened(store, clock) as budgets:
+        # The first leases, the second is in memory, the third has no budget at all.
+        holds = [await expect_hold(budgets, *wants) for wants in ([want(1, 10**6)],) * 2 + ([],)]
+        calls = {hold.call for hold in holds}
+        assert await open_calls(store) == calls
+        for hold in holds:
+            budgets.settle(hold, [1] * len(hold.parts), recorded=False)
+        clock.advance(3)
+        await budgets.tick()
+        # They are not in the ledger: who starts once this gateway is killed must find them.
+        assert await open_calls(store) == calls
+        budgets.recorded(calls)
+        clock.advance(3)
+        await budgets.tick()
+        assert await open_calls(store) == set()
+        assert (await row(store))["settled"] == 2
+
+
+async def test_what_the_version_before_has_left_is_read_and_all_that_it_had_leased_charged(
+    tmp_path: Path,
+) -> None:
+    before = tmp_path / "before" / "versions"
+    before.mkdir(parents=True)
+    for script in ("v0001_ledger.py", "v0002_budgets.py"):
+        shutil.copy(tables.SCRIPTS / "versions" / script, before)
+    async with opened_store(tmp_path) as store:
+        await store.migrate("metering", sa.MetaData(), before.parent)
+        new = {"settled": 1, "leased": 6, "lost": 0, "asked": 0, "touched": 0}
+        windows = [{"key": key, "lasting": key == DAY, **new} for key in (DAY, NOW)]
+        await store.insert(WINDOWS, windows)
+        leases = [{"gateway": "old", "key": key, "amount": 6, "answered": 0} for key in (DAY, NOW)]
+        await store.insert(LEASES, leases)
+        await store.insert(GATEWAYS, [{"gateway": "old", "beat": 7}])
+        call = {**made_call(id="done").to_row(), "writer": "old", "seq": 1}
+        del call["windows"]
+        await store.insert(CALLS, [call])
+        async with opened(await prepared(store)) as budgets:
+            assert await row(store) == {"settled": 1, "leased": 0, "lost": 6}
+            assert await row(store, NOW) == {"settled": 1, "leased": 0, "lost": 0}
+            assert (await rows_of(store))[0] == {**call, "windows": ""}
+            budgets.settle(await expect_hold(budgets, want(3)), [3])
+            await expect_short(budgets, want(1))
+        assert await differences(store, tables.METADATA) == []
+
+
+async def test_only_the_beat_that_was_silent_is_swept(store: SqlStore) -> None:
+    async with opened(store) as budgets:
+        await expect_hold(budgets, want(6))
+        ((me, beat),) = (await store.read(rows.beats)).items()
+        assert await store.write(partial(rows.sweep, gateway=me, beat=beat - 1)) is None
+        assert await row(store) == {"settled": 0, "leased": 6, "lost": 0}
+        assert len(await store.write(partial(rows.sweep, gateway=me, beat=beat))) == 1
+        assert await store.write(partial(rows.sweep, gateway=me, beat=beat)) is None
         assert await row(store) == {"settled": 0, "leased": 0, "lost": 6}
-        assert await row(store, NOW) == {"settled": 0, "leased": 0, "lost": 0}
-        assert await expect_short(budgets, want(5)) == Short(want(5), 6, 0)
-        await expect_hold(budgets, want(4))
-        assert (await budgets.standing([DAY]))[DAY] == Standing(0, 4, 4, 6)
+
+
+async def test_a_gateway_that_stops_with_calls_that_are_in_no_ledger_leaves_them_to_the_next(
+    store: SqlStore,
+) -> None:
+    async with opened(store) as budgets:
+        hold = await expect_hold(budgets, want(6))
+        budgets.settle(hold, [2], recorded=False)
+    assert await open_calls(store) == {hold.call}
+    async with opened(store):
+        assert await row(store) == {"settled": 0, "leased": 0, "lost": 6}
+        assert await ledger(store) == {hold.call: "lost"}
 
 
 async def test_a_gateway_that_finds_its_lease_charged_reserves_from_a_new_one(
     store: SqlStore,
 ) -> None:
-    stalled = Budgets(store, TurnedClock(), None, gateway="stalled", poll=None)
-    await stalled.open()
+    stalled = await started(store)
     hold = await expect_hold(stalled, want(4))
     lied = await expect_hold(stalled, want(1))
     async with opened(store) as budgets:
@@ -288,19 +406,24 @@ async def test_numbers_that_cannot_be_are_refused_by_name(store: SqlStore, wrong
 async def test_nothing_is_reserved_of_a_store_that_does_not_work(tmp_path: Path) -> None:
     problems: list[str] = []
     async with opened_store(tmp_path) as store:
+        clock = TurnedClock()
         budgets = Budgets(
-            await prepared(store), TurnedClock(), None, gateway="g", poll=None, tell=problems.append
+            await prepared(store), clock, None, gateway="g", poll=None, tell=problems.append
         )
         await budgets.open()
         hold = await expect_hold(budgets, want(10, limit=10_000))
-    await expect_hold(budgets, want(10, limit=10_000))  # of what is leased already
+    # Of what is leased already; but whoever starts next must know of the call.
+    assert budgets.try_reserve([want(10, limit=10_000)]) is not None
+    with pytest.raises(StoreUnavailableError, match="the store is closed"):
+        await expect_hold(budgets, want(10, limit=10_000))
     with pytest.raises(StoreUnavailableError, match="the store is closed"):
         await budgets.reserve([want(200, limit=10_000)])
     budgets.settle(hold, [1000])
+    clock.advance(3)
     await budgets.tick()
     assert "what is used of budgets cannot be written" in problems[0]
     await budgets.close()
-    assert "is charged as used" in problems[-1]
+    assert "is settled when a gateway starts next" in problems[-1]
 
 
 class UnsureStore:
@@ -350,8 +473,10 @@ async def test_a_write_of_which_nobody_knows_whether_it_was_kept_is_counted_once
         clock.advance(11)
         await budgets.tick()  # what is given back
         budgets.settle(hold, [7])
-        clock.advance(11)
-        await budgets.tick()
+        for _ in range(2):  # where nothing was written, the first of them finds that out
+            clock.advance(11)
+            await budgets.tick()
+        assert await open_calls(store) == set()
         assert await row(store) == {"settled": 20, "leased": 0, "lost": 0}
         await expect_hold(budgets, want(9_980, limit=10_000))
         await expect_short(budgets, want(1, limit=10_000))

@@ -54,10 +54,12 @@ def test_whatever_happens_nothing_of_a_budget_is_lost_added_or_refused_falsely(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_so_it_is_in_many_orders(runner: asyncio.Runner, tmp_path: Path) -> None:
     check(runner, tmp_path, StorageSettings(), 60)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_so_it_is_on_postgresql(runner: asyncio.Runner, tmp_path: Path, url: str) -> None:
     check(runner, tmp_path, StorageSettings(url=SecretStr(url)), 10)
