@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Short, Standing
 from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
 from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -143,7 +144,7 @@ class Budgets:
                 reserve=self.try_reserve,
                 asked=self._send,
             )
-            await self._leasing.exchange(Draft)
+            await finish(self._leasing.exchange(Draft))
             await self.sweep()
         if self._poll is not None:
             self._tasks.append(asyncio.create_task(self._follow(), name="metering.budgets"))
@@ -165,7 +166,8 @@ class Budgets:
             left = [window for window in self._leased() if window.leased]
             while left or self._leasing.ended:
                 some, left = left[:WINDOWS_AT_ONCE], left[WINDOWS_AT_ONCE:]
-                await self._leasing.exchange(partial(self._leasing.draft, some, idle=True))
+                draft = partial(self._leasing.draft, some, idle=True)
+                await finish(self._leasing.exchange(draft))
             await self._leasing.leave()
         except FAULTS as error:
             self._tell(f"what was used of budgets is settled when a gateway starts next: {error}")
@@ -422,7 +424,7 @@ class Budgets:
         self._urgent.difference_update(windows)
         self._settled = self._monotonic()
         try:
-            await leasing.exchange(partial(leasing.draft, windows))
+            await finish(leasing.exchange(partial(leasing.draft, windows)))
         except BaseException:
             self._urgent.update(windows)
             raise

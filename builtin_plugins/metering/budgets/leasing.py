@@ -13,7 +13,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from hookgate.builtin_plugins.metering.budgets import rows
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.messages import new_id
-from hookgate.core.hooks.shielding import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -269,12 +268,11 @@ class Leasing:
     async def exchange(self, draft: Callable[[], Draft]) -> Exchange:
         """Write what `draft` returns once it is this write's turn, and say what became of it.
 
+        Whoever may be cancelled meanwhile awaits it whole: what was written must be known.
+
         Raises:
             StoreUnavailableError: Nothing was written, as far as is known.
         """
-        return await finish(self._exchange(draft))
-
-    async def _exchange(self, draft: Callable[[], Draft]) -> Exchange:
         async with self._writing:
             for _ in range(TRIES):
                 drafted = draft()

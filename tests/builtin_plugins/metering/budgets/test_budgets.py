@@ -31,7 +31,7 @@ from tests.builtin_plugins.stores import differences, opened_store
 from tests.builtin_plugins.turns import TurnedClock
 
 from hookgate.builtin_plugins.metering import tables
-from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Standing, rows
+from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Short, Standing, Want, rows
 from hookgate.builtin_plugins.metering.tables.budgets import GATEWAYS, LEASES, WINDOWS
 from hookgate.builtin_plugins.metering.tables.ledger import CALLS
 from hookgate.builtin_plugins.storage.store import SqlStore
@@ -261,15 +261,16 @@ async def test_only_the_beat_that_was_silent_is_swept(store: SqlStore) -> None:
         assert await row(store) == {"settled": 0, "leased": 0, "lost": 6}
 
 
+@pytest.mark.parametrize("wants", [[want(6)], []])
 async def test_a_gateway_that_stops_with_calls_that_are_in_no_ledger_leaves_them_to_the_next(
-    store: SqlStore,
+    store: SqlStore, wants: list[Want]
 ) -> None:
     async with opened(store) as budgets:
-        hold = await expect_hold(budgets, want(6))
-        budgets.settle(hold, [2], recorded=False)
+        hold = await expect_hold(budgets, *wants)
+        budgets.settle(hold, [2] * len(wants), recorded=False)
     assert await open_calls(store) == {hold.call}
     async with opened(store):
-        assert await row(store) == {"settled": 0, "leased": 0, "lost": 6}
+        assert await row(store) == {"settled": 0, "leased": 0, "lost": 6 * len(wants)}
         assert await ledger(store) == {hold.call: "lost"}
 
 
@@ -467,7 +468,7 @@ async def test_a_write_of_which_nobody_knows_whether_it_was_kept_is_counted_once
         await budgets.tick()  # what was used
         unsure.fails = 2
         with pytest.raises(StoreUnavailableError, match="the connection is gone"):
-            await budgets.reserve([want(1_000, limit=10_000)])
+            await expect_hold(budgets, want(1_000, limit=10_000))
         hold = await expect_hold(budgets, want(1_000, limit=10_000))
         unsure.fails = 1
         clock.advance(11)
@@ -480,6 +481,28 @@ async def test_a_write_of_which_nobody_knows_whether_it_was_kept_is_counted_once
         assert await row(store) == {"settled": 20, "leased": 0, "lost": 0}
         await expect_hold(budgets, want(9_980, limit=10_000))
         await expect_short(budgets, want(1, limit=10_000))
+
+
+async def test_a_call_is_open_as_long_as_it_is_let_in_whatever_was_known_of_its_write(
+    store: SqlStore,
+) -> None:
+    unsure: Any = UnsureStore(store)
+    unsure.committed = True
+    async with opened(unsure) as budgets:
+        first = await expect_hold(budgets, want(2))
+        unsure.fails = 1
+        second = await expect_hold(budgets, want(2))  # tried again
+        assert await open_calls(store) == {first.call, second.call}
+        unsure.fails = 2
+        with pytest.raises(StoreUnavailableError, match="the connection is gone"):
+            await expect_hold(budgets, want(2))
+        assert len(await open_calls(store)) == 3
+        third = await expect_hold(budgets, want(6))
+        assert await open_calls(store) == {first.call, second.call, third.call}
+        await expect_short(budgets, want(1))
+        for hold in (first, second, third):
+            budgets.settle(hold, [1])
+    assert await row(store) == {"settled": 3, "leased": 0, "lost": 0}
 
 
 async def test_a_run_of_which_nobody_knows_whether_it_began_begins_as_another(
