@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED,
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
 from hookgate.builtin_plugins.metering.sizing import Sizing
 from hookgate.builtin_plugins.metering.words import amount_text
-from hookgate.core.domain.errors import StoreError
+from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.models import Ending, Refusal, Usage
 
@@ -37,6 +38,11 @@ __all__ = ["Gate"]
 
 AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""
+
+
+ANSWER_SECONDS = 3.0
+"""So long a store may take to reserve: longer than other gateways are waited for, and less than
+the hook's own limit, which would only say that metering is slow."""
 
 
 @dataclass(slots=True)
@@ -129,7 +135,7 @@ class Gate:
             return
         self._note(turn, call)
         try:
-            outcome = await self._budgets.reserve(call.wants, self._record(turn, request, call))
+            outcome = await self._reserved(call.wants, self._record(turn, request, call))
         except StoreError as error:
             call.refusal = Refusal(
                 code="budget_unavailable" if pairs else "ledger_unavailable",
@@ -143,6 +149,20 @@ class Gate:
             call.hold = outcome
         else:
             call.refusal = self._short(turn, call, outcome, now)
+
+    async def _reserved(self, wants: Sequence[Want], record: Record | None = None) -> Hold | Short:
+        """Reserve, or say in time that the store does not answer: before the hook's own limit.
+
+        Raises:
+            StoreError: It does not work, or has not answered within `ANSWER_SECONDS`.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._budgets.reserve(wants, record)
+        except TimeoutError:
+            raise StoreUnavailableError(
+                f"the store has not answered within {ANSWER_SECONDS:g} s"
+            ) from None
 
     def _record(self, turn: Turn, request: ModelRequest, call: _Open) -> Record:
         """Return what a crash leaves of a call: a row for the most that it can use."""
@@ -295,7 +315,7 @@ class Gate:
                 return request
             try:
                 # Nothing is sent for it: it is let go of at once, and leaves no trace.
-                outcome = await self._budgets.reserve(wants)
+                outcome = await self._reserved(wants)
             except StoreError:
                 # Whoever asks next for the same is told why.
                 return request
