@@ -212,9 +212,12 @@ async def test_what_another_gateway_has_taken_over_is_left_to_it(url: str, tmp_p
         await store.write(lambda c: c.exec_driver_sql(taken) and None)
         go_on.set()
         await bell.until(lambda: len(bell.said) == 2)
+        assert await post(one, event(4, "last"), {"X-Key": KEY}) == 200
+        await bell.until(lambda: len(bell.said) == 3)
         said = await said_in(one.gateway, "ada")
-    assert bell.said == [("ada", "re: first"), ("ada", "re: mine")]
-    assert said == ["first", "re: first", "mine", "re: mine"]
+    messages = ("first", "mine", "last")
+    assert bell.said == [("ada", f"re: {text}") for text in messages]
+    assert said == [text for one in messages for text in (one, f"re: {one}")]
 
 
 async def test_a_message_waits_for_an_earlier_one_that_another_gateway_has(
