@@ -11,8 +11,7 @@ from hookgate.builtin_plugins.channels.book.events import LostLeaseError
 from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS
 from hookgate.builtin_plugins.channels.outbox.sending import LONGEST_ASKED
 from hookgate.core.domain.channels.hosted import PolledChannel, Polling
-from hookgate.core.domain.errors import ChannelError, StoreError
-from hookgate.core.domain.waits import wait_of
+from hookgate.core.domain.errors import ChannelError, StoreError, wait_of
 from hookgate.core.hooks.shielding import apart
 
 if TYPE_CHECKING:

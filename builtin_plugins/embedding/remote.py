@@ -11,7 +11,7 @@ import orjson
 
 from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.core.domain.errors import EgressDeniedError, EgressError, EmbeddingError
-from hookgate.core.domain.waits import retry_after
+from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from hookgate.core.domain.errors import EgressDeniedError, ProviderError
-from hookgate.core.domain.waits import retry_after
+from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

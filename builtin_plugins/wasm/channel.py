@@ -37,7 +37,7 @@ from hookgate.core.domain.channels.hosted import (
 )
 from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.parts import Image, plain_text
-from hookgate.core.domain.waits import retry_after
+from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

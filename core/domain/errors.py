@@ -37,10 +37,9 @@ Messages say what was found, what was expected and what to do.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-
-from hookgate.core.domain.waits import wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -82,6 +81,7 @@ __all__ = [
     "UnknownProviderError",
     "WireError",
     "counted",
+    "wait_of",
 ]
 
 
@@ -455,3 +455,25 @@ class WireError(HookgateError):
 def counted(count: int, one: str, many: str = "") -> str:
     """Return ``1 rule`` or ``3 rules``; `many` where it is not `one` with an s."""
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+MOST_SECONDS = 86_400.0
+"""The longest wait that is believed: a day."""
+
+_SECONDS = re.compile(r"-?[0-9]{1,4096}(\.[0-9]{1,4096})?")
+
+
+def wait_of(value: object) -> float | None:
+    """Return seconds that somebody asks to wait, from 0 to a day; None where they are none.
+
+    Args:
+        value: A number, or the text of one, of whatever size.
+    """
+    if isinstance(value, str):
+        if not _SECONDS.fullmatch(value.strip()):
+            return None
+        value = float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    # Compared before it is converted: an integer may be longer than any float. NaN is no wait.
+    return float(min(max(value, 0.0), MOST_SECONDS)) if value == value else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import ChannelError, EgressDeniedError, EgressFailedError
-from hookgate.core.domain.waits import retry_after, wait_of
+from hookgate.core.domain.errors import ChannelError, EgressDeniedError, EgressFailedError, wait_of
+from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,40 +1,20 @@
-"""How long the other side asks to wait before the next attempt: read in one way, and bounded."""
+"""How long an answer asks to wait before the next attempt: read in one way, and bounded."""
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
+from hookgate.core.domain.errors import wait_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["MOST_SECONDS", "retry_after", "wait_of"]
+__all__ = ["retry_after"]
 
-MOST_SECONDS = 86_400.0
-"""The longest wait that is believed: a day."""
-
-_SECONDS = re.compile(r"-?[0-9]+(\.[0-9]+)?", re.ASCII)
 _LONGEST = 4096
-"""Characters of a header that are read."""
-
-
-def wait_of(value: object) -> float | None:
-    """Return seconds that somebody asks to wait, from 0 to a day; None where they are none.
-
-    Args:
-        value: A number, or the text of one, of whatever size.
-    """
-    if isinstance(value, str):
-        text = value.strip()
-        if len(text) > _LONGEST or not _SECONDS.fullmatch(text):
-            return None
-        value = float(text)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    # Compared before it is converted: an integer may be longer than any float. NaN is no wait.
-    return float(min(max(value, 0.0), MOST_SECONDS)) if value == value else None
+"""Characters of a date that are read."""
 
 
 def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
