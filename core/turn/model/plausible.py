@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.host import Host
 
-__all__ = ["Said", "believed", "counted", "said_of"]
+__all__ = ["Said", "believed", "counted", "least_input", "said_of"]
 
 FAR = 4
 """So many times below what is typical a figure is looked at closely: no tokenizer is so far off."""
@@ -115,7 +115,7 @@ def believed(
     wrong: list[str] = []
     read, written = told.total_input, told.total_output
     limit = request.max_output_tokens
-    if final and read < (least := _least_input(request, read)):
+    if final and read < (least := least_input(request, read)):
         wrong.append(f"{read:,} tokens of input for a request of {least:,} at least")
         told = _with(told, Usage.INPUTS, max(counted(host, request, said).total_input, least))
     elif read > BESIDE and read > (most := input_bound(host, request)) + BESIDE:
@@ -146,7 +146,7 @@ def _least_output(said: Said, told: int) -> int:
     return _told_by(text)
 
 
-def _least_input(request: ModelRequest, told: int) -> int:
+def least_input(request: ModelRequest, told: int) -> int:
     """Return the fewest tokens that `request` can take, 0 where `told` is beyond doubt."""
     if FAR * told >= request.input_tokens > 0 or not TRIMS.isdisjoint(request.options):
         return 0

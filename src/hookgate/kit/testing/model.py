@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -17,6 +18,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.turn.model.plausible import least_input
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -30,7 +32,8 @@ Step: TypeAlias = Sequence[Any] | Callable[[ModelRequest], Sequence[Any]]
 returns them. An exception among them is raised, a function is called and awaited."""
 
 USAGE = Usage(input_tokens=11, output_tokens=7)
-"""What every scripted answer reports."""
+"""What every scripted answer reports: of a request for which that is too little to be believed,
+the least input that is."""
 
 
 def say(text: str) -> list[ModelEvent]:
@@ -47,6 +50,13 @@ def call(tool: str, **arguments: Any) -> list[ModelEvent]:
     """Return a message that calls `tool` with `arguments`."""
     use = ToolUseEvent(id=f"call_{_numbers()}", name=tool, input=arguments)
     return [use, UsageEvent(USAGE), StopEvent("tool_use")]
+
+
+def _honest(item: ModelEvent, request: ModelRequest) -> ModelEvent:
+    if not isinstance(item, UsageEvent) or item.usage is not USAGE:
+        return item
+    least = least_input(request, USAGE.input_tokens)
+    return UsageEvent(replace(USAGE, input_tokens=max(least, USAGE.input_tokens)))
 
 
 class ScriptedModel:
@@ -83,6 +93,6 @@ class ScriptedModel:
                     if inspect.isawaitable(value):
                         await value
                     continue
-                yield item
+                yield _honest(item, request)
         finally:
             self.closed += 1
