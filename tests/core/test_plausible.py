@@ -115,7 +115,7 @@ async def test_what_real_tokenizers_bill_is_always_believed(
     text, tokens = one["text"] * 20, one["tokens"][place] * 20
     made = request(user(text), system=(SystemText(text=text),))
     assert plausible.least_input(made, 0) <= 2 * tokens
-    assert plausible._least_output(plausible.Said(text, ""), 0) <= tokens
+    assert plausible._least_output(plausible.Wording(text, ""), 0) <= tokens
 
 
 async def test_stream_without_its_own_end_counts_as_cut_and_its_answer_stands() -> None:

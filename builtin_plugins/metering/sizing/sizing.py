@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hookgate.builtin_plugins.metering.sizing.outputs import Outputs
 from hookgate.builtin_plugins.metering.sizing.ratios import Ratios
 from hookgate.core.turn.model.bounds import input_bound, sizes_of
-from hookgate.core.turn.model.plausible import TRIMS, Said, counted
+from hookgate.core.turn.model.plausible import TRIMS, Wording, counted
 
 if TYPE_CHECKING:
     from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
@@ -71,7 +71,7 @@ class Sizing:
         """Return an estimate with the input as the model's other bills have it."""
         sizes = self._sizes(request)
         known = None if sizes.media else self._ratios.count(str(request.model), sizes.counts)
-        own = counted(self._host, request, Said("", "")).input_tokens
+        own = counted(self._host, request, Wording("", "")).input_tokens
         # What a provider has told before its end is better than both.
         if known is None or usage.total_input != usage.input_tokens or usage.input_tokens != own:
             return usage

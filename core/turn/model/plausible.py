@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.host import Host
 
-__all__ = ["Said", "believed", "counted", "least_input", "said_of"]
+__all__ = ["Wording", "believed", "counted", "least_input", "said_of"]
 
 FAR = 4
 """So many times below what is typical a figure is looked at closely: no tokenizer is so far off."""
@@ -44,7 +44,7 @@ TRIMS = frozenset(("context_management", "plugins", "transforms", "truncation"))
 context editing, OpenRouter's middle-out, truncation at OpenAI."""
 
 
-class Said(NamedTuple):
+class Wording(NamedTuple):
     """What a model has said, as it came.
 
     Attributes:
@@ -61,7 +61,7 @@ class Said(NamedTuple):
         return sum(len(text.encode("utf-8", "surrogatepass")) for text in self)
 
 
-def said_of(events: Iterable[ModelEvent]) -> Said:
+def said_of(events: Iterable[ModelEvent]) -> Wording:
     """Return what the events of an answer say."""
     texts: list[str] = []
     thoughts: list[str] = []
@@ -76,10 +76,10 @@ def said_of(events: Iterable[ModelEvent]) -> Said:
                 str(event.name),
                 given if isinstance(given, str) else bytes_of(given).decode(),
             )
-    return Said("".join(texts), "".join(thoughts))
+    return Wording("".join(texts), "".join(thoughts))
 
 
-def counted(host: Host, request: ModelRequest, said: Said) -> Usage:
+def counted(host: Host, request: ModelRequest, said: Wording) -> Usage:
     """Return an estimate of what a call took, of which its provider has told nothing.
 
     It is that of the gateway's `TokenCounter`. The one of four characters is right for English
@@ -98,7 +98,7 @@ def counted(host: Host, request: ModelRequest, said: Said) -> Usage:
 
 
 def believed(
-    host: Host, request: ModelRequest, said: Said, told: Usage, *, final: bool
+    host: Host, request: ModelRequest, said: Wording, told: Usage, *, final: bool
 ) -> tuple[Usage, str]:
     """Return what a provider told, where it can be true, and what of it cannot, or "".
 
@@ -137,7 +137,7 @@ def _too_much(told: Usage, most: int) -> bool:
     return plain > most or told.reasoning_tokens > most + BESIDE
 
 
-def _least_output(said: Said, told: int) -> int:
+def _least_output(said: Wording, told: int) -> int:
     """Return the fewest tokens that can say `said`, 0 where `told` is beyond doubt."""
     text = said.text + said.thoughts
     # No writing has more tokens than characters, as a rule.
