@@ -528,7 +528,7 @@ class Host:
             article = "an" if what[0] in "aeiou" else "a"
             why = f"left out, since {owner} brings {article} {what} of this name: rename one of "
             why += "the two, or disable one of the two plugins"
-            if what == "tool" and self.tools.source_of(name) is None:
+            if what == "tool" and self.tools.alike(name) is None:
                 why = f"left out, since this is the name of a tool of {owner}, whether that one is "
                 why += "offered or not: rename this one"
             builtin = {info.name for info in self.plugins() if info.origin == "builtin"}

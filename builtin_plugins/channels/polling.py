@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS
 from hookgate.builtin_plugins.channels.outbox.sending import LONGEST_ASKED
 from hookgate.core.domain.channels.hosted import PolledChannel, Polling
 from hookgate.core.domain.errors import ChannelError, StoreError, wait_of
-from hookgate.core.hooks.shielding import apart
+from hookgate.core.hooks.shielding import apart, finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,7 +108,8 @@ class Poller:
             read = await apart(partial(channel.parse_incoming, polled.value), limit=limit)
             if read.late or read.value is None:
                 raise read.error or ChannelError("what has come was not read in time")
-            await self._intake.take(self._hosted, read.value, polled=True, lease=lease)
+            # Whole: a channel can go meanwhile, and what was committed has to have its turn.
+            await finish(self._intake.take(self._hosted, read.value, polled=True, lease=lease))
         except LostLeaseError:
             self._leases.held.discard(lease)
             return 0.0

@@ -24,6 +24,7 @@ from hookgate.builtin_plugins.wasm.host.plain import environment
 from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
 from hookgate.builtin_plugins.wasm.wire import (
     Description,
+    FaultError,
     WireForm,
     WireFormError,
     read_answer,
@@ -209,7 +210,8 @@ class Guests:
             raise GuestRefusedError(
                 f"it cannot describe itself: {error}",
                 guest=loaded.name,
-                lasting=not isinstance(error, GuestError) or error.kind in ("trap", "answer"),
+                # What it asked of the host or of others may be there the next time.
+                lasting=isinstance(error, WireFormError) and not isinstance(error, FaultError),
             ) from error
         known = {one.name for one in described.tools}
         for tool in loaded.manifest.tools:

@@ -8,7 +8,7 @@ from importlib import import_module
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.builtin_plugins.wasm.loading import Loads
+from hookgate.builtin_plugins.wasm.packages.loading import Loads
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.ports import AUDIT, STORE
 

@@ -7,6 +7,7 @@ in `kind`. Flags say what a tool does to the world, in three states.
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
@@ -40,6 +41,7 @@ __all__ = [
     "Triggers",
     "Whose",
     "checked_examples",
+    "identity",
     "kind_label",
     "kind_order",
     "least_own",
@@ -439,3 +441,18 @@ class Rejected:
 
     reason: str
     findings: tuple[Finding, ...] = ()
+
+
+def identity(name: str) -> str:
+    """Return what all spellings of a name have in common, to compare names by.
+
+    Case, the width of letters, the way in which accents are composed and characters that do not
+    show (Unicode's category Cf) tell no names apart: who reads ``Clock`` beside ``clock`` cannot
+    know which of them a rule or a grant is about. It is NFKC_Casefold of Unicode, near enough
+    (The Unicode Standard, section 3.13).
+    """
+    if name.isascii():
+        return name.lower()
+    shown = "".join(one for one in name if unicodedata.category(one) != "Cf")
+    folded = unicodedata.normalize("NFKC", shown).casefold()
+    return unicodedata.normalize("NFKC", folded)

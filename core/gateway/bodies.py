@@ -102,6 +102,9 @@ class UnverifiedBodies:
 
     def _hold(self, body: _Body, size: int) -> None:
         """Count more bytes of `body`; make room for them where there is none."""
+        if body.dropped:
+            # Its next piece was here before its end was: what is let go of is not counted again.
+            raise _no_room(self._most)
         while self.held + size > self._most:
             oldest = next(iter(self._bodies))
             self._release(oldest)

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.errors import ConfigProblem, PluginError, StartError
-from hookgate.core.domain.names import identity
 from hookgate.core.registry.admission import SANDBOX_RUNNER
 from hookgate.core.settings.sections import nearest, problem
 

@@ -19,6 +19,7 @@ from hookgate.core.domain.descriptors import (
     ExamplesError,
     Flags,
     checked_examples,
+    identity,
 )
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import NAME, compile_schema
@@ -119,12 +120,13 @@ def channel_admission(settings: TurnSettings) -> Callable[[str, Channel], Channe
 
 def _misnamed(plugin: str, channel: str) -> str:
     """Return why a channel that `plugin` brings cannot have its name; "" where it can."""
-    if (plugin == SANDBOX_RUNNER) != is_guest_channel(channel):
+    read = identity(channel)  # one that reads as another does is taken for it
+    if (plugin == SANDBOX_RUNNER) != is_guest_channel(read):
         return (
             f"the names of the channels of the plugin {SANDBOX_RUNNER!r}, which run in "
             f"the sandbox, begin with {GUESTS!r}, and those of no other plugin do: rename it"
         )
-    if channel in CHANNELLESS:
+    if read in CHANNELLESS:
         return (
             f"{channel!r} stands where no channel brings a message, and this one would "
             "speak in those sessions: give it another name"

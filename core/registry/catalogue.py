@@ -11,11 +11,11 @@ from hookgate.core.domain.descriptors import (
     EXAMPLES,
     Capability,
     CapabilityDetail,
+    identity,
     least_own,
     parameters_of,
 )
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
-from hookgate.core.domain.names import identity
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER

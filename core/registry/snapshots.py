@@ -6,12 +6,14 @@ one snapshot at its start and keeps it; the next turn sees the newest one, whole
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from hookgate.core.domain.names import identity
+from hookgate.core.domain.descriptors import identity
+from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card
@@ -28,8 +30,9 @@ class Registry(Mapping[str, T]):
 
     Names that read alike are one, see `identity`: ``Clock`` beside ``clock`` is left out. Of two
     sources that bring a thing of one name, the one that ranks lower counts, whichever
-    came first; where neither does, the one that came first. A name can be reserved for a source:
-    others that rank behind it do not get it, whether that source brings it or not.
+    came first; where neither does, the one that came first. What is left out takes its place once
+    the name is free. A name can be reserved for a source: others that rank behind it do not get
+    it, whether that source brings it or not.
 
     Attributes:
         what: What it holds, in one word.
@@ -70,6 +73,7 @@ class Registry(Mapping[str, T]):
         self._items: dict[str, T] = {}
         self._sources: dict[str, str] = {}
         self._names: dict[str, str] = {}
+        self._left_out: dict[tuple[str, str], T] = {}
         self._watchers: list[Callable[[], None]] = []
         self.version = 0
 
@@ -87,7 +91,7 @@ class Registry(Mapping[str, T]):
             HookgateError: A thing cannot be admitted. Nothing is changed.
         """
         fresh: set[str] = set()
-        left_out: dict[tuple[str, str], T] = {}
+        left_out = dict(self._left_out)
         items, sources, clashes = dict(self._items), dict(self._sources), dict(self.clashes)
         names = dict(self._names)  # identity -> the name that is there
         for name in remove:
@@ -113,11 +117,25 @@ class Registry(Mapping[str, T]):
                 del items[known], sources[known]
             items[name], sources[name], names[key] = admitted, source, name
         before, self.clashes = self.clashes, clashes
+        free = self._names.keys() - names.keys()
         self._items, self._sources, self._names = items, sources, names
+        self._left_out = {pair: left_out[pair] for pair in clashes}
         self.changed()
         for pair in before.keys() | clashes.keys():
             if before.get(pair) != clashes.get(pair):
-                self._tell(self.what, *pair, clashes.get(pair, ""), left_out.get(pair))
+                self._tell(self.what, *pair, clashes.get(pair, ""), self._left_out.get(pair))
+        self._fill(free)
+
+    def _fill(self, free: Collection[str]) -> None:
+        """Let what was left out take the names that have come free, the most trusted first."""
+        waiting = [pair for pair in self.clashes if free and identity(pair[1]) in free]
+        for source, name in sorted(
+            waiting, key=lambda pair: self._rank(pair[0], self._left_out[pair])
+        ):
+            if identity(name) not in self._names:
+                # One that cannot be admitted is told of when its source brings it the next time.
+                with suppress(HookgateError):
+                    self.apply(source, [self._left_out[source, name]])
 
     def _may_bring(self, source: str, item: T, owner: str, theirs: T | None) -> bool:
         return owner == source or self._rank(source, item) < self._rank(owner, theirs)
@@ -145,6 +163,10 @@ class Registry(Mapping[str, T]):
     def source_of(self, name: str) -> str | None:
         """Return who brought the thing called `name`."""
         return self._sources.get(name)
+
+    def alike(self, name: str) -> str | None:
+        """Return the name that is there and reads as `name` does."""
+        return self._names.get(identity(name))
 
     def view(self) -> Mapping[str, T]:
         """Return everything as it is now, by name; later changes do not show in it."""

@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
+from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.models import ModelRef
-from hookgate.core.domain.names import identity
 from hookgate.core.domain.schemas import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
 

@@ -192,8 +192,10 @@ class Turns:
         handle = self._launch(turn, self._call(turn, use), TurnEvents())
         try:
             await handle.wait()
-        except TurnCancelledError:
+        except (TurnCancelledError, StaleFenceError) as error:
             if not turn.calls:
+                if isinstance(error, StaleFenceError):
+                    raise ending_of(turn, error, "")[1] from error
                 raise
         return turn.calls[-1]
 
@@ -264,6 +266,8 @@ class Turns:
                 await self._held(turn, request)
                 break
             except StaleFenceError:
+                if turn.ending is not None:
+                    break  # the lane went while it ended: it was committed, and `done` was said
                 if not left:
                     raise
                 # Nothing of it is committed, and nobody has seen any of it: it begins anew.
@@ -413,7 +417,9 @@ class Turns:
             try:
                 await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
             except BaseException as error:  # noqa: BLE001 - told
-                self._failed(turn, error)
+                # Who has heard already that the lane is lost does not hear it again.
+                if not (isinstance(error, StaleFenceError) and turn.fence.lost and turn.error):
+                    self._failed(turn, error)
         data = {
             **_named(turn),
             "ending": turn.ending,

@@ -536,3 +536,22 @@ async def test_a_tool_that_says_something_else_of_its_repetition_is_left_out() -
         assert "odd" not in gate.host.tools.view()
         (why,) = [why for part, why in gate.host.degraded.items() if "odd" in part]
     assert "idempotent='mostly', expected True, False, or None" in why
+
+
+async def test_what_was_left_out_takes_its_place_once_the_name_is_free() -> None:
+    class Brings(Tools):
+        def __init__(self, number: int, *tools: Tool) -> None:
+            super().__init__(*tools)
+            self.name = f"brings{number}"
+
+    plugins = [
+        Brings(number, echo_tool("Clock" if number < 3 else "clock")) for number in (1, 2, 3)
+    ]
+    async with gateway(Scripted(Script(say("ok"))), *plugins) as gate:
+        tools = gate.host.tools
+        assert tools.source_of("Clock") == "brings1"
+        tools.apply("brings1", remove=["Clock"])
+        assert tools.source_of("Clock") == "brings2"
+        tools.apply("brings2", remove=["Clock"])
+        assert (tools.source_of("clock"), tools.alike("CLOCK")) == ("brings3", "clock")
+        assert gate.host.degraded == {}

@@ -43,7 +43,7 @@ from hookgate.core.domain.models import (
     UsageEvent,
 )
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
-from hookgate.core.domain.tools import Decision, ToolCall, ToolResult, Verdict
+from hookgate.core.domain.tools import Decision, Effect, ToolCall, ToolResult, Verdict
 from hookgate.core.domain.turn import Turn, TurnRequest
 from hookgate.hookspecs import hookimpl
 
@@ -318,7 +318,8 @@ async def test_arguments_changed_after_the_judging_do_not_reach_the_tool() -> No
     script = Script(call(("c", "echo", {"text": "judged"})), say("ok"))
     async with gateway(Scripted(script), Allow(), Meddler(), Tools(echo_tool())) as gate:
         turn = await gate.chat("go")
-    assert turn.calls[0].result.content == "judged"
+    assert "changed it in place" in str(turn.calls[0].result.content)
+    assert turn.calls[0].decision.effect is Effect.DENY
     assert turn.messages[1].tool_uses[0].input == {"text": "judged"}
 
 

@@ -105,7 +105,10 @@ OPERATIONS: dict[str, Called] = {
     "wasm.list": EVERYBODYS,
     "wasm.verify": EVERYBODYS,
 }
-PAGES = {"/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"}
+PAGES = {
+    *("/health", "/ready", "/metrics", "/ws", "/v1/operations/{name}"),
+    "/webhook/{channel}",
+}
 """Routes that no operation declares. `/ws` and operations by name are walked as operations."""
 
 

@@ -30,20 +30,20 @@ class Server:
         """Return where the database `name` is reached."""
         return self.uri.replace("/postgres?", f"/{name}?")
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        """Run one statement as the owner of the server, and return its rows.
+    def ask(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """Run one statement in a database as the owner of the server, and return its rows.
 
         By the driver and not by the server's `psql`, which the package starts through a shell
         that takes its path apart at a space.
         """
         # In a thread of its own, since whoever asks may be in a loop.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, self._ask(statement)).result()
+            return thread.submit(asyncio.run, self._ask(statement, database)).result()
 
-    async def _ask(self, statement: str) -> list[tuple[Any, ...]]:
+    async def _ask(self, statement: str, database: str) -> list[tuple[Any, ...]]:
         import asyncpg
 
-        connection = await asyncpg.connect(self.uri)
+        connection = await asyncpg.connect(self.database(database))
         try:
             return [tuple(row) for row in await connection.fetch(statement)]
         finally:

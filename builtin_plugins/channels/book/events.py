@@ -207,6 +207,18 @@ class Events:
             return None, False
         return own[row.id], row.owner == self._leases.gateway
 
+    async def is_ours(self, event: EventKey) -> bool:
+        """Whether an event still waits, and is this gateway's to answer.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+        if not self._store.shared:
+            return True
+        mine = and_(EVENTS.c.state == "waiting", EVENTS.c.owner == self._leases.gateway)
+        query = select(EVENTS.c.id).where(_is(event), mine)
+        return bool(await self._store.read(lambda connection: connection.execute(query).first()))
+
     def begun(self, event: EventKey, turn: str, session: str) -> asyncio.Future[None]:
         """Say which turn answers an event, before anything of that turn is committed."""
         channel, account, number = event

@@ -233,8 +233,7 @@ class Turning:
             try:
                 if stale is not None:
                     await self._forget(stale.turn)
-                    _, ours = await self._events.turn_of(hosted.name, [message])
-                    if not ours:
+                    if not await self._events.is_ours(event_key(hosted.name, message)):
                         return True
                 return await self._turned(hosted, message, stale)
             except _StaleError as error:

@@ -183,7 +183,7 @@ class Sandbox:
             raise GuestRefusedError(
                 f"it cannot be instantiated: {error.reason}",
                 guest=name,
-                lasting=error.kind not in ("time", "busy"),
+                lasting=error.kind not in ("time", "busy", "memory"),
             ) from error
         return guest
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate.core.domain.descriptors import FLAG_NAMES, Flags, identity
 from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
-from hookgate.core.domain.names import identity
 from hookgate.core.domain.ports import AUDIT, CONVERSATIONS
 
 if TYPE_CHECKING:

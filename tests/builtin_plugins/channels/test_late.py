@@ -123,7 +123,7 @@ async def test_channel_of_a_guest_that_is_ready_after_the_start_is_served_then(
     plugin = {"wasm": {"folders": [str(tmp_path / "guests")]}}
     model = ScriptedModel(say("ding"))
     async with serve(model=model, channels={}, secrets=SECRETS, plugin=plugin) as served:
-        assert await post(served, 1) == 404
+        assert await post(served, 1, name="wasm.bell") == 404
         let_go.set()
-        await posted(served, 1)
+        await answers(served, 1, 200, name="wasm.bell")
         await until(lambda: bool(model.requests))

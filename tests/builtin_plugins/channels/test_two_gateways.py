@@ -22,7 +22,7 @@ from hookgate import CONVERSATIONS, STORE, Address, Gateway, ReceivedMessage, Se
 from hookgate.builtin_plugins.channels import polling, serving
 from hookgate.builtin_plugins.channels.book import leases
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
-from hookgate.builtin_plugins.channels.book.events import Events
+from hookgate.builtin_plugins.channels.book.events import Events, event_key
 from hookgate.builtin_plugins.channels.book.leases import Leases
 from hookgate.builtin_plugins.channels.inbox.saying import INTERRUPTED
 from hookgate.builtin_plugins.storage import lanes
@@ -239,7 +239,7 @@ async def test_a_message_waits_for_an_earlier_one_that_another_gateway_has(
         assert await post(one, event(3, "two", peer="bob"), {"X-Key": KEY}) == 200
         await bell.until(lambda: len(bell.said) == 2)
         assert bell.said == [("bob", "re: one"), ("bob", "re: two")]
-        await events.finish("bell", "e1")
+        await events.finish(event_key("bell", earlier))
         await bell.until(lambda: len(bell.said) == 3)
     assert bell.said[2:] == [("ada", "re: later")]
 

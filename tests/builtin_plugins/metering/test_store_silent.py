@@ -1,50 +1,47 @@
-"""A database that does not answer: calls are refused for that, and go on once it is back."""
+"""A store that does not answer: calls are refused for that, and go on once it is back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
-import asyncpg
-import pytest
 from tests.builtin_plugins.metering.test_stories import budget, spending
-from tests.support.script import until
 
 from hookgate.builtin_plugins.metering import gate
+from hookgate.builtin_plugins.metering.budgets import Budgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
+    import pytest
+
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
 
 pytest_plugins = ["hookgate.kit.testing.fixtures"]
-pytestmark = pytest.mark.slow
 
 
 async def test_a_call_is_refused_for_the_store_and_not_for_a_slow_hook(
-    url: str,
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]],
     model: ScriptedModel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(gate, "ANSWER_SECONDS", 0.5)
-    model.steps = [spending(900), spending(900)]
-    settings = budget(tokens=100_000)
-    settings["plugin"]["storage"] = {"url": url}
-    other = await asyncpg.connect(url)
-    async with gateway(**settings) as running:
-        before = await running.chat("hello")
-        # Whoever holds the tables lets nobody write, as a server does that hangs.
-        held = other.transaction()
-        await held.start()
-        await other.execute("LOCK TABLE metering_window, metering_open IN ACCESS EXCLUSIVE MODE")
+    answers, real = asyncio.Event(), Budgets.reserve
+
+    async def reserve(self: Budgets, *wants: Any) -> Any:
+        await answers.wait()
+        return await real(self, *wants)
+
+    monkeypatch.setattr(gate, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(Budgets, "reserve", reserve)
+    model.steps = [spending(900)]
+    async with gateway(**budget(tokens=100_000)) as running:
         refused = await running.chat("hello")
-        await held.rollback()
-        await other.close()
+        answers.set()
+        monkeypatch.setattr(gate, "ANSWER_SECONDS", 30.0)
         after = await running.chat("hello")
-        await until(lambda: "metering" not in " ".join(running.host.degraded))
-    assert (before.ending, after.ending) == ("done", "done")
     assert refused.error is not None
     assert refused.error.code == "budget_unavailable"
     assert "has not answered within" in str(refused.error)
+    assert (after.ending, len(model.requests)) == ("done", 1)

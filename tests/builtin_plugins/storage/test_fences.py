@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,6 +14,7 @@ from tests.support.postgres import Server
 from tests.support.script import Script, Scripted, say
 
 from hookgate import Gateway
+from hookgate.builtin_plugins.storage import lanes
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
@@ -23,6 +25,7 @@ from hookgate.core.host import SystemClock
 from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.sessions.lanes import InProcessLanes
 from hookgate.core.settings.schema import Settings
+from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore
@@ -291,7 +294,7 @@ async def test_a_turn_that_has_lost_its_lane_keeps_no_answer_and_says_what_to_do
 
 @pytest.mark.slow
 async def test_a_turn_that_has_lost_its_lane_before_it_was_committed_begins_anew(
-    url: str, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall = SqlConversations.recall
     calls = 0
@@ -300,7 +303,7 @@ async def test_a_turn_that_has_lost_its_lane_before_it_was_committed_begins_anew
         nonlocal calls
         calls += 1
         if calls == 1:
-            server.psql(f"\\c hookgate\n{TAKEN}")
+            server.ask(TAKEN, database="hookgate")
         return recall(*args, **kwargs)
 
     monkeypatch.setattr(SqlConversations, "recall", lost_once)
@@ -325,3 +328,34 @@ async def test_a_turn_costs_two_commits(tmp_path: Path) -> None:
             sa.event.remove(sa.Engine, "commit", count)
     assert [turn.ending for turn in turns] == ["done", "done"]
     assert len(commits) == 4
+
+
+@pytest.mark.slow
+async def test_a_turn_whose_lane_goes_while_it_ends_was_committed_and_is_no_other_one(
+    url: str, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "RENEW_SECONDS", 0.05)
+    ends: list[str] = []
+    noticed = asyncio.Event()
+
+    class Slow:
+        name = "slow"
+
+        @hookimpl
+        async def turn_ended(self, turn: Turn) -> None:
+            ends.append(str(turn.ending))
+            await asyncio.to_thread(server.ask, TAKEN, database="hookgate")
+            task = asyncio.current_task()
+            assert task is not None
+            # Until the keeper of lanes has seen it, and has stopped the turn.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(2.0):
+                    await noticed.wait()
+
+    script = Script(say("first"), say("second"))
+    config = settings(tmp_path / "a", url=url)
+    async with Gateway(config, builtin=BUILTIN, plugins=[Scripted(script), Slow()]) as one:
+        turn = await one.chat("pay once")
+        kept = await stored(one, turn)
+    assert (ends, kept) == (["done"], ["pay once", "first"])
+    assert len(script.requests) == 1

@@ -34,7 +34,7 @@ from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tools import owner_of
 from hookgate.builtin_plugins.wasm.trying import MemoryValues
-from hookgate.builtin_plugins.wasm.wire import REQUEST_BYTES
+from hookgate.builtin_plugins.wasm.wire import REQUEST_BYTES, StoreRequest
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, SessionKey, TurnRequest
 from hookgate.core.settings.secret_store import looks_secret
@@ -434,10 +434,11 @@ async def test_what_a_call_keeps_of_what_came_back_is_tainted_by_it() -> None:
     granted, values = Granted.parse(["store:notes", "http:api.example.com"]), MemoryValues()
     keeping = GuestCall(plugin="p", granted=granted, taint=frozenset({"wasm:p"}))
     keep = b'{"op": "set", "key": "page", "value": "hello"}'
-    await serve_store(values, keeping, keep)
+    await serve_store(values, keeping, StoreRequest.model_validate_json(keep))
     for asked in (b'{"op": "get", "key": "page"}', b'{"op": "list"}'):
         getting = GuestCall(plugin="p", granted=granted)
-        assert await serve_store(values, getting, asked) in ("hello", ["page"])
+        request = StoreRequest.model_validate_json(asked)
+        assert await serve_store(values, getting, request) in ("hello", ["page"])
         assert getting.taint == {"wasm:p"}
 
 

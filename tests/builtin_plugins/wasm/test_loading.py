@@ -68,7 +68,7 @@ async def test_one_that_compiles_slowly_withholds_no_other_one(
     async with started() as sandboxed:
         host = sandboxed.gateway.host
         await until(lambda: "quick" in sandboxed.gateway._catalogue.snapshot().tools)
-        await until(lambda: "listening" in host.channels)
+        await until(lambda: "wasm.listening" in host.channels)
         assert (await sandboxed.call("quick", {})).content == "hello"
         row = (await sandboxed.rows())["a_slow"]
         assert (row["state"], "being compiled" in row["why"]) == ("loading", True)
@@ -192,16 +192,16 @@ async def test_a_channel_that_comes_with_a_reload_is_there_and_goes_with_its_plu
         data = constant(parse_incoming={}, format_outgoing={})
         folder = write_plugin(tmp_path / "plugins" / "hooked", data, **CHANNEL)
         await sandboxed.gateway.reload()
-        before = channels["hooked"]
+        before = channels["wasm.hooked"]
         await sandboxed.gateway.reload()
-        assert channels["hooked"] is before
+        assert channels["wasm.hooked"] is before
         # One that waits to be accepted keeps its place: what is to be said by it waits.
         (folder / "guest.wasm").write_bytes(relay("http"))
         await sandboxed.gateway.reload()
-        assert channels["hooked"] is before
+        assert channels["wasm.hooked"] is before
         (folder / "hookgate-plugin.toml").unlink()
         await sandboxed.gateway.reload()
-        assert "hooked" not in channels
+        assert "wasm.hooked" not in channels
 
 
 async def test_a_channel_whose_connection_has_changed_takes_the_place_of_the_one_before(
@@ -215,5 +215,5 @@ async def test_a_channel_whose_connection_has_changed_takes_the_place_of_the_one
         write_plugin(folder, data, **{**CHANNEL, "channel": {"webhook": other}})
         digest = read_package(folder, max_bytes=1 << 20).digest
         await sandboxed.operation("wasm.accept", name="hooked", digest=digest)
-        connection: Any = channels["hooked"].connection  # type: ignore[attr-defined]
+        connection: Any = channels["wasm.hooked"].connection  # type: ignore[attr-defined]
         assert connection.secret == "other"

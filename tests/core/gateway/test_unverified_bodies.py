@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from tests.support.script import until
 from tests.support.wire import Served, serving
 
 from hookgate import Access, Routes, hookimpl, read_unverified
+from hookgate.core.gateway.bodies import UnverifiedBodies
 
 
 class Hook:
@@ -125,3 +128,30 @@ def test_limits_below_use_are_refused(limits: dict[str, Any]) -> None:
 
     with pytest.raises(ValidationError):
         LimitSettings(**limits)
+
+
+async def test_what_is_dropped_is_not_counted_again_by_a_piece_that_was_there_already() -> None:
+    class Content:
+        def __init__(self) -> None:
+            self.pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+        async def iter_any(self) -> AsyncIterator[bytes]:
+            while (piece := await self.pieces.get()) is not None:
+                yield piece
+
+    limits: Any = SimpleNamespace(unverified_seconds=5.0, unverified_bytes=10)
+    bodies = UnverifiedBodies(limits)
+    first, second = Content(), Content()
+    requests: list[Any] = [SimpleNamespace(content=c, content_length=None) for c in (first, second)]
+    reading = [asyncio.create_task(bodies.read(one, 100, None)) for one in requests]
+    await asyncio.sleep(0)
+    first.pieces.put_nowait(b"6" * 6)
+    await until(lambda: bodies.held == 6)
+    # Both arrive in one round of the loop: the second one's drops the first.
+    second.pieces.put_nowait(b"y" * 6)
+    first.pieces.put_nowait(b"x" * 3)
+    second.pieces.put_nowait(None)
+    dropped, read = await asyncio.gather(*reading, return_exceptions=True)
+    assert isinstance(dropped, Exception)
+    assert read == b"y" * 6
+    assert bodies.held == 0

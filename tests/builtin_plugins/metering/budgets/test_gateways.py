@@ -12,7 +12,6 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -32,6 +31,7 @@ from tests.builtin_plugins.metering.budgets.support import (
 )
 from tests.builtin_plugins.stores import opened_store
 from tests.builtin_plugins.turns import TurnedClock
+from tests.support.postgres import Server
 
 from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, rows
 from hookgate.builtin_plugins.metering.tables.budgets import WINDOWS
@@ -379,7 +379,7 @@ async def test_a_store_that_was_gone_for_a_while_costs_nobody_its_lease(store: S
 
 @pytest.mark.slow
 async def test_a_sweep_loses_nothing_of_what_another_gateway_leases_at_that_moment(
-    url: str, server: Any, tmp_path: Path
+    url: str, server: Server, tmp_path: Path
 ) -> None:
     async with AsyncExitStack() as stack:
         stores = []
@@ -404,8 +404,8 @@ async def test_a_sweep_loses_nothing_of_what_another_gateway_leases_at_that_mome
         assert await asyncio.to_thread(leased.wait, 30)
         sweep = partial(rows.sweep, gateway=name, beat=beat)
         sweeping = asyncio.create_task(stores[1].write(sweep))
-        waits = "SELECT 'waits' FROM pg_locks WHERE NOT granted"
-        while "waits\n" not in (await asyncio.to_thread(server.psql, waits)).replace(" ", ""):
+        waits = "SELECT pid FROM pg_locks WHERE NOT granted"
+        while not await asyncio.to_thread(server.ask, waits):
             assert not sweeping.done()
         release.set()
         await asyncio.gather(leasing, sweeping)
