@@ -51,6 +51,7 @@ class _Open:
 
     tariff: Tariff
     began: datetime
+    bound: int = 0
     rules: Sequence[Rule] = ()
     wants: Sequence[Want] = ()
     hold: Hold | None = None
@@ -166,8 +167,10 @@ class Gate:
 
     def _record(self, turn: Turn, request: ModelRequest, call: _Open) -> Record:
         """Return what a crash leaves of a call: a row for the most that it can use."""
+        # Bills of others may move what is known by the time that this one ends.
+        call.bound = self._bound(request)
         most = Usage(
-            input_tokens=self._bound(request),
+            input_tokens=call.bound,
             output_tokens=request.max_output_tokens,
             reported=False,
         )
@@ -382,7 +385,7 @@ class Gate:
         call = self._open.pop(request.call_id, None)
         if call is None:
             return None
-        used = self._charged(turn, request, ending, usage)
+        used = self._charged(turn, request, ending, usage, call.bound)
         now = self._host.clock.now()
         amounts = [self._amount(rule.unit, used, call.tariff, ending) for rule in call.rules]
         windows = "" if call.hold is None else _windows(call.wants, amounts)
@@ -399,10 +402,10 @@ class Gate:
         return row
 
     def _charged(
-        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None
+        self, turn: Turn, request: ModelRequest, ending: Ending, usage: Usage | None, bound: int
     ) -> Usage:
         """Return what a call is charged, and learn of it where budgets go by what is learned."""
-        used = charged(request, ending, usage, lambda: self._bound(request))
+        used = charged(request, ending, usage, lambda: bound)
         if not self._ruling.rules:
             return used
         with suppress(TypeError, ValueError):

@@ -87,6 +87,9 @@ class Ledger:
         self.dropped = 0
         self.ring: deque[Call] = deque(maxlen=ring)
         self._seq = 0
+        self._marked = False
+        # Numbers of rows that another has written: rows behind one that lacks are in no sum.
+        self._unused: deque[int] = deque()
         self._under_way: dict[asyncio.Future[Any], list[Row]] = {}
         self._waiting: list[Row] = []
         self._again: asyncio.Task[None] | None = None
@@ -117,13 +120,17 @@ class Ledger:
             if not call.sent and len(self._waiting) >= MOST_REFUSED:
                 self.dropped += 1
                 return
-        self._seq += 1
         row = call.to_row()
         row["writer"] = self.writer
-        row["seq"] = self._seq
+        if self._unused:
+            row["seq"] = self._unused.popleft()
+        else:
+            self._seq += 1
+            row["seq"] = self._seq
         committed: asyncio.Future[Any]
-        if self._seq == 1:
+        if not self._marked:
             # Reports look at the rows of writers that have a mark: none is there without it.
+            self._marked = True
             mark = {"writer": self.writer, "seq": 0}
             marked = self._store.insert_soon(self._marks, (mark,))
             committed = asyncio.gather(marked, self._store.insert_soon(self._table, (row,)))
@@ -186,7 +193,7 @@ class Ledger:
         """
         assert self._store is not None
         try:
-            await self._store.write(self._written(self.writer, rows))
+            swept = await self._store.write(self._written(self.writer, rows))
         except StoreUnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - told, and tried again
@@ -194,6 +201,7 @@ class Ledger:
                 self._failed(error)
                 return rows
             return [bad for row in rows for bad in await self._insist([row])]
+        self._unused += (row["seq"] for row in rows if row["id"] in swept)
         self._wrote([row["id"] for row in rows])
         return []
 

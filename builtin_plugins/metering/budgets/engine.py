@@ -143,6 +143,7 @@ class Budgets:
                 patience=self._patience,
                 reserve=self.try_reserve,
                 asked=self._send,
+                end=self._end,
             )
             await finish(self._leasing.exchange(Draft))
             await self.sweep()

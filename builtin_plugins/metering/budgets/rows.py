@@ -341,6 +341,9 @@ class _Step:
 
 def _admit(needs: Mapping[str, int], steps: Mapping[str, _Step]) -> bool:
     """Take what a call needs, of all windows or of none."""
+    if not needs.keys() <= steps.keys():
+        # What it lacks is in memory alone: nobody else is asked for anything.
+        return False
     # All are looked at: others are asked for whatever it comes short of.
     fitting = [steps[key].fits(amount) for key, amount in needs.items()]
     if not all(fitting):

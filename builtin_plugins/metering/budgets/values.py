@@ -58,6 +58,11 @@ class Hold:
         self.call = call
         self.settled = False
 
+    @property
+    def stands(self) -> bool:
+        """Whether it is still held: not given back, and of leases that others have not taken."""
+        return not self.settled and all(epoch == window.epoch for window, _, epoch in self.parts)
+
     def undo(self) -> None:
         """Give back once what was just taken, where the lease still stands that it is of."""
         if self.settled:

@@ -94,6 +94,7 @@ class Waiting:
         patience: How many seconds a call waits for other gateways to give back.
         reserve: Reserves from what is leased, if it fits.
         asked: Called when others were asked to give back.
+        end: Settles a call that is over.
     """
 
     def __init__(
@@ -104,12 +105,14 @@ class Waiting:
         patience: float,
         reserve: Callable[[Sequence[Want]], Hold | None],
         asked: Callable[[], None],
+        end: Callable[[Ended], None],
     ) -> None:
         self._leasing = leasing
         self._clock = clock
         self._patience = patience
         self._reserve = reserve
         self._asked = asked
+        self._end = end
         self._waiters: list[_Waiter] = []
         # Those of the write that is under way, in the order in which it decides them.
         self._decided: list[_Waiter] = []
@@ -123,6 +126,8 @@ class Waiting:
         future: asyncio.Future[Hold | Short] = asyncio.get_running_loop().create_future()
         deadline = self._clock.monotonic() + self._patience
         waiter = _Waiter(wants, windows, record, deadline, future)
+        # At once: whoever looks meanwhile how much is left is told what this call leaves.
+        waiter.hold = self._reserve(wants)
         for window in windows:
             # Nobody lets go of it meanwhile.
             window.calls += 1
@@ -184,7 +189,8 @@ class Waiting:
         self._decided = [waiter for waiter in batch if not waiter.future.done()]
         needs: dict[LeasedWindow, tuple[int, int, bool]] = {}
         for waiter in self._decided:
-            waiter.hold = self._reserve(waiter.wants)
+            if waiter.hold is None or not waiter.hold.stands:
+                waiter.hold = self._reserve(waiter.wants)
             if waiter.hold is not None:
                 continue
             waiter.hold = Hold([])
@@ -232,7 +238,7 @@ class Waiting:
             # It has left meanwhile: nothing is sent.
             waiter.hold.undo()
             if waiter.call:
-                self._leasing.ended.append(Ended(waiter.call, ()))
+                self._end(Ended(waiter.call, ()))
             return
         now = self._clock.monotonic()
         known = {window: part for part in waiter.hold.parts for window in part[:1]}
@@ -263,7 +269,8 @@ class Waiting:
 def _leave(waiter: _Waiter) -> None:
     for window in waiter.windows:
         window.calls -= 1
-    if waiter.future.cancelled() and waiter.hold is not None:
+    failed = waiter.future.cancelled() or waiter.future.exception() is not None
+    if failed and waiter.hold is not None:
         # Nobody is to come short of what a call holds that has left while it was decided.
         waiter.hold.undo()
 

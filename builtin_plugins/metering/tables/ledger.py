@@ -105,18 +105,23 @@ INSERTS: Mapping[str, Callable[[Table], Any]] = {
 """By dialect: an `INSERT` that may find its row there already."""
 
 
-def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], None]:
+def written(writer: str, rows: Sequence[Mapping[str, Any]]) -> Callable[[Connection], set[str]]:
     """Return a function that writes those of `rows` that are not there yet, and the writer's mark.
+
+    It returns the ids of those that are there from another writer: calls that were swept.
 
     A row that was tried before may have been committed after all: it is there with the same
     number, and stays as it is.
     """
 
-    def write(connection: Connection) -> None:
+    def write(connection: Connection) -> set[str]:
         insert = INSERTS[connection.dialect.name]
         mark = insert(MARKS).on_conflict_do_nothing()
         connection.execute(mark, {"writer": writer, "seq": 0})
         connection.execute(insert(CALLS).on_conflict_do_nothing(index_elements=["id"]), list(rows))
+        ids = [row["id"] for row in rows]
+        others = select(CALLS.c.id).where(CALLS.c.id.in_(ids), CALLS.c.writer != writer)
+        return set(connection.execute(others).scalars())
 
     return write
 

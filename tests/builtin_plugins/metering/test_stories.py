@@ -412,6 +412,35 @@ async def test_no_model_is_asked_while_the_ledger_cannot_be_written(
     assert refused.error.code == "ledger_unavailable"
 
 
+async def test_a_cut_call_is_charged_what_was_reserved_whatever_is_learned_meanwhile(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    """A model's bills may say while a call runs that its input is worth less, or more."""
+    text = "Where do the wild geese go in the winter, and who tells them the way? " * 20
+    bill = [TextDelta("fine"), Used(Usage(input_tokens=400, output_tokens=10)), StopEvent("end")]
+    learned = asyncio.Event()
+    open_calls = "SELECT held FROM metering_open"
+
+    def answer(request: ModelRequest) -> list[Any]:
+        if "first" not in str(request.messages):
+            return bill
+        return [TextDelta("x"), learned.wait, ConnectionError("gone")]
+
+    model.steps = [answer]
+    async with gateway(**budget(tokens=1_000_000)) as running:
+        store = running.host[STORE]
+        cut = asyncio.create_task(running.chat(f"first {text}", address=at("ada")))
+        await until(lambda: len(model.requests) == 1)
+        (held,) = await store.read(lambda one: one.exec_driver_sql(open_calls).scalars().all())
+        for number in range(6):
+            await running.chat(text, address=at(f"peer{number}"))
+        learned.set()
+        await cut
+        rows = await rows_of(store)
+    (row,) = (row for row in rows if row["status"] == "cut")
+    assert row["input_tokens"] + row["output_tokens"] == sum(json.loads(held).values())
+
+
 async def test_gateway_that_is_cut_off_amid_a_call_leaves_a_row_of_it_and_charges_its_bound(
     gateway: Started, model: ScriptedModel, tmp_path: Path
 ) -> None:

@@ -201,6 +201,23 @@ async def test_a_call_that_a_used_up_day_refuses_leases_nothing_of_its_month(
         assert await row(store, MONTH) == {"settled": 0, "leased": 0, "lost": 0}
 
 
+async def test_calls_of_one_turn_that_ask_at_once_get_what_its_budget_has(
+    store: SqlStore,
+) -> None:
+    turn = want(6, 10, key="turn/session:x/turn:t1")
+    other = want(1, 10)
+    async with opened(store) as budgets:
+        held, short, besides = await asyncio.gather(
+            *(budgets.reserve(wants, made_record()) for wants in ([turn], [turn], [other]))
+        )
+        assert isinstance(held, Hold)
+        assert isinstance(short, Short)
+        assert (short.held, short.want.key) == (6, turn.key)
+        assert isinstance(besides, Hold)
+        for hold in (held, besides):
+            budgets.settle(hold, [1])
+
+
 async def test_a_call_is_open_in_the_store_before_it_is_let_in_and_until_it_is_settled(
     store: SqlStore,
 ) -> None:
