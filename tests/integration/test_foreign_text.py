@@ -189,7 +189,9 @@ async def test_results_that_name_what_is_foreign_are_tainted(
     name: str, arguments: dict[str, Any], tmp_path: Path
 ) -> None:
     steps = (call(("c1", name, arguments)), say("ok"))
-    async with running(tmp_path, *steps, plugins=[Stranger()]) as (gate, _):
+    # The list has paths, and is cut where they are long.
+    whole = {"context": {"result_tokens": 20_000, "budget_tokens": 50_000}}
+    async with running(tmp_path, *steps, plugins=[Stranger()], **whole) as (gate, _):
         turn = await gate.chat("hello there")
     (done,) = turn.calls
     assert "sourdough" in done.result.content
