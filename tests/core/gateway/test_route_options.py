@@ -222,6 +222,15 @@ async def test_a_body_is_held_to_the_limit_of_its_route_with_a_length_and_withou
             assert (status, answer["error"]["type"]) == (413, "too_large")
 
 
+async def test_a_body_that_says_it_is_too_long_is_refused_before_it_has_come() -> None:
+    wire = {"limits": {"frame_bytes": 2000}}
+    async with serving(model(), Compat(max_body=50_000), wire=wire) as served:
+        head = f"POST /compat/chat HTTP/1.1\r\nHost: {served.host}\r\n"
+        # Nothing of it comes: who waited for that would wait for ever.
+        answer = await served.raw(f"{head}Content-Length: 50001\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 413 ")
+
+
 # -- pages of other origins ------------------------------------------------------------------
 
 
