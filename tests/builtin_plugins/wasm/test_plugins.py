@@ -18,6 +18,7 @@ from tests.support.script import Tools, echo_tool
 
 from hookgate.builtin_plugins import TOOLS
 from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
+from hookgate.builtin_plugins.wasm.packages.accepting import Accepted
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.ports import AUDIT
@@ -347,6 +348,20 @@ async def test_what_cannot_be_kept_as_accepted_does_not_run_and_the_gateway_star
     (home / "wasm" / "accepted.json").mkdir()
     async with started() as sandboxed:
         assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
+
+
+async def test_what_is_new_and_cannot_be_recorded_does_not_run(
+    started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise HookgateError("the disk is full")
+
+    monkeypatch.setattr(Accepted, "put", full)
+    write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    async with started() as sandboxed:
+        row = (await sandboxed.rows())["greeter"]
+        assert (row["state"], "the disk is full" in row["why"]) == ("broken", True)
+        assert "ask" not in sandboxed.gateway.host.tools.view()
 
 
 async def test_a_call_that_runs_while_its_plugin_changes_ends_with_the_module_it_began_with(
