@@ -40,9 +40,9 @@ AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""
 
 
-ANSWER_SECONDS = 3.0
-"""So long a store may take to reserve: longer than other gateways are waited for, and less than
-the hook's own limit, which would only say that metering is slow."""
+ANSWER_SECONDS = 4.5
+"""So long a store may take to reserve: longer than other gateways are waited for (`PATIENCE`),
+and less than the hook's own limit, which would only say that metering is slow."""
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tests.builtin_plugins.metering.test_stories import budget, spending
 
 from hookgate.builtin_plugins.metering import gate
-from hookgate.builtin_plugins.metering.budgets import Budgets
+from hookgate.builtin_plugins.metering.budgets import Budgets, engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,3 +45,7 @@ async def test_a_call_is_refused_for_the_store_and_not_for_a_slow_hook(
     assert refused.error.code == "budget_unavailable"
     assert "has not answered within" in str(refused.error)
     assert (after.ending, len(model.requests)) == ("done", 1)
+
+
+def test_other_gateways_are_waited_for_before_the_store_is_taken_for_silent() -> None:
+    assert gate.ANSWER_SECONDS > engine.PATIENCE
