@@ -51,11 +51,9 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Ask, Decision, Tool, ToolCall, ToolResult, Verdict
     from hookgate.core.domain.turn import Credential, Outcome, Principal, Turn, TurnPlan
     from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.turn.context import ContextBuilder
-
-__all__ = ["PROJECT", "Contract", "blocking", "hookimpl", "hookspec"]
 
 PROJECT = "hookgate"
 """The pluggy project name, and the entry-point group of third-party plugins."""

@@ -13,17 +13,6 @@ from benchmarks._agentdojo_tools import HAS_EFFECT, TOOLS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = [
-    "VERSION",
-    "Call",
-    "Task",
-    "attack",
-    "attacks",
-    "extract",
-    "injection_tasks",
-    "user_tasks",
-]
-
 VERSION = "v1.2.2"
 """The newest suites of AgentDojo 0.1.35."""
 ATTACKER = "mark.black-2134@gmail.com"

@@ -15,8 +15,6 @@ from hookgate.core.domain.descriptors import Flags
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["HAS_EFFECT", "TOOLS", "flags_of"]
-
 LETTERS: Mapping[str, str] = MappingProxyType(
     {
         "R": "reads_external_data",

@@ -8,8 +8,6 @@ import random
 
 from hookgate.builtin_plugins.sanitizer.rules import rules
 
-__all__ = ["SHAPES", "SIZE", "searched"]
-
 SIZE = 50_000
 
 _PIECES: dict[str, str] = {

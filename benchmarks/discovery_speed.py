@@ -45,7 +45,8 @@ from benchmarks.chat import LENGTHS
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.discovery.discovering import Discoverer
 from hookgate.builtin_plugins.discovery.index.documents import text_of
-from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 from hookgate.builtin_plugins.embedding.worker import ThreadEngine

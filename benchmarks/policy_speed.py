@@ -37,8 +37,9 @@ from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.rules.reading import read_text_of_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse
+from hookgate.core.domain.messages import Message, Provenance, ToolUse
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.registry.snapshots import Snapshot

@@ -30,8 +30,9 @@ from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.providers.assembly import make_provider
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProviderSettings
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import ModelRef, ModelRequest, TextDelta
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import Egress
 from hookgate.core.domain.turn import Turn
 from hookgate.core.settings.schema import Settings

@@ -37,9 +37,11 @@ import wasmtime
 
 from benchmarks.growth import start
 from benchmarks.report import Figure, interleaved, report, timed
-from hookgate.builtin_plugins.wasm.engine import Guest, GuestError, Limits, Sandbox
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 HERE = Path(__file__).parent
 EXTISM, COMPONENT = "HOOKGATE_EXTISM", "HOOKGATE_WASM_COMPONENT"

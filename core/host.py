@@ -78,8 +78,6 @@ if TYPE_CHECKING:
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.run import Turns
 
-__all__ = ["KEY_ENDED", "Host", "PluginInfo", "QuarterTokens", "SystemClock", "redact_json"]
-
 T = TypeVar("T")
 D = TypeVar("D")
 

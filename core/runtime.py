@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Runtime"]
-
 RESTART_FREE = frozenset(("agents", "bindings", "default_agent"))
 """Sections of the settings that `Runtime.reload` takes over without a restart."""
 

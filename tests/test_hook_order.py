@@ -14,7 +14,7 @@ from tests.support.script import Script, Scripted, call, echo_tool, gateway, say
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.domain.metrics import MetricRecord
 from hookgate.core.domain.tools import Ask, Decision, Tool, Verdict
-from hookgate.core.hooks.caller import HookFailure
+from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.turn.context import ContextBuilder
 from hookgate.hookspecs import hookimpl
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Entry", "category", "decided", "finished"]
-
 _CATEGORIES = {
     "executes_privileged": "privileged",
     "creates_autonomous_actions": "autonomous",

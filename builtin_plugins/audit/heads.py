@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.audit.sealing import parse_head
 from hookgate.core.domain.errors import StoreError
-from hookgate.kit.content.writing import write_whole
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.audit.sealing import Head
     from hookgate.core.domain.ports import Store
     from hookgate.core.host import Host
-
-__all__ = ["HEAD_FILE", "KeptHead"]
 
 HEAD_FILE = "audit.head"
 """The file's name in `home`."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.audit.trail import Trail
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["AuditOperations", "ExportParams", "ListParams", "VerifyParams"]
-
 
 class ListParams(OperationModel):
     """Which rows are wanted; what is left out does not matter."""

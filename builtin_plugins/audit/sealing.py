@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = [
-    "KEY_BYTES",
-    "SEALED",
-    "Head",
-    "Sealer",
-    "key_from_file",
-    "key_from_secret",
-    "made_at",
-    "parse_head",
-]
-
 KEY_BYTES = 32
 """The length of a key that is made here; that of the digest, as RFC 2104 recommends."""
 

@@ -8,8 +8,6 @@ from pydantic import Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["AuditSettings", "MetricsFileSettings"]
-
 
 class MetricsFileSettings(Section):
     """``[plugin.audit.metrics]``: the file of figures, ``metrics.jsonl`` in `home`."""

@@ -32,18 +32,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.audit.trail import Place
     from hookgate.core.domain.turn import Claim
 
-__all__ = [
-    "ENTRIES",
-    "METADATA",
-    "SCRIPTS",
-    "chained",
-    "links",
-    "newest",
-    "newest_head",
-    "page",
-    "seal_of",
-]
-
 SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData()

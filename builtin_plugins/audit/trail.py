@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.audit.sealing import Head
 from hookgate.builtin_plugins.audit.verifying import Verifier
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.audit.verifying import Findings
     from hookgate.core.domain.ports import Clock, Secrets, Store
     from hookgate.core.domain.turn import Claim, Principal
-
-__all__ = ["Keeper", "Place", "Ring", "StoreKeeper", "Trail"]
 
 PAGE = 1000
 """So many rows are read at once."""

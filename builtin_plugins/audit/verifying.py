@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.audit.sealing import Sealer
 
-__all__ = ["Fault", "Findings", "Verifier"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:

@@ -27,15 +27,13 @@ from hookgate.builtin_plugins.awareness.switch.report import figures, seen
 from hookgate.core.domain.errors import NotAllowedError, TurnError
 from hookgate.core.domain.operations import Empty, Invocation, Operation
 from hookgate.core.domain.ports import AUDIT
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
-
-__all__ = ["AwarenessOperations"]
 
 _HOUR = 3_600_000
 

@@ -8,23 +8,6 @@ from pydantic import Field
 
 from hookgate.core.domain.operations import OperationModel
 
-__all__ = [
-    "ApproveParams",
-    "Approved",
-    "CardRow",
-    "CardRows",
-    "CountRow",
-    "DisableParams",
-    "ExplainParams",
-    "ExplainResult",
-    "FigureRow",
-    "PointerResult",
-    "ReportParams",
-    "ReportResult",
-    "StatusResult",
-    "SwitchRow",
-]
-
 
 class SwitchRow(OperationModel):
     """Whether cards are on."""

@@ -12,8 +12,9 @@ from hookgate.builtin_plugins.awareness.cards.pins import Pins, ProcessPins, pin
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
-from hookgate.builtin_plugins.awareness.selection.router import SentenceVectors, TagRouter
+from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
+from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 from hookgate.builtin_plugins.awareness.settings import ProfileSettings
 from hookgate.builtin_plugins.awareness.switch.control import Control
 from hookgate.core.domain.errors import EmbeddingError
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.domain.ports import Embedder
     from hookgate.core.host import Host
-
-__all__ = ["AT_START", "MINIMAL", "Awareness"]
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")
 """Settings that are looked at when the plugin opens, and not again."""

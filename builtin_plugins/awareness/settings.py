@@ -10,15 +10,6 @@ from pydantic import AfterValidator, Field
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.settings.schema import Section
 
-__all__ = [
-    "AgentAwareness",
-    "AwarenessSettings",
-    "KillSwitchSettings",
-    "ProfileSettings",
-    "RecordSettings",
-    "RemoteCard",
-]
-
 
 def _model(text: str) -> str:
     if text:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Taint
     from hookgate.core.host import Host
 
-__all__ = ["Hosted", "Hosting"]
-
 PART = "channel {}"
 APPROVALS = "approvals of {}"
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.serving import Service
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["ChannelOperations"]
-
 MOST_NAME = 128
 """The longest name of a channel that can be asked about."""
 

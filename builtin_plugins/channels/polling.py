@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.inbox.intake import Intake
     from hookgate.core.host import Host
 
-__all__ = ["Poller"]
-
 SPARE_SECONDS = 20.0
 """So much longer than it may wait a poll may take."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Store, Switch
     from hookgate.core.host import Host
 
-__all__ = ["PAUSED", "Service"]
-
 PAUSED = "channels.paused"
 """The switch with the names of the channels that rest."""
 

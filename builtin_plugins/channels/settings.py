@@ -10,8 +10,6 @@ from pydantic import ConfigDict, Field, model_validator
 from hookgate.core.domain.channels.channel import GUESTS
 from hookgate.core.settings.schema import Section
 
-__all__ = ["ApproverSettings", "ChannelSettings", "ChannelsSettings", "Kind"]
-
 Kind: TypeAlias = Literal["json", "slack", "discord"]
 
 NAME = re.compile(rf"({re.escape(GUESTS)})?[a-z0-9][a-z0-9_-]{{0,63}}")

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model
 
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
+from hookgate.core.domain.messages import Provenance, ToolResultPart
 from hookgate.core.domain.models import StopReason
 from hookgate.core.domain.operations import OperationModel
+from hookgate.core.domain.parts import Image
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Address, Origin, TurnRequest
 from hookgate.core.gateway.codes import describe
@@ -21,8 +22,6 @@ from hookgate.core.gateway.codes import describe
 if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.domain.turn import Turn, TurnEnding
-
-__all__ = ["Accepted", "AddressParams", "Answer", "ChatParams", "Name", "send"]
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 

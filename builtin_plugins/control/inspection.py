@@ -10,15 +10,13 @@ from pydantic import Field
 from hookgate.core.domain.descriptors import FLAG_NAMES
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
 from hookgate.core.domain.turn import Address
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
-
-__all__ = ["RouteParams", "Routed", "ToolRow", "ToolRows", "inspection_operations", "tool_row"]
 
 
 class FlagRow(OperationModel):

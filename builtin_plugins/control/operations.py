@@ -42,7 +42,7 @@ from hookgate.core.domain.turn import SessionKey
 from hookgate.core.gateway.access.tokens import token_book
 from hookgate.core.gateway.codes import wire_error
 from hookgate.core.gateway.wire.handshake import PROTOCOL
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.turn import Scope
     from hookgate.core.host import Host
-
-__all__ = ["control_operations"]
 
 
 def control_operations(host: Host) -> list[Operation[Any, Any]]:

@@ -8,36 +8,6 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hookgate.core.domain.operations import OperationModel
 
-__all__ = [
-    "CancelParams",
-    "Cancelled",
-    "Content",
-    "DeleteParams",
-    "Deleted",
-    "ExportParams",
-    "ExportedMessages",
-    "History",
-    "HistoryParams",
-    "OperationRow",
-    "OperationRows",
-    "OperationsParams",
-    "PluginRow",
-    "PluginRows",
-    "Pong",
-    "Reloaded",
-    "RevokeParams",
-    "Revoked",
-    "SessionRow",
-    "SessionRows",
-    "SessionsParams",
-    "Status",
-    "SubscribeParams",
-    "Subscribed",
-    "TokenRow",
-    "TokenRows",
-    "UnsubscribeParams",
-]
-
 
 class Pong(OperationModel):
     """The gateway answers."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["ToolCallParams", "ToolCalled", "call_tool"]
-
 
 class ToolCallParams(AddressParams):
     """A call of a tool, on behalf of an address."""

@@ -11,23 +11,14 @@ from pydantic import Field
 from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.domain.errors import HookgateError, TurnError
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.host import redact_json
 from hookgate.core.registry.catalogue import capability_rows
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
     from hookgate.core.domain.descriptors import Capability
-
-__all__ = [
-    "CapabilityRow",
-    "CapabilityRows",
-    "CapabilityShown",
-    "ListParams",
-    "ShowParams",
-    "capability_operations",
-]
 
 
 class ListParams(OperationModel):

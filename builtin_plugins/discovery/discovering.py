@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
 
-__all__ = ["Discoverer", "Filter", "taint_of"]
-
 GRAPHS = 2
 """Graphs that are kept: a running turn may still need that of the version before the newest."""
 

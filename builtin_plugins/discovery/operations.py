@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
 
-__all__ = ["View", "discovery_operations"]
-
 VECTORS_SECONDS = 20.0
 """How long a search from outside waits for vectors that are being made."""
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
-from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import Engine
 from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.learned import LearnedCache
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons, LessonsCache

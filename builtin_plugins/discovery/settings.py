@@ -10,8 +10,6 @@ from pydantic import Field
 from hookgate.builtin_plugins.discovery.show.results import EdgeType
 from hookgate.core.settings.schema import Section
 
-__all__ = ["DiscoverySettings", "LearningSettings"]
-
 
 class LearningSettings(Section):
     """``[plugin.discovery.learning]``: example queries, learned from use."""

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hookgate.kit.url_grants import Address
 
-__all__ = ["is_loopback", "is_private", "why_not_public"]
-
 _SPECIAL_4 = tuple(
     (IPv4Network(network), reason)
     for network, reason in (

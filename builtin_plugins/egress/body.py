@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import TracebackType
 
-__all__ = ["Body", "Mapped"]
-
 
 class Mapped:
     """Turns aiohttp's errors into `EgressFailedError`.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.egress.resolver import Resolver
     from hookgate.builtin_plugins.egress.transport import CheckedTransport
 
-__all__ = ["Authorities", "CheckedClient", "CheckedEgress", "tls_settings"]
-
 # What may follow a redirect to another origin. Everything else can carry a secret: a list
 # of the headers that do would never be whole.
 HARMLESS_HEADERS = frozenset(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.kit.url_grants import Address, Grants
 
-__all__ = ["CheckedResolver", "Resolver", "resolve_by_system"]
-
 Resolver: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
 """``await resolve(host, port)`` returns the host's addresses, or raises `OSError`."""
 

@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["EgressSettings"]
-
 
 def _host(text: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?(?::[0-9]{1,5})?", text):

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-__all__ = ["CheckedTransport"]
-
 REFUSED_METHODS = frozenset(("CONNECT", "TRACE"))
 
 # They belong to the connection and not to the message: aiohttp writes its own, and a

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["BATCH_TEXTS", "BATCH_TOKENS", "plan_batches"]
-
 BATCH_TOKENS = 128
 """Tokens of a batch, padding included.
 

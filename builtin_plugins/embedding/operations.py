@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 
-__all__ = ["EmbeddingStatus", "embedding_operations"]
-
 
 class EmbeddingStatus(OperationModel):
     """Which model turns texts into vectors, and how often the cache saved asking it."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
 
-__all__ = ["Plugin"]
-
 PART = "embedder"
 SHIPPED_PART = "embedder: vectors"
 INSTEAD = "search goes by words alone"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["Reading", "Tokens"]
-
 WHOLE = 0.5
 """So much of the text's vector is taken off a part's. The model has read each token beside all
 others, so that every part says something of the whole, and would bring the same rows as it."""

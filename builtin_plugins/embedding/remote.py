@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
     from hookgate.core.domain.ports import Egress
 
-__all__ = ["RemoteEngine"]
-
 MAX_BYTES = 64 * 1024 * 1024
 """The longest answer: 2,048 vectors of 1,536 numbers take about 60 MB as JSON."""
 

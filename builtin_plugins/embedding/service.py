@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.embedding.settings import EmbedderName
     from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
 
-__all__ = ["CachedEmbedder", "Engine", "NoEngine"]
-
 READ_TOKENS = 8192
 """Tokens whose vectors are kept, of the latest queries: 13 MB with MiniLM, of about 300 messages
 of ordinary length. Whoever asks for parts of a message asks within its turn."""

@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field, model_validator
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["EmbedderName", "EmbeddingSettings"]
-
 EmbedderName: TypeAlias = Literal["onnx", "sentence-transformers", "openai", "none"]
 
 MEANT_FOR: dict[str, tuple[EmbedderName, ...]] = {

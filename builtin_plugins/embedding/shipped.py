@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["SHIPPED", "ShippedVectors"]
-
 SHIPPED = Path(__file__).parent / "shipped.npz"
 
 

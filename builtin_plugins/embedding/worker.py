@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-__all__ = ["LocalModel", "Prepared", "ThreadEngine"]
-
 T = TypeVar("T")
 
 WINDOW = 512

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.kept.keeping import Skill
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
-__all__ = ["Fed", "fed"]
-
 
 @dataclass(frozen=True, slots=True)
 class Fed:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange, RuntimeSource
 
-__all__ = ["Multiplexer", "Reading"]
-
 Read = Sequence[CapabilityRecord]
 
 SHOWN_FAULTS = 3

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
 
-__all__ = ["Opened", "opened"]
-
 PART = "inventory switches"
 """What `status` calls what is switched off, where it is not known for sure."""
 

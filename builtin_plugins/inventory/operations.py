@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.writes import Writes
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["Changed", "InventoryOperations", "Listed", "ShownRecord"]
-
 ID_CHARS = 2048
 
 

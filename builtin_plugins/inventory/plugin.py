@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.host import Host
 
-__all__ = ["Plugin"]
-
 
 class Plugin:
     """Reads the runtimes, shows what they have, and changes what they cede."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.multiplexer import Reading
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
-__all__ = ["PART", "Kept", "Projection", "Served", "SourceStatus"]
-
 PART = "inventory records"
 """What `status` calls the table, where it cannot be read or written."""
 

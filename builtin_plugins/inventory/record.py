@@ -9,23 +9,6 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
-__all__ = [
-    "RUNTIMES",
-    "CapabilityRecord",
-    "Kind",
-    "Origin",
-    "RecordId",
-    "Risk",
-    "Scope",
-    "Status",
-    "Tier",
-    "from_json",
-    "parse_id",
-    "problem_of",
-    "readable",
-    "record_id",
-]
-
 Kind: TypeAlias = Literal["skill", "tool", "connector"]
 Scope: TypeAlias = Literal["team", "agent", "global"]
 Origin: TypeAlias = Literal[

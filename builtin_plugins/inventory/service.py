@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
 
-__all__ = ["Inventory", "Merged", "Wanted"]
-
 BROUGHT_BY = "inventory"
 """The name under which the records of others are capabilities."""
 

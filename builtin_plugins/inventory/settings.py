@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["InventorySettings", "Runtime"]
-
 Runtime: TypeAlias = Literal["hermes", "claude-code", "codex", "openclaw"]
 """A runtime whose source comes with hookgate."""
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Origin, Tier
 
-__all__ = ["Affordance", "Button", "WritePath", "affordance", "derived_writable", "refusal"]
-
 WritePath: TypeAlias = Literal["own", "transcoder", "runtime", "none"]
 """How a change reaches its place: ``own`` for what the gateway keeps itself, ``transcoder`` for a
 file of the runtime's that the gateway writes, ``runtime`` for the runtime's own interface."""

@@ -10,14 +10,13 @@ import orjson
 
 from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion, Ref
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText, TextDelta, source_of
+from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-
-__all__ = ["CAUSE", "claims_in", "read_claims"]
 
 CAUSE = "memory.extract"
 """What metering knows these calls by."""

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import counted
-from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console
-
-__all__ = ["COMMANDS", "app"]
 
 BATCH = 500
 """Rows of an import that are sent at once."""

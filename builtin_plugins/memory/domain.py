@@ -10,17 +10,6 @@ from hookgate.core.domain.messages import CLEAN, Taint
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = [
-    "ASSISTANT",
-    "SCOPES",
-    "USER",
-    "Hit",
-    "Kind",
-    "Scope",
-    "Utterance",
-    "check_scope",
-]
-
 Scope: TypeAlias = str
 """Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or
 ``shared:NAME``. Every row has one, and every query names those that it may read."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import SessionKey
     from hookgate.core.host import Host
 
-__all__ = ["LEARNING", "NESTED", "Forgotten", "Keeper"]
-
 LEARNING = "memory learning"
 """The part that is degraded while nothing can be learned."""
 

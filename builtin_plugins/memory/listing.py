@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-__all__ = [
-    "chain_of",
-    "fact_rows",
-    "facts_about",
-    "facts_called",
-    "scopes_there",
-    "sessions_of",
-    "shown_fact",
-    "shown_piece",
-    "sources_of",
-    "turn_rows",
-]
-
 
 def shown_fact(row: Row) -> dict[str, Any]:
     """Return a fact or a note as it is shown."""

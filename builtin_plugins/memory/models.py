@@ -8,27 +8,6 @@ from pydantic import Field, StringConstraints, model_validator
 
 from hookgate.core.domain.operations import OperationModel
 
-__all__ = [
-    "AuditParams",
-    "Changes",
-    "ExplainParams",
-    "Explained",
-    "ExportParams",
-    "Exported",
-    "ForgetParams",
-    "Forgotten",
-    "ImportParams",
-    "Imported",
-    "Line",
-    "Lines",
-    "ListParams",
-    "Row",
-    "Rows",
-    "SearchParams",
-    "ShowParams",
-    "Shown",
-]
-
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 

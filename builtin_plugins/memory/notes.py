@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-__all__ = ["FullError", "Note", "ProcessNotes", "fold", "scope_of", "words_of"]
-
 MAX_WORDS = 16
 """Words of a query that are looked for."""
 

@@ -21,7 +21,7 @@ from hookgate.core.domain.messages import CLEAN
 from hookgate.core.domain.operations import Operation
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import SessionKey
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
 
     R = TypeVar("R", bound=BaseModel)
-
-__all__ = ["MemoryOperations"]
 
 MOST_SCOPES = 50
 """Scopes that one search goes through."""

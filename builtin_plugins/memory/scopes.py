@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.settings import MemberSettings, MemorySettings
     from hookgate.core.domain.turn import SessionKey
 
-__all__ = ["Scopes", "own_scopes", "scopes_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Scopes:

@@ -9,8 +9,6 @@ from pydantic import Field, StringConstraints, model_validator
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.settings.schema import Section
 
-__all__ = ["MemberSettings", "MemorySettings"]
-
 ShareName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 
 

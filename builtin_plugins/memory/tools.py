@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["MemoryTools"]
-
 WRITES = Flags(
     reads_external_data=False,
     writes_persistent_state=True,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import Ending, ModelRequest
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["COUNTS", "LOST", "Call", "Priced", "cause_of", "plugin_of", "sound", "tool_of"]
-
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""
 

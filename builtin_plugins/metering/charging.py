@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import Ending, ModelRequest
 
-__all__ = ["UNBILLED", "billed", "charged"]
-
 UNBILLED = frozenset(
     ("unreachable", "rate_limited", "overloaded", "auth", "rejected", "context_overflow", "server")
 )

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets import MOST, Hold, Record, Want
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Record, Want
 from hookgate.builtin_plugins.metering.calls import LOST, Call
 from hookgate.builtin_plugins.metering.charging import billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
-from hookgate.builtin_plugins.metering.sizing import Sizing
+from hookgate.builtin_plugins.metering.sizing.sizing import Sizing
 from hookgate.builtin_plugins.metering.words import amount_text
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.events import Event
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from hookgate.builtin_plugins.metering.budgets import Budgets, Short
+    from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+    from hookgate.builtin_plugins.metering.budgets.values import Short
     from hookgate.builtin_plugins.metering.ledger import Ledger
     from hookgate.builtin_plugins.metering.limits.guard import Guard
     from hookgate.builtin_plugins.metering.limits.rules import Rule, Unit
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling
-    from hookgate.builtin_plugins.metering.prices import Prices, Tariff
+    from hookgate.builtin_plugins.metering.prices.book import Prices
+    from hookgate.builtin_plugins.metering.prices.tariff import Tariff
     from hookgate.core.domain.models import ModelRef, ModelRequest
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-
-__all__ = ["Gate"]
 
 AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""

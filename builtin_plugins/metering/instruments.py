@@ -13,8 +13,6 @@ from hookgate.core.domain.metrics import Instrument, Label, RecordSource
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.calls import Call
 
-__all__ = ["BUDGET", "CALL", "INSTRUMENTS", "REFUSED", "call_fields"]
-
 CALL = "metering.call"
 """The record of a call that is over; its fields are `call_fields`."""
 REFUSED = "metering.refused"

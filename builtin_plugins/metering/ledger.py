@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.calls import Call
     from hookgate.core.domain.ports import Store
 
-__all__ = ["Ledger"]
-
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0
 """Seconds until a row that could not be written is tried again."""

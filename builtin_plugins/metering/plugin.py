@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.metering.budgets import Budgets
+from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, call_fields
@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.metering.limits.guard import Guard
 from hookgate.builtin_plugins.metering.limits.ruling import Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
-from hookgate.builtin_plugins.metering.prices import Prices
+from hookgate.builtin_plugins.metering.prices.book import Prices
 from hookgate.builtin_plugins.metering.prices.operations import operations as price_operations
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.metering.rollup import Rollup

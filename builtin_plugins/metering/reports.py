@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Store
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["DIMENSIONS", "Report", "Reports", "Totals"]
-
 PICO = 10**12
 """Units of money in a dollar."""
 DIMENSIONS: tuple[str, ...] = (

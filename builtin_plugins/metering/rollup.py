@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["ORDER", "Rollup"]
-
 EVERY = 10.0
 """Seconds between two times that rows are added."""
 AT_ONCE = 2000

@@ -7,18 +7,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
-from hookgate.builtin_plugins.metering.prices import Price
+from hookgate.builtin_plugins.metering.prices.settings import Price
 from hookgate.core.settings.schema import Section
-
-__all__ = [
-    "BudgetSettings",
-    "GuardSettings",
-    "LimitSettings",
-    "MeteringSettings",
-    "Over",
-    "Scope",
-    "Window",
-]
 
 Scope: TypeAlias = Literal[
     "global", "agent", "channel", "account", "key", "session", "tool", "plugin", "heartbeat"

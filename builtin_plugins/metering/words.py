@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.limits.rules import Unit
 
-__all__ = ["amount_text", "dollars"]
-
 _NAMES: dict[Unit, str] = {"tokens": "tokens", "requests": "requests", "parallel": "at one time"}
 
 

@@ -6,19 +6,6 @@ from typing import Any
 
 from hookgate.core.domain.turn import REQUEST_OVERRIDE, Outcome, RequestFlag
 
-__all__ = [
-    "CATEGORY",
-    "DISCOVERY",
-    "FAILURE_MODE",
-    "FLAGS",
-    "KIND",
-    "OUTCOME",
-    "OUTCOMES",
-    "SELECTION",
-    "SUCCESS",
-    "claimed",
-]
-
 FAILURE_MODE = "toolFailureMode"
 """The core's own flag."""
 SELECTION = "toolSelectionMode"

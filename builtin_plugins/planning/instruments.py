@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hookgate.core.domain.metrics import Instrument, Label, RecordSource
 
-__all__ = ["ALERT", "INSTRUMENTS", "OUTCOME"]
-
 OUTCOME = "planning.outcome"
 """The record of how a turn went, and of what its window comes to then."""
 ALERT = "planning.alert"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.planning.settings import PlanningSettings
     from hookgate.core.domain.ports import OutcomeEntry, OutcomeWindows
 
-__all__ = ["MOST_SCOPES", "Windows"]
-
 BATCH_SECONDS = 0.5
 """What comes within so many seconds is written at once."""
 RETRY_SECONDS = 5.0

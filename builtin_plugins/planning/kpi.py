@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import OutcomeEntry
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Alert", "Kpi", "Window", "alert_of", "scope_key"]
-
 CRITICAL = 0.6
 """The share of the threshold below which an alert is critical."""
 

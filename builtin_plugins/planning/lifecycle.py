@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["NEXT", "Lifecycle", "State"]
-
 State: TypeAlias = Literal["planned", "executing", "degraded", "recovered", "completed", "errored"]
 
 NEXT: Mapping[State | None, frozenset[State]] = {

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["OutcomesParams", "OutcomesResult", "outcomes_operation", "sees"]
-
 
 class OutcomesParams(OperationModel):
     """Which outcomes are wanted."""

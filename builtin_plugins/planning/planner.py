@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.planning.settings import AdaptiveSettings, PlanningSettings
     from hookgate.core.domain.turn import TurnPlan
 
-__all__ = ["adapted", "pinned", "planned"]
-
 
 def planned(plan: TurnPlan, asked: Mapping[str, Any], settings: PlanningSettings) -> TurnPlan:
     """Return `plan` as the settings and a request want it.

@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.planning.settings import PlanningSettings
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import OUTCOME_WINDOWS, STORE, OutcomeEntry
 from hookgate.core.domain.turn import TurnKey
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 

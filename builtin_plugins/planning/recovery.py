@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.planning.settings import AdaptiveSettings
 
-__all__ = ["Recovery", "WeightedRate"]
-
 
 class WeightedRate:
     """The mean of scores of which each weighs less the longer ago it was.

@@ -9,14 +9,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from hookgate.core.domain.descriptors import KIND_PATTERN
 from hookgate.core.settings.schema import Section
 
-__all__ = [
-    "AdaptiveSettings",
-    "DiscoverySettings",
-    "OutcomeSettings",
-    "PlanningSettings",
-    "Scope",
-]
-
 _ALSO = {"organization": "agent", "organization_persona": "agent_channel"}
 
 

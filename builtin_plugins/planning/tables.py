@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["METADATA", "OUTCOMES", "SCRIPTS", "StoreWindows"]
-
 SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData()

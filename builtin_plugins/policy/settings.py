@@ -11,14 +11,6 @@ from hookgate.core.domain.tools import LONGEST_ASK
 from hookgate.core.settings.schema import Section
 from hookgate.kit.durations import Days, Seconds, told
 
-__all__ = [
-    "LONGEST_QUESTION",
-    "WHY_NO_LONGER",
-    "ApprovalSettings",
-    "PolicySettings",
-    "ProfileName",
-]
-
 LONGEST_QUESTION = LONGEST_ASK
 """Seconds that a question waits at most."""
 

@@ -25,7 +25,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse, new_id
+from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse, new_id
 from hookgate.core.domain.models import (
     OpaqueDelta,
     ReasoningDelta,
@@ -34,7 +34,7 @@ from hookgate.core.domain.models import (
     ToolUseEvent,
     UsageEvent,
 )
-from hookgate.core.domain.parts import MEDIA, Document, Image, left_out, plain_text
+from hookgate.core.domain.parts import MEDIA, Document, Image, Text, left_out, plain_text
 from hookgate.core.turn.model.pictures import patches, picture_size
 from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
 
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message, Part
     from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.parts import Content, ContentPart
-
-__all__ = ["AnthropicReader", "AnthropicWire"]
 
 VERSION = "2023-06-01"
 

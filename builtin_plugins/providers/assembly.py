@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import DEFAULTS, ModelSettings, ProviderSettings
 from hookgate.core.domain.errors import ConfigError, PluginError
 from hookgate.core.domain.models import ModelInfo, ProviderInfo
-from hookgate.core.settings.secret_store import read_key_file
+from hookgate.core.settings.key_file import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.providers.wire.protocol import Wire
     from hookgate.core.domain.models import Provider
     from hookgate.core.domain.ports import Egress, Secrets
-
-__all__ = [
-    "describe_provider",
-    "find_key",
-    "key_variable",
-    "make_provider",
-    "missing_key",
-    "models_of",
-    "providers_of",
-]
 
 
 def key_variable(settings: ProviderSettings) -> str | None:

@@ -20,17 +20,6 @@ if TYPE_CHECKING:
         ProviderErrorKind,
     )
 
-__all__ = [
-    "MAX_BODY",
-    "from_egress",
-    "from_status",
-    "kind_of_names",
-    "kind_of_overflow",
-    "kind_of_status",
-    "message_of",
-    "shorten",
-]
-
 MAX_BODY = 65_536
 """Bytes of an error's body that are read."""
 

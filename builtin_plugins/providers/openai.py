@@ -32,7 +32,7 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse, new_id
+from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse, new_id
 from hookgate.core.domain.models import (
     ReasoningDelta,
     StopEvent,
@@ -45,6 +45,7 @@ from hookgate.core.domain.parts import (
     Audio,
     Document,
     Image,
+    Text,
     left_out,
     parts_of,
     plain_text,
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.parts import ContentPart
-
-__all__ = ["OpenAIReader", "OpenAIWire"]
 
 RESERVED = frozenset(
     (

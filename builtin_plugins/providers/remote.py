@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["RemoteProvider"]
-
 DRAIN_SECONDS = 0.1
 """How long the end of a response is waited for behind the protocol's own end. A connection
 whose response was read to its end can be used again."""

@@ -13,8 +13,6 @@ from hookgate.builtin_plugins.providers.wire.tags import ThinkTags
 from hookgate.core.domain.models import ModelInfo
 from hookgate.core.settings.schema import Section
 
-__all__ = ["DEFAULTS", "ModelSettings", "ProviderKind", "ProviderSettings", "ProvidersSettings"]
-
 ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
 
 DEFAULTS: dict[str, tuple[str, str]] = {

@@ -6,8 +6,6 @@ about to do in steps, of about ten nanoseconds each, and stops where the bound i
 
 from __future__ import annotations
 
-__all__ = ["LEAST", "MOST", "STEPS", "Budget", "TooCostlyError"]
-
 STEPS = 42
 """So many steps are allowed for each byte of a text: half a microsecond to a whole one."""
 

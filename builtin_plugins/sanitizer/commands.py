@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.descriptors import Card
     from hookgate.kit.content.problems import Problem
-
-__all__ = ["CHECKS", "COMMANDS", "explain", "scan"]
 
 
 def scan(

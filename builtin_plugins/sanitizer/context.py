@@ -10,8 +10,6 @@ import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
-__all__ = ["Surroundings"]
-
 _THEME = re.compile(
     r"\b(?:prompt[ -]?injection|injection|injected|jailbreak\w{0,6}|attack\w{0,5}|malicious"
     r"|exploit\w{0,4}|payloads?|detect(?:ion|or)s?|adversar\w{0,6}|red[ -]?team\w{0,4}|phishing"

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.unpacking import Packed
     from hookgate.core.domain.descriptors import Severity
 
-__all__ = ["MAX_DEPTH", "MAX_FINDINGS", "TOO_COSTLY", "inspect", "inspect_both", "verdict"]
-
 PACKED = 2.0
 """So much less is enough in what was packed: nobody packs what is for everybody to read."""
 

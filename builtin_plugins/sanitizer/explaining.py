@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
     from hookgate.core.domain.descriptors import Card
 
-__all__ = ["ExplainError", "explained", "objections", "rendered"]
-
 STANDARD = Path("-")
 """Standard input."""
 

@@ -28,21 +28,6 @@ if TYPE_CHECKING:
     Places: TypeAlias = npt.NDArray[np.int64]
     Floats: TypeAlias = npt.NDArray[np.float64]
 
-__all__ = [
-    "BITS",
-    "LEAST",
-    "Pieces",
-    "Scored",
-    "Weights",
-    "higher",
-    "pieces_of",
-    "score",
-    "steps",
-    "telling",
-    "units_of",
-    "weights",
-]
-
 BITS = 17
 """The table has two to the power of so many weights."""
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
-__all__ = ["Folded", "fold"]
-
 # Letters of Cyrillic, Greek and the phonetic alphabets, and the Latin ones they look like.
 _LOOKALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u051b\u051d"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.sanitizer.budget import Budget
     from hookgate.core.domain.descriptors import Severity
 
-__all__ = ["Rule", "RuleError", "found", "read", "rules"]
-
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")
 

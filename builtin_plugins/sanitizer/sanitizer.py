@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.descriptors import Card
 
-__all__ = ["MAX_PASSES", "NestedError", "clean", "digest_of", "judged"]
-
 MAX_PASSES = 20
 """Tags may hide in tags. A text that is not clean after so many passes is no honest text."""
 

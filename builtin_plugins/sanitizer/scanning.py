@@ -24,8 +24,6 @@ from hookgate.core.domain.errors import HookgateError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Counted", "ScanError", "Summary", "scan_file"]
-
 _GZIP = b"\x1f\x8b"
 
 

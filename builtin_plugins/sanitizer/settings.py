@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["THRESHOLD", "SanitizerSettings"]
-
 THRESHOLD = 1.15
 """From this score of the model on, a passage is a finding: see `benchmarks.injection`."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.sanitizer.budget import Budget
 
-__all__ = ["Packed", "decoded"]
-
 FIND = 80
 """Steps that a place takes in which something may be packed."""
 UNPACK = 12

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Store
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["MADE_UP", "Book", "Row", "opened"]
-
 T = TypeVar("T")
 
 MADE_UP = "it was missed, and is made up for"

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.builtin_plugins.schedules.timing import Timing
 
-__all__ = ["COUNTED", "Look", "Missed", "look", "spread"]
-
 COUNTED = 1000
 """So many missed runs are counted at one time; of more it is said that there were more."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.host import Host
 
-__all__ = ["ScheduleOperations"]
-
 LOOKED_AT = 100
 
 

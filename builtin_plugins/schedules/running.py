@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.handle import TurnHandle
 
-__all__ = ["Runs", "tidy"]
-
 BEAT_SECONDS = 15.0
 """So often a gateway with runs is heard of by those that share its store."""
 

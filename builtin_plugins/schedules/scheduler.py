@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
 
-__all__ = ["SWITCH", "Scheduler", "paused_in"]
-
 SWITCH = "schedules"
 PART = "schedules"
 PART_STORE = "schedules store"

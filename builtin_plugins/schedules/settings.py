@@ -13,8 +13,6 @@ from hookgate.core.domain.turn import Address
 from hookgate.core.settings.schema import Section
 from hookgate.kit.durations import Seconds
 
-__all__ = ["JobSettings", "Name", "SchedulesSettings"]
-
 DAY = 86_400.0
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]

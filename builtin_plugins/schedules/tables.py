@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-__all__ = ["METADATA", "RUNS", "SCHEDULES", "SCRIPTS", "Holder", "written"]
-
 SCRIPTS = Path(__file__).parent / "migrations"
 METADATA = MetaData()
 

@@ -21,8 +21,6 @@ from hookgate.kit.durations import told
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Timing"]
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 CHANGE = timedelta(hours=3)

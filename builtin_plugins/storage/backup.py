@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["BackupError", "Kept", "back_up", "put_back"]
-
 FORMAT = 1
 """The version of the archive's form."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import Fence
 
-__all__ = ["EXPORT", "HISTORY", "SINCE", "SqlConversations"]
-
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")
 _COUNTED = select(

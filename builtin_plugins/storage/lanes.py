@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Conversations, Lease
     from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
-__all__ = ["SqlLanes", "check_lanes"]
-
 TERM_SECONDS = 15.0
 """So long a lane is its gateway's without being renewed: one that has stopped keeps none longer."""
 

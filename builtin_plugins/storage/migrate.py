@@ -27,16 +27,6 @@ if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
     from sqlalchemy import Connection, MetaData
 
-__all__ = [
-    "PREFIX",
-    "PluginTables",
-    "TableStatus",
-    "TablesError",
-    "status",
-    "upgrade",
-    "version_tables",
-]
-
 PREFIX = "alembic_version_"
 """A plugin's version table is called this and the plugin's name."""
 LOCK = 0x686B67746D

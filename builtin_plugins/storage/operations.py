@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.migrate import TableStatus
     from hookgate.builtin_plugins.storage.store import SqlStore
 
-__all__ = ["StoreStatus", "TablesModel", "store_operations"]
-
 
 class TablesModel(OperationModel):
     """How far the tables of one plugin are."""

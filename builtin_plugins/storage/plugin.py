@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
 
-__all__ = ["Plugin"]
-
 PART = "storage"
 SWITCHES_PART = "storage switches"
 QUESTIONS_PART = "storage questions"

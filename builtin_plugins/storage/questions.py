@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["SqlQuestions"]
-
 POLL_SECONDS = 0.5
 """How often a gateway looks what became of its questions, while any waits."""
 

@@ -9,8 +9,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from hookgate.core.settings.schema import HomePath, Section
 
-__all__ = ["DATABASE_NAME", "StorageSettings"]
-
 DATABASE_NAME = "hookgate.db"
 POSTGRES = ("postgresql+asyncpg://", "postgresql://", "postgres://")
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.engine.readers import Readers
     from hookgate.builtin_plugins.storage.engine.writer import Writer
 
-__all__ = ["SqlStore"]
-
 T = TypeVar("T")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.storage.store import SqlStore
 
-__all__ = ["SqlSwitches"]
-
 POLL_SECONDS = 0.5
 """How often a gateway looks for what others on its database have changed."""
 

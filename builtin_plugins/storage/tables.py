@@ -17,27 +17,6 @@ from sqlmodel import Field, SQLModel
 if TYPE_CHECKING:
     from sqlalchemy import Dialect, Table
 
-__all__ = [
-    "ASKERS",
-    "LANE_ROWS",
-    "MESSAGES",
-    "METADATA",
-    "POSITIONS",
-    "QUESTION_ROWS",
-    "SCRIPTS",
-    "SESSIONS",
-    "SWITCH_ROWS",
-    "AskerRow",
-    "LaneRow",
-    "MessageRow",
-    "PositionRow",
-    "QuestionRow",
-    "ScriptsRow",
-    "SessionRow",
-    "SwitchRow",
-    "UtcTime",
-]
-
 SCRIPTS = Path(__file__).parent / "migrations"
 
 

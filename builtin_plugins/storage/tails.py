@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import Message
 
-__all__ = ["Standing", "Stored", "Tail", "Tails"]
-
 MOST_SESSIONS = 1024
 MOST_CHARS = 32 * 1024 * 1024
 """Characters of all tails together."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-__all__ = ["Exporter"]
-
 LAST_SECONDS = 3.0
 """The limit of the last export, for which a stopping gateway waits."""
 

@@ -10,8 +10,6 @@ from hookgate.core.domain.strict_json import well_formed
 if TYPE_CHECKING:
     from hookgate.core.domain.metrics import Instrument, Label, Reading
 
-__all__ = ["LABEL_CHARS", "LABEL_SETS", "Limits"]
-
 LABEL_SETS = 1000
 """Sets of label values that one instrument keeps apart."""
 LABEL_CHARS = 120

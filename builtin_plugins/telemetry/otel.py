@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Record = Callable[[float, dict[str, str]], None]
 
-__all__ = ["OtelFigures", "rejected"]
-
 
 class OtelFigures:
     """Keeps the figures of one gateway in a meter provider of its own.

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
     from hookgate.core.domain.metrics import Instrument, MetricRecord, Reading
     from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host
-
-__all__ = ["Plugin"]
 
 NAME = "telemetry"
 PART = "telemetry.otel"

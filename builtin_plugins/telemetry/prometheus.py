@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.metrics import Instrument, Reading
 
-__all__ = ["OPENMETRICS", "PLAIN", "PrometheusFigures"]
-
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 

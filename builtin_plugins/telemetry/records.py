@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hookgate.core.domain.metrics import Reading
-    from hookgate.core.hooks.caller import HookFailure
-
-__all__ = ["OWN", "Instruments", "record_of_failure"]
+    from hookgate.core.hooks.dispatch import HookFailure
 
 HOOK_FAILURE = "hook.failed"
 UNREAD = "unread"

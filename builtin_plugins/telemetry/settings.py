@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["OtelSettings", "TelemetrySettings"]
-
 
 def _url(text: str) -> str:
     try:

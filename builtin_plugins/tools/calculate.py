@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["CalculationError", "calculate"]
-
 Number: TypeAlias = int | float
 
 MAX_LENGTH = 1000

@@ -6,8 +6,6 @@ import difflib
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-__all__ = ["describe_time"]
-
 
 def describe_time(now: datetime, timezone: str) -> dict[str, str | int]:
     """Return `now` as it reads in `timezone`.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["SUPPORTED", "FileRefusedError", "read_text"]
-
 SUPPORTED = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can walk a path without following links. Windows cannot."""
 

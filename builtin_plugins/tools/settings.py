@@ -10,8 +10,6 @@ from pydantic import AfterValidator, Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["ToolsSettings"]
-
 
 def _grant(text: str) -> str:
     if not re.match(r"https?://[^/\s]+", text):

@@ -9,8 +9,6 @@ import httpx
 from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 from hookgate.core.domain.tools import ToolResult
 
-__all__ = ["TAINT", "fetch"]
-
 TAINT = frozenset({"tool:http_get"})
 
 _TEXTS = ("text/", "application/json", "application/xml", "application/javascript")

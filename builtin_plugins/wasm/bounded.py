@@ -13,8 +13,6 @@ import re
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-__all__ = ["DEPTH", "ESCAPES", "KEYS", "LONG", "PARTS", "VALUES", "TooMuchError", "aside", "hold"]
-
 KEYS = 64
 """Keys of one object."""
 PARTS = 1_000

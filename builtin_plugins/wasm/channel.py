@@ -8,7 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from hookgate.builtin_plugins.wasm.bounded import LONG, aside
-from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.channels.hosted import Connection
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Address
-
-__all__ = ["GuestChannel", "PolledGuestChannel", "channel_of"]
 
 F = TypeVar("F", bound=WireForm)
 

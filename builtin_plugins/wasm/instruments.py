@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hookgate.core.domain.metrics import Instrument, Label, RecordSource
 
-__all__ = ["CALL", "INSTRUMENTS", "REFUSED"]
-
 CALL = "wasm.call"
 """The record of a call of a guest: ``plugin``, ``export``, ``ending`` and ``seconds``."""
 REFUSED = "wasm.refused"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
     from hookgate.core.host import Host
 
-__all__ = ["WasmOperations"]
-
 
 class PluginRow(OperationModel):
     """One plugin of the sandbox."""

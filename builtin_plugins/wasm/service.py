@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
-__all__ = ["SOURCE", "Plugin", "PluginState", "WasmPlugins"]
-
 SOURCE = "wasm"
 """Under this name the plugins' tools stand in the gateway's registry."""
 

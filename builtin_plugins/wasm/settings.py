@@ -8,8 +8,6 @@ from pydantic import Field
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["LimitSettings", "WasmSettings"]
-
 MB = 1024 * 1024
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
-__all__ = ["PluginDetail", "detail_of", "held_against"]
-
 
 class FlagDetail(OperationModel):
     """One of the five statements about what a tool does."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.ports import Store
 
-__all__ = ["METADATA", "SCRIPTS", "Kept", "QuotaError", "Values"]
-
 SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from hookgate.builtin_plugins.wasm.bounded import aside
-from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import SessionKey, Turn
-
-__all__ = ["call_tool", "owner_of", "tools_of"]
 
 GRACE_SECONDS = 5.0
 """What a tool may take beyond its guest's limit, for waiting until a thread is free: so that the

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.wasm.engine import GuestError
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.guests import Guests
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.core.domain.messages import Taint
     from hookgate.core.settings.schema import Settings
-
-__all__ = ["MemoryValues", "try_out"]
 
 OWNER = "cli:local:main"
 

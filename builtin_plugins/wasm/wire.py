@@ -24,45 +24,6 @@ from hookgate.core.domain.schemas import Documented
 if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
 
-__all__ = [
-    "EXPORTS",
-    "HOST_FUNCTIONS",
-    "REQUEST_BYTES",
-    "ClockRequest",
-    "DescribedTool",
-    "Description",
-    "EnvRequest",
-    "ErrorCode",
-    "Fault",
-    "FaultAnswer",
-    "FaultError",
-    "HttpRequest",
-    "HttpResponse",
-    "Incoming",
-    "IncomingMessage",
-    "LogRequest",
-    "Outgoing",
-    "OutgoingChoice",
-    "ParsedIncoming",
-    "PollCursor",
-    "PollRequest",
-    "RandomRequest",
-    "Sent",
-    "StoreRequest",
-    "ToolAnswer",
-    "ToolRequest",
-    "WireForm",
-    "WireFormError",
-    "WrittenContent",
-    "as_content",
-    "as_written",
-    "error_answer",
-    "ok_answer",
-    "read_answer",
-    "read_form",
-    "written",
-]
-
 EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outgoing", "poll")
 """What a guest may export; its kind says which of them it needs."""
 

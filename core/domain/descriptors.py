@@ -19,35 +19,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import Taint
 
-__all__ = [
-    "EXAMPLES",
-    "EXAMPLE_CHARS",
-    "FLAG_NAMES",
-    "KINDS",
-    "KIND_PATTERN",
-    "Capabilities",
-    "Capability",
-    "CapabilityDetail",
-    "CapabilityKind",
-    "Card",
-    "CardOrigin",
-    "ExamplesError",
-    "Finding",
-    "Flags",
-    "Rejected",
-    "Selection",
-    "Severity",
-    "Standing",
-    "Triggers",
-    "Whose",
-    "checked_examples",
-    "identity",
-    "kind_label",
-    "kind_order",
-    "least_own",
-    "parameters_of",
-]
-
 CapabilityKind: TypeAlias = str
 """What a capability is, in one word: `KINDS` has the known ones, and a plugin may bring others."""
 Standing: TypeAlias = Literal["proven", "declared", "unknown"]

@@ -46,44 +46,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import Refusal
 
-__all__ = [
-    "ChannelError",
-    "ClientToolError",
-    "ConfigError",
-    "ConfigProblem",
-    "EgressDeniedError",
-    "EgressError",
-    "EgressFailedError",
-    "EgressFailureKind",
-    "EmbeddingError",
-    "HookError",
-    "HookResultError",
-    "HookTimeoutError",
-    "HookgateError",
-    "LaneFullError",
-    "LaneHeldError",
-    "LaneLostError",
-    "MissingKeyError",
-    "NoAgentError",
-    "NotAllowedError",
-    "PluginError",
-    "ProviderError",
-    "ProviderErrorKind",
-    "RefusedError",
-    "StaleFenceError",
-    "StartError",
-    "StoreError",
-    "StoreHeldError",
-    "StoreUnavailableError",
-    "ToolDefinitionError",
-    "TurnCancelledError",
-    "TurnError",
-    "UnknownProviderError",
-    "WireError",
-    "counted",
-    "wait_of",
-]
-
 
 class HookgateError(Exception):
     """Base of every error that hookgate raises on purpose."""

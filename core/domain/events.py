@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["Event", "EventBus", "HookSpan", "Subscription"]
-
 DEFAULT_CAPACITY = 1024
 
 

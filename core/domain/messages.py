@@ -30,25 +30,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.parts import Content
 
-__all__ = [
-    "CLEAN",
-    "Audio",
-    "Document",
-    "Image",
-    "Link",
-    "Message",
-    "Opaque",
-    "Part",
-    "Provenance",
-    "Role",
-    "Taint",
-    "Text",
-    "ToolResultPart",
-    "ToolUse",
-    "join_taints",
-    "new_id",
-]
-
 Taint: TypeAlias = frozenset[str]
 """Where untrusted text came from, for example ``{"tool:http_get"}``. Empty means clean.
 

@@ -18,16 +18,6 @@ from hookgate.core.domain.strict_json import well_formed
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "OTHER",
-    "Instrument",
-    "InstrumentKind",
-    "Label",
-    "MetricRecord",
-    "Reading",
-    "RecordSource",
-]
-
 InstrumentKind: TypeAlias = Literal["counter", "histogram", "gauge"]
 
 OTHER = "other"

@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
-from hookgate.core.domain.messages import CLEAN, Text, join_taints, new_id
+from hookgate.core.domain.messages import CLEAN, join_taints, new_id
+from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -15,28 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message, Opaque, Taint
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn
-
-__all__ = [
-    "Ending",
-    "ModelEvent",
-    "ModelInfo",
-    "ModelParameters",
-    "ModelRef",
-    "ModelRequest",
-    "OpaqueDelta",
-    "Provider",
-    "ProviderInfo",
-    "ReasoningDelta",
-    "Refusal",
-    "StopEvent",
-    "StopReason",
-    "SystemText",
-    "TextDelta",
-    "ToolUseEvent",
-    "Usage",
-    "UsageEvent",
-    "source_of",
-]
 
 StopReason: TypeAlias = Literal[
     "end", "tool_use", "max_tokens", "stop_sequence", "refusal", "other"

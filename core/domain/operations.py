@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal, Scope
     from hookgate.core.host import Host
 
-__all__ = ["Access", "Cors", "Empty", "Invocation", "Operation", "OperationModel"]
-
 Face = Literal["rpc", "rest", "command"]
 
 

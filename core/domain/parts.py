@@ -14,29 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "CONTENT_PARTS",
-    "MEDIA",
-    "Audio",
-    "Content",
-    "ContentPart",
-    "Document",
-    "Image",
-    "Link",
-    "Media",
-    "Text",
-    "content_from_json",
-    "content_to_json",
-    "described",
-    "left_out",
-    "part_from_json",
-    "part_to_json",
-    "parts_of",
-    "plain_text",
-    "with_texts",
-    "wrong_in_content",
-]
-
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,126}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 _TEXT_TYPES = ("application/json", "application/xml", "application/yaml", "application/toml")

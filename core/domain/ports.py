@@ -29,48 +29,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message, Taint
     from hookgate.core.domain.turn import Address, Fence, Principal, SessionKey, Turn
 
-__all__ = [
-    "AUDIT",
-    "CLOCK",
-    "CONVERSATIONS",
-    "EGRESS",
-    "EMBEDDER",
-    "LANES",
-    "OUTCOME_WINDOWS",
-    "QUESTIONS",
-    "SECRETS",
-    "SIGNALS",
-    "STOPPED",
-    "STORE",
-    "SWITCHES",
-    "TOKENS",
-    "Audit",
-    "Clock",
-    "Conversations",
-    "Egress",
-    "Embedder",
-    "Key",
-    "Lanes",
-    "Lease",
-    "Loaded",
-    "OutcomeEntry",
-    "OutcomeWindows",
-    "Page",
-    "PartsEmbedder",
-    "Question",
-    "QuestionState",
-    "Questions",
-    "Said",
-    "Secrets",
-    "Settled",
-    "Signals",
-    "Store",
-    "Switch",
-    "Switches",
-    "TokenCounter",
-    "embed_parts",
-]
-
 T = TypeVar("T")
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["Documented", "SchemaCheck", "compile_schema", "problems_of"]
-
 SchemaCheck: TypeAlias = Callable[[Mapping[str, Any]], list[str]]
 """Takes arguments and returns what is wrong with them, in sentences; nothing wrong: []."""
 

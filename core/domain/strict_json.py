@@ -13,16 +13,6 @@ from typing import Any, NoReturn
 
 import orjson
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_INTEGER",
-    "StrictJSONError",
-    "canonical",
-    "dumps",
-    "loads",
-    "well_formed",
-]
-
 MAX_DEPTH = 64
 """Objects and arrays may be nested this deep."""
 

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Turn
 
-__all__ = [
-    "Ask",
-    "Decision",
-    "Effect",
-    "Sandbox",
-    "Tool",
-    "ToolCall",
-    "ToolOwner",
-    "ToolResult",
-    "ToolRunner",
-    "Verdict",
-]
-
 ToolOwner: TypeAlias = Literal["host", "client"]
 Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
 Recheck: TypeAlias = "Callable[[Turn, ToolCall], str]"

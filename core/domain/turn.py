@@ -20,34 +20,11 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.descriptors import Selection
     from hookgate.core.domain.errors import TurnError
-    from hookgate.core.domain.messages import Image, ToolResultPart
+    from hookgate.core.domain.messages import ToolResultPart
     from hookgate.core.domain.models import ModelRef, StopReason
+    from hookgate.core.domain.parts import Image
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
-
-__all__ = [
-    "ALL_SCOPES",
-    "REQUEST_OVERRIDE",
-    "Address",
-    "Agent",
-    "Claim",
-    "Credential",
-    "CredentialKind",
-    "Fence",
-    "FinishedCall",
-    "Origin",
-    "Outcome",
-    "Principal",
-    "RequestFlag",
-    "Scope",
-    "SessionKey",
-    "Turn",
-    "TurnEnding",
-    "TurnKey",
-    "TurnPlan",
-    "TurnRequest",
-    "key_text",
-]
 
 T = TypeVar("T")
 

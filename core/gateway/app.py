@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.access.peer import PeerLookup
     from hookgate.core.runtime import Runtime
 
-__all__ = ["ROUTES", "SERVER", "build_app"]
-
 ROUTES: web.AppKey[dict[AbstractRoute, Route]] = web.AppKey("hookgate routes", dict)
 """What every route that is served has declared."""
 

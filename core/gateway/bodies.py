@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.schema import LimitSettings
 
-__all__ = ["BODIES", "MOST_BYTES", "UnverifiedBodies", "read_unverified"]
-
 MOST_BYTES = 256 * 1024
 """The longest body, where its route says nothing else."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["Client", "Clients"]
-
 _AT_ONCE = 32
 """Clients that are asked in one go; others wait for less than a millisecond meanwhile."""
 

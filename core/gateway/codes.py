@@ -24,22 +24,11 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.shielding import told
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 
 if TYPE_CHECKING:
     from hookgate.core.host import Host
-
-__all__ = [
-    "CODES",
-    "ERROR_CODES",
-    "FAILED",
-    "Code",
-    "ErrorAnswer",
-    "describe",
-    "is_own_code",
-    "wire_error",
-]
 
 FAILED = -32000
 """The JSON-RPC code of everything that has no number of its own: ``data.code`` tells."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.gateway.server import Server
 
-__all__ = ["decide", "set_headers"]
-
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",

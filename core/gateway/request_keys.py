@@ -12,8 +12,6 @@ from hookgate.core.gateway.routes import Route
 if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["CALLER", "CLIENT", "ROUTE", "client_of", "principal_of"]
-
 CALLER: web.RequestKey[Caller] = web.RequestKey("hookgate caller", Caller)
 """Where the decision leaves who asks."""
 

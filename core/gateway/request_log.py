@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from aiohttp import web
     from structlog.typing import FilteringBoundLogger
 
-__all__ = ["RequestLog"]
-
 MAX_NAME = 200
 """Characters of the longest path or method that is shown."""
 

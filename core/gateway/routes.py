@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-__all__ = ["ErrorShape", "Handler", "Route", "Routes"]
-
 T = TypeVar("T")
 
 Handler: TypeAlias = "Callable[[web.Request], Awaitable[web.StreamResponse]]"

@@ -16,7 +16,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from hookgate.core.domain.errors import HookgateError, StartError
 from hookgate.core.gateway.access.auth import check_listener
-from hookgate.core.gateway.app import SERVER, build_app
+from hookgate.core.gateway.app import build_app
+from hookgate.core.gateway.server import SERVER
 from hookgate.core.gateway.wire.rpc import notification
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.server import Server
     from hookgate.core.runtime import Runtime
     from hookgate.core.settings.schema import GatewaySettings
-
-__all__ = ["Listener", "check_port", "drain", "listen", "loop_factory", "serve"]
 
 KEEP_ALIVE_SECONDS = 75.0
 """Seconds that a connection may be idle between two requests, or before its first is whole."""

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.clients import Client
     from hookgate.core.host import Host
 
-__all__ = ["SERVER", "Server"]
-
 TOKEN_REVOKED = "the token was revoked"
 
 PENDING = 512

@@ -22,7 +22,7 @@ import structlog
 
 from hookgate.core.domain.errors import ConfigError, HookError
 from hookgate.core.hooks.contracts import Chain, chains_of, contracts_of, tightened
-from hookgate.core.hooks.dispatch import Failed, FailureKind, HookFailure, Implementation
+from hookgate.core.hooks.dispatch import Failed, HookFailure, Implementation
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.reports import Reports
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.settings.schema import HookSettings
-
-__all__ = ["FailureKind", "HookAnswer", "HookFailure", "Hooks", "Implementation"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

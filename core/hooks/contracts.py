@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.pool import Pool
     from hookgate.core.settings.schema import HookSettings
 
-__all__ = ["Chain", "Chains", "chains_of", "contracts_of", "tightened"]
-
 
 class Chain:
     """One hook with its implementations in call order.

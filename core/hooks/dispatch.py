@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.pool import Pool
     from hookgate.core.hooks.results import Expected
 
-__all__ = ["Failed", "FailureKind", "HookFailure", "Implementation", "bind"]
-
 MESSAGE_CHARS = 300
 
 FailureKind = Literal["raised", "timeout", "result", "cancelled", "exit"]

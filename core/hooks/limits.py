@@ -34,8 +34,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hookgate.core.hooks.dispatch import Failed, Implementation
 
-__all__ = ["GRACE", "Watch", "driven", "rest"]
-
 GRACE = 1.0
 """Seconds that an implementation has for its clean-up once its limit has cancelled it."""
 

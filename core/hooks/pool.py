@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-__all__ = ["Pool"]
-
 T = TypeVar("T")
 
 _clock_of: Callable[[int], int] | None = getattr(time, "pthread_getcpuclockid", None)

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hookgate.core.hooks.dispatch import HookFailure
 
-__all__ = ["CAPACITY", "Reports"]
-
 CAPACITY = 256
 """Failures that may wait for `hook_failed`; the oldest is dropped when there are more."""
 

@@ -13,8 +13,6 @@ from typing import Any, TypeGuard
 
 from hookgate.core.domain.errors import StartError
 
-__all__ = ["Expected", "annotation_of", "expected_of", "members_of"]
-
 Check = Callable[[Any], bool]
 
 
@@ -131,7 +129,7 @@ def _core_names() -> Mapping[str, Any]:
         tools,
         turn,
     ):
-        names |= {name: getattr(module, name) for name in module.__all__}
+        names |= {name: value for name, value in vars(module).items() if name[0] != "_"}
     return names
 
 

@@ -9,18 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-__all__ = [
-    "GRACE",
-    "Ended",
-    "apart",
-    "called",
-    "contained",
-    "contained_task",
-    "finish",
-    "raise_if_cancelled",
-    "told",
-]
-
 T = TypeVar("T")
 
 GRACE = 1.0

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hookgate.core.hooks.contracts import Chain
     from hookgate.core.hooks.dispatch import Implementation
 
-__all__ = ["Span"]
-
 WORDS_CHARS = 80
 
 HELD = "held the event loop"

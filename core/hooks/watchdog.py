@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.host import Host
 
-__all__ = ["LIMIT", "Watchdog"]
-
 LIMIT = 0.05
 """Seconds for which the event loop may be held before somebody is named."""
 

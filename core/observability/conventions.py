@@ -6,22 +6,6 @@ development, and names have moved before: all of them stand here and nowhere els
 
 from __future__ import annotations
 
-__all__ = [
-    "CHAT",
-    "DURATION_BOUNDARIES",
-    "ERROR_TYPE",
-    "INPUT",
-    "OPERATION_DURATION",
-    "OPERATION_NAME",
-    "OUTPUT",
-    "PROVIDER_NAME",
-    "REQUEST_MODEL",
-    "TOKEN_BOUNDARIES",
-    "TOKEN_TYPE",
-    "TOKEN_USAGE",
-    "TOOL_NAME",
-]
-
 TOKEN_USAGE = "gen_ai.client.token.usage"
 """A histogram of tokens, one measurement for each model call and direction."""
 OPERATION_DURATION = "gen_ai.client.operation.duration"

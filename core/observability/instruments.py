@@ -5,17 +5,6 @@ from __future__ import annotations
 from hookgate.core.domain.metrics import OTHER, Instrument, Label, RecordSource
 from hookgate.core.observability import conventions
 
-__all__ = [
-    "CORE_INSTRUMENTS",
-    "MODEL_CALLS",
-    "MODEL_SECONDS",
-    "MODEL_TOKENS",
-    "TOOL_CALLS",
-    "TOOL_SECONDS",
-    "TURNS",
-    "TURN_SECONDS",
-]
-
 TURN_BOUNDARIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TOOL_BOUNDARIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)
 

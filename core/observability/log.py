@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import LogSettings
 
-__all__ = ["EVERYTHING", "LIBRARIES", "Log"]
-
 LIBRARIES = ("aiohttp", "alembic", "asyncio", "httpcore", "httpx", "sqlalchemy", "uvloop")
 """The standard library's loggers that write what happens inside a gateway."""
 

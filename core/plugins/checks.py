@@ -19,8 +19,6 @@ from hookgate.core.settings.sections import nearest
 if TYPE_CHECKING:
     from hookgate.core.plugins.published import Published
 
-__all__ = ["Manager", "idle_hooks", "problems_with"]
-
 _OF_EVERY_OBJECT = frozenset(dir(object))
 
 _INSTEAD_OF_ASYNCGEN = {

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.plugins.sources import Candidate
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["SLOTS", "name_problems", "refuse_doubles", "reserved"]
-
 SLOTS = (SANDBOX_RUNNER,)
 """Names that count as a builtin's, whether one comes with hookgate or not: what runs under them
 is believed, so the operator says who does."""

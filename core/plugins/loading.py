@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.plugins.sources import Candidate
     from hookgate.core.settings.schema import HookSettings, Section, Settings
 
-__all__ = ["Loader"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chosen:

@@ -40,7 +40,8 @@ from hookgate.core.domain.errors import (
     StoreHeldError,
 )
 from hookgate.core.domain.ports import CLOCK, CONVERSATIONS, LANES, SECRETS, SIGNALS, TOKENS, Key
-from hookgate.core.hooks.caller import Hooks, Implementation
+from hookgate.core.hooks.caller import Hooks
+from hookgate.core.hooks.dispatch import Implementation
 from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import Manager
 from hookgate.core.plugins.choice import refuse_doubles, reserved
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.errors import ConfigProblem
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
-
-__all__ = ["BUILTIN_PACKAGE", "CORE_KEYS", "Plugins"]
 
 BUILTIN_PACKAGE = "hookgate.builtin_plugins"
 """Where the builtin plugins are looked for, one package each."""

@@ -10,8 +10,6 @@ from typing import Any
 from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.ports import Key
 
-__all__ = ["Node", "opening_order"]
-
 
 @dataclass(frozen=True, slots=True)
 class Node:

@@ -29,8 +29,6 @@ from hookgate.hookspecs import Contract
 if TYPE_CHECKING:
     import pluggy
 
-__all__ = ["Published", "prefix_of"]
-
 
 def prefix_of(plugin: str) -> str:
     """Return how the names of the hooks begin that the plugin of this name publishes."""

@@ -23,16 +23,6 @@ from hookgate.core.settings.schema import Section
 from hookgate.core.settings.sections import problem
 from hookgate.hookspecs import PROJECT
 
-__all__ = [
-    "Candidate",
-    "allowed_by",
-    "builtin_candidates",
-    "content_of",
-    "extra_candidates",
-    "installed",
-    "is_allowed",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:

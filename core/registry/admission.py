@@ -34,14 +34,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Sandbox
     from hookgate.core.settings.schema import TurnSettings
 
-__all__ = [
-    "SANDBOX_RUNNER",
-    "admit_capability",
-    "admit_card",
-    "channel_admission",
-    "tool_admission",
-]
-
 SANDBOX_RUNNER = "wasm"
 """The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
 plugin alone may say."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.schema import AgentSettings, Settings
 
-__all__ = ["DEMO_AGENT", "load_agents"]
-
 DEMO_AGENT = Agent(name="demo", models=(ModelRef("demo", "demo"),))
 """The agent of a gateway without any configured one."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hookgate.core.registry.faces import Faces
     from hookgate.core.registry.snapshots import Registry
 
-__all__ = ["Catalogue", "capability_rows", "capability_version", "described"]
-
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
-__all__ = ["OWN", "Faces", "is_own", "own_sources"]
-
 OWN = ("builtin", "program")
 """Origins of plugins whose words count as the gateway's own."""
 

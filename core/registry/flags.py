@@ -11,8 +11,6 @@ from hookgate.core.domain.turn import RequestFlag
 if TYPE_CHECKING:
     from hookgate.core.registry.snapshots import Registry
 
-__all__ = ["FAILURE_MODE", "FlagReader"]
-
 FAILURE_MODE = RequestFlag(
     name="toolFailureMode",
     aliases=("failureMode", "failMode"),

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-__all__ = ["FrozenDict", "FrozenList", "frozen_json", "settled"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from hookgate.core.domain.errors import HookError
 if TYPE_CHECKING:
     from hookgate.core.host import Host
 
-__all__ = ["UNSANITIZED", "Sanitizer"]
-
 PART = "sanitizing"
 """What `status` calls this, where there is something to say."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card
     from hookgate.core.domain.tools import Tool
 
-__all__ = ["CapabilityIndex", "Registry", "Snapshot"]
-
 T = TypeVar("T")
 _EMPTY: Mapping[str, Capability] = MappingProxyType({})
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message, Taint
     from hookgate.core.domain.turn import Fence
 
-__all__ = ["InProcessConversations"]
-
 
 @dataclass(slots=True)
 class _Kept:

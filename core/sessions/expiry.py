@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Clock
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["EXPIRED", "Expiry"]
-
 EXPIRED = "the token has expired"
 
 

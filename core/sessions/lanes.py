@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Conversations
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["InProcessLanes"]
-
 
 @dataclass(slots=True)
 class _Lane:

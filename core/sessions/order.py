@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 
-__all__ = ["InSessionOrder"]
-
-
 class InSessionOrder:
     """Runs work off the lanes, in the order in which it came in, session by session."""
 

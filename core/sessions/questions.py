@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Question, Store
     from hookgate.core.domain.turn import Principal
 
-__all__ = ["InProcessQuestions"]
-
 
 @dataclass(slots=True, eq=False)
 class _Waiting:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address, Agent, Principal
     from hookgate.core.settings.schema import BindingSettings
 
-__all__ = ["AgentRoute", "Router", "Tier", "check_agent"]
-
 Tier: TypeAlias = Literal["request", "peer", "guild", "team", "account", "channel", "default"]
 _TIERS: tuple[Tier, ...] = ("peer", "guild", "team", "account", "channel", "default")
 _FIELDS = ("peer", "guild", "team", "account", "channel")

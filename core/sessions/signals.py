@@ -10,9 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
 
-__all__ = ["InProcessSignals"]
-
-
 class InProcessSignals:
     """Signals within this process."""
 

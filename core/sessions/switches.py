@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["FileSwitches", "Watchers"]
-
 FILE = "switches.json"
 
 

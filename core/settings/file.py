@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = ["Place", "Source", "complete_problems", "load_settings", "read_source"]
-
 MAX_FILE = 4 * 1024 * 1024
 """The longest settings file, in bytes."""
 

@@ -28,8 +28,6 @@ from pathlib import Path, PurePosixPath
 
 from hookgate.core.domain.errors import ConfigError, ConfigProblem
 
-__all__ = ["MAX_KEY_FILE", "read_key_file"]
-
 MAX_KEY_FILE = 65_536
 """The longest key file, in bytes. Keys are short; a longer file is some other file."""
 

@@ -17,17 +17,6 @@ from hookgate.core.settings.words import Shape, dotted
 if TYPE_CHECKING:
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = [
-    "COMMAND_LINE",
-    "ENVIRONMENT",
-    "PREFIX",
-    "Layers",
-    "Place",
-    "joined",
-    "normal",
-    "settings_shape",
-]
-
 PREFIX = "HOOKGATE_"
 """What the environment variables that set a key begin with."""
 

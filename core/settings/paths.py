@@ -23,17 +23,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = [
-    "FROM_HOME",
-    "IS_TEXT",
-    "PathBases",
-    "expanded",
-    "holds_text",
-    "schema_of",
-    "whole_paths",
-    "whole_section",
-]
-
 M = TypeVar("M", bound="BaseModel")
 
 FORMATS = frozenset(("path", "file-path", "directory-path"))

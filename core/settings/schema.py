@@ -24,23 +24,6 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.schemas import Documented
 from hookgate.core.settings.paths import FROM_HOME, IS_TEXT, PathBases
 
-__all__ = [
-    "AgentSettings",
-    "BindingSettings",
-    "ContextSettings",
-    "GatewaySettings",
-    "HomePath",
-    "HookSettings",
-    "LimitSettings",
-    "LogSettings",
-    "PathText",
-    "PluginsSettings",
-    "Section",
-    "Settings",
-    "TokenSettings",
-    "TurnSettings",
-]
-
 
 class Section(Documented):
     """Base of every section: unknown keys are errors, values do not change."""

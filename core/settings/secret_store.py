@@ -24,26 +24,13 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 from hookgate.core.domain.errors import ConfigError, ConfigProblem
-from hookgate.core.settings.key_file import MAX_KEY_FILE, read_key_file
+from hookgate.core.settings.key_file import read_key_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import Settings
-
-__all__ = [
-    "MASK",
-    "MAX_KEY_FILE",
-    "MIN_MASKED",
-    "SecretStore",
-    "looks_secret",
-    "masked_json",
-    "masking",
-    "read_key_file",
-    "redact_json",
-    "variable_of",
-]
 
 MASK = "[redacted]"
 """What stands in the place of a secret."""

@@ -18,8 +18,6 @@ from hookgate.core.settings.words import problems_of
 if TYPE_CHECKING:
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = ["nearest", "problem", "section_of"]
-
 S = TypeVar("S", bound=Section)
 
 _TOML_TYPES = (str, bool, int, float, datetime, date, time)

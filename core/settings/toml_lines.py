@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["KeyPath", "locate"]
-
 KeyPath = tuple[str | int, ...]
 """The way to a value: keys, and places in arrays counted from 0."""
 

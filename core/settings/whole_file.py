@@ -9,8 +9,6 @@ from uuid import uuid4
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["write_whole"]
-
 
 def write_whole(path: Path, content: bytes, *, durable: bool) -> None:
     """Put `content` into the file `path`, for its owner alone to read. It blocks.

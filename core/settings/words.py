@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.toml_lines import KeyPath
 
-__all__ = ["Shape", "dotted", "may_be_secret", "problems_of", "shown", "type_words"]
-
 FOUND_CHARS = 60
 
 HIDDEN = "a value that is not shown, since it may be a secret"

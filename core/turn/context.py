@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Part
     from hookgate.core.domain.ports import TokenCounter
 
-__all__ = ["PRIORITIES", "Block", "BlockKind", "Context", "ContextBuilder", "LeftOut"]
-
 BlockKind: TypeAlias = str
 """What a block is: `PRIORITIES` has the known kinds, and a plugin may bring others."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn, TurnEnding
     from hookgate.core.host import Host
 
-__all__ = ["HOOK_ACTION", "INTERNAL_ACTION", "STORE_ACTION", "ended", "ending_of", "follow"]
-
 HOOK_ACTION = "tell whoever runs this gateway: the plugin has to be mended, or turned off"
 STORE_ACTION = "try again; `status` says what is wrong"
 LOST_ACTION = "send the message again"

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["CAPACITY", "TurnEvents", "TurnHandle"]
-
 CAPACITY = 1024
 """Events of one turn that wait for a reader."""
 

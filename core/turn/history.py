@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Conversations, Loaded
     from hookgate.core.domain.turn import Fence, SessionKey
 
-__all__ = ["Past", "group_turns", "load_turns", "whole"]
-
 MOST_TURNS = 1024
 """So many stored turns are read at most, in search of the message that began them."""
 

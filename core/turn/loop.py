@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from hookgate import hookspecs
 from hookgate.core.domain.errors import NotAllowedError, ProviderError, RefusedError, TurnError
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Text, join_taints
+from hookgate.core.domain.messages import Message, join_taints
 from hookgate.core.domain.models import ModelRequest, ToolUseEvent
+from hookgate.core.domain.parts import Text
 from hookgate.core.hooks.shielding import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context
     from hookgate.core.turn.tools.call import ToolCalls
-
-__all__ = ["Loop", "Rounds"]
 
 FAILURE_CHARS = 500
 """Characters that an error tells of what a tool said."""

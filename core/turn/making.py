@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.errors import NotAllowedError, TurnError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import SessionKey, Turn, TurnPlan
 from hookgate.core.registry.flags import FlagReader
 from hookgate.core.sessions.routing import check_agent
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import Snapshot
     from hookgate.core.sessions.routing import Router
-
-__all__ = ["TurnMaker"]
 
 
 class TurnMaker:

@@ -9,8 +9,6 @@ from hookgate.core.domain.turn import Outcome
 if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["judge"]
-
 WHOLE_ANSWER = 48
 """An answer with so many characters counts as a whole one; shorter ones are partial."""
 

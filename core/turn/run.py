@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from hookgate.core.turn.loop import Loop
     from hookgate.core.turn.making import TurnMaker
 
-__all__ = ["RETRY_AFTER", "Turns"]
-
 RETRY_AFTER = 5.0
 """Seconds after which a message that met a gateway that stops is worth sending again: by then
 its balancer has noticed, or it is there anew."""

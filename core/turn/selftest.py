@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.messages import Message, Provenance, Text, ToolUse
+from hookgate.core.domain.messages import Message, Provenance, ToolUse
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.turn.tools.call import odd_answerers
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import Snapshot
     from hookgate.core.turn.tools.call import ToolCalls
-
-__all__ = ["TOOL", "check_that_policy_is_asked"]
 
 TOOL = "hookgate_selftest"
 

@@ -16,14 +16,12 @@ import typer
 from pydantic import Field
 
 from hookgate import Card, Finding, Rejected, Section, StartError, hookimpl
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hookgate import Host
-
-__all__ = ["Plugin", "SignedCards", "command", "sign"]
 
 KEY = "CARD_SIGNING_KEY"
 KEY_CHARS = 32

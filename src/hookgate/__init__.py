@@ -159,7 +159,7 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.request_keys import client_of, principal_of
     from hookgate.core.gateway.routes import Routes
     from hookgate.core.gateway.wire.sse import EventStream
-    from hookgate.core.hooks.caller import HookFailure
+    from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import CapabilityIndex
     from hookgate.core.settings.schema import Section, Settings

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["Gateway"]
-
 
 class Gateway(Runtime):
     """A gateway with the builtin plugins.

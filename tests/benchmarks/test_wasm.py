@@ -6,7 +6,7 @@ from pathlib import Path
 
 from benchmarks import wasm
 
-from hookgate.builtin_plugins.wasm.engine import Sandbox
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 
 async def test_a_call_is_timed_against_its_peers(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import Message, Provenance, Text
+from hookgate.core.domain.messages import Message, Provenance
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CLOCK
 from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan

@@ -20,7 +20,8 @@ from tests.support.script import (
 from tests.support.stored import OWNER, USER, asking, brought, stored
 
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import FinishedCall, Turn, TurnRequest
 from hookgate.hookspecs import hookimpl

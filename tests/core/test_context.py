@@ -3,8 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
 from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText
+from hookgate.core.domain.parts import Text
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import PRIORITIES, Block, ContextBuilder, message_tokens
 from hookgate.core.turn.history import group_turns

@@ -31,11 +31,12 @@ from tests.support.stored import (
 )
 
 from hookgate.core.domain.errors import ClientToolError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import (
     ModelEvent,
     StopEvent,
 )
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolCall, Verdict
 from hookgate.core.domain.turn import Fence, SessionKey, Turn, TurnPlan

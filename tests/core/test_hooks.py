@@ -16,7 +16,8 @@ from hookgate.core.domain.events import HookSpan
 from hookgate.core.domain.models import Refusal
 from hookgate.core.domain.tools import Verdict
 from hookgate.core.domain.turn import Outcome
-from hookgate.core.hooks.caller import HookFailure, Hooks
+from hookgate.core.hooks.caller import Hooks
+from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import blocking, hookimpl, hookspec
 

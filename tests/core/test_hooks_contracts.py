@@ -12,7 +12,8 @@ from tests.support.hooking import SHORT, Log, Made, forever, hooks_of, plugin
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, HookResultError, HookTimeoutError
-from hookgate.core.hooks.caller import HookFailure, Hooks
+from hookgate.core.hooks.caller import Hooks
+from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.hookspecs import Contract, blocking, hookimpl
 
 SPECS: dict[str, Callable[..., Any]] = {

@@ -13,16 +13,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hookgate.core.domain.errors import ConfigError
+from hookgate.core.settings.key_file import MAX_KEY_FILE, read_key_file
 from hookgate.core.settings.schema import Settings
-from hookgate.core.settings.secret_store import (
-    MASK,
-    MAX_HELD,
-    MAX_KEY_FILE,
-    MIN_MASKED,
-    SecretStore,
-    masked_json,
-    read_key_file,
-)
+from hookgate.core.settings.secret_store import MASK, MAX_HELD, MIN_MASKED, SecretStore, masked_json
 
 
 def store(home: Path, environ: dict[str, str] | None = None, **configured: str) -> SecretStore:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.script import Script, Scripted, gateway, say, settled
 
 from hookgate.core.domain.errors import LaneFullError, NoAgentError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import ModelRef
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Address, Agent, Fence, SessionKey, Turn
 from hookgate.core.sessions.conversations import InProcessConversations

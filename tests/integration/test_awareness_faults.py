@@ -41,8 +41,9 @@ from hookgate.builtin_plugins.awareness.switch.control import SWITCH
 from hookgate.builtin_plugins.awareness.switch.records import read_turns
 from hookgate.core.domain.descriptors import Capability, Card, Selection, Triggers
 from hookgate.core.domain.errors import EmbeddingError, ProviderError, TurnError
-from hookgate.core.domain.messages import Image, Provenance, ToolResultPart
+from hookgate.core.domain.messages import Provenance, ToolResultPart
 from hookgate.core.domain.models import ModelRequest, SystemText
+from hookgate.core.domain.parts import Image
 from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE, SWITCHES, Switch
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host

@@ -18,8 +18,6 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-__all__ = ["BotApi", "Shown", "bot_api"]
-
 TOKEN = "7000000:local-bot-api-token"
 LONGEST = 4096
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"

@@ -7,8 +7,6 @@ import time
 from pathlib import Path
 from typing import Self
 
-__all__ = ["HELD", "Heartbeat"]
-
 HELD = 0.05
 """Seconds for which nothing may hold the event loop."""
 EVERY = 0.001

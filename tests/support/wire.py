@@ -15,9 +15,8 @@ from tests.support.script import Script, Scripted, gateway, say
 
 from hookgate import Gateway
 from hookgate.core.gateway.access.tokens import new_token
-from hookgate.core.gateway.app import SERVER
 from hookgate.core.gateway.serve import Listener, listen
-from hookgate.core.gateway.server import Server
+from hookgate.core.gateway.server import SERVER, Server
 
 WAIT = 10.0
 """Seconds after which a test gives up."""

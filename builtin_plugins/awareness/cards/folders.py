@@ -27,19 +27,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card, CardOrigin
     from hookgate.core.host import PluginInfo
 
-__all__ = [
-    "MAX_CARDS",
-    "NO_CARD",
-    "SETTLED_NS",
-    "SUFFIX",
-    "CardFile",
-    "CardFolder",
-    "CardScan",
-    "folders_of",
-    "scan",
-    "shipped_cards",
-]
-
 MAX_CARDS = 2000
 """The most cards of one folder."""
 

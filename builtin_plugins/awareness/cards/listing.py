@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import PluginInfo
 
-__all__ = ["MAX_ROWS", "differences", "fitted", "listing", "visible"]
-
 SHORT_CHARS = 80
 """So much of a description is left where a list is too long."""
 

@@ -16,8 +16,6 @@ from hookgate.kit.content.problems import ContentError, Problem
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Stamp", "look_at", "open_folder", "read_at", "why"]
-
 # Where a system lacks these, it cannot open a file relative to a folder either: then the
 # folder is a problem, and nothing in it is read.
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)

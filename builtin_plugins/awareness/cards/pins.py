@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.descriptors import Card
 
-__all__ = ["Change", "Pin", "PinStore", "Pins", "ProcessPins", "pin_digest"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pin:

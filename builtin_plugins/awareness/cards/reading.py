@@ -25,16 +25,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.descriptors import CardOrigin
 
-__all__ = [
-    "BODY_CHARS",
-    "CARD_BYTES",
-    "FRONTMATTER_BYTES",
-    "INJECT_AT",
-    "SESSION_TYPES",
-    "CardReading",
-    "parse_card",
-]
-
 CARD_BYTES = 51_200
 """The largest card file."""
 

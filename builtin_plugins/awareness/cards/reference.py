@@ -15,8 +15,6 @@ from hookgate.kit.content.reading import CONTENT_BYTES, inside, read_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Reference", "shipped_reference"]
-
 SUFFIX = ".md"
 
 

@@ -11,9 +11,9 @@ import httpx
 
 from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
 from hookgate.core.domain.errors import HookgateError
+from hookgate.core.settings.whole_file import write_whole
 from hookgate.kit.content.problems import ContentError, Problem
 from hookgate.kit.content.reading import decoded
-from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.settings import RemoteCard
     from hookgate.core.domain.ports import Egress
-
-__all__ = ["fetched"]
 
 TIMEOUT = 10.0
 """Seconds that one card may take; a source that does not answer must not hold up a start."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["check_path", "create", "is_same"]
-
 _CARD = """\
 ---
 # When a model gets to see this card. `hookgate cards validate` checks this file.

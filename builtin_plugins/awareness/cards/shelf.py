@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.host import Host, PluginInfo
 
-__all__ = ["CardRegistry", "Review"]
-
 SOURCE = "awareness"
 """The name under which the cards of folders and URLs are registered: the plugin's."""
 

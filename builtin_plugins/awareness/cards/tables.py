@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["METADATA", "PINS", "SCRIPTS", "StorePins"]
-
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()

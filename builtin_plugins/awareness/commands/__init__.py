@@ -4,7 +4,5 @@ from __future__ import annotations
 
 from hookgate.builtin_plugins.awareness.commands import cards
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = {"cards": cards.app}
 """What the command line finds here, by its words."""

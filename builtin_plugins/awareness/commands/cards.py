@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hookgate.kit.commands import CommandGroup, JsonOption, State, checks, state_of
+from hookgate.cli.brought import checks
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=CommandGroup,

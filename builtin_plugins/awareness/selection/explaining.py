@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.service import Awareness
 
-__all__ = ["Explainer", "Trial"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:

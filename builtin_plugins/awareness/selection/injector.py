@@ -24,7 +24,7 @@ from hookgate.builtin_plugins.awareness.switch.records import (
     session_type,
 )
 from hookgate.core.domain.descriptors import Card, Rejected, Selection
-from hookgate.core.domain.messages import Text
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.domain.turn import TurnKey
 from hookgate.core.turn.context import Block
@@ -45,19 +45,6 @@ if TYPE_CHECKING:
     from hookgate.core.turn.context import ContextBuilder
 
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
-
-__all__ = [
-    "PREFIX",
-    "STATE",
-    "Rules",
-    "TurnCards",
-    "block_of",
-    "frame",
-    "is_withheld",
-    "plain_id",
-    "selections",
-    "shown_file",
-]
 
 PREFIX = "card:"
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-__all__ = ["SCANNED_CHARS", "Folded", "KeywordIndex", "Keywords", "fold", "plain"]
-
 T = TypeVar("T")
 
 SCANNED_CHARS = 4000

@@ -11,7 +11,7 @@ import orjson
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.core.domain.descriptors import Rejected
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import Message, Text, join_taints
+from hookgate.core.domain.messages import Message, join_taints
 from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
@@ -19,6 +19,7 @@ from hookgate.core.domain.models import (
     TextDelta,
     source_of,
 )
+from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-
-__all__ = ["CAUSE", "ask"]
 
 CAUSE = "awareness.select"
 """What metering knows these calls by."""

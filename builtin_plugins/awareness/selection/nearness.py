@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Doubles: TypeAlias = npt.NDArray[np.float64]
 
-__all__ = ["Nearness"]
-
 UNRELATED_SHARE, LINE_SHARE, FLOOR = 0.5, 0.1, 0.32
 """A message has a tag where its best cosine with an example, less so much of the best cosine
 with an unrelated message, plus so much of its side of the line, is at least the floor. Found

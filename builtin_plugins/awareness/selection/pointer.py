@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = ["LIST_TOOL", "MAX_CHARS", "MAX_TOKENS", "REFERENCE_TOOL", "pointer"]
-
 LIST_TOOL = "list_capabilities"
 REFERENCE_TOOL = "read_reference"
 

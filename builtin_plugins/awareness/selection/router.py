@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.domain.ports import Embedder
 
-__all__ = ["DEFAULT_TAGS", "SentenceVectors", "TagRouter", "examples"]
-
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "config": (

@@ -8,14 +8,12 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hookgate.kit.content.writing import write_whole
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.core.host import Host
-
-__all__ = ["FILE", "PART", "ShownFiles", "place_of", "prune", "write"]
 
 FILE = "CAPABILITIES.md"
 

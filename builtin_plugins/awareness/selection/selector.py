@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.selection.keywords import Folded
     from hookgate.core.domain.descriptors import Card, Flags
 
-__all__ = [
-    "CUT_MARKER",
-    "Asking",
-    "CardDecision",
-    "CardMatcher",
-    "JudgedCard",
-    "cap_of",
-    "cut",
-    "fit",
-    "force",
-    "order",
-    "refuse",
-    "tokens_of",
-]
-
 CUT_MARKER = "\n[cut]"
 """Stands at the end of a text that was cut, and counts towards its cap."""
 

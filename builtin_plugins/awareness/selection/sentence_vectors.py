@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.core.domain.errors import EmbeddingError
-from hookgate.kit.content.writing import write_whole
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Embedder
 
     Floats: TypeAlias = npt.NDArray[np.float32]
-
-__all__ = ["KEPT_TEXTS", "SentenceVectors", "read_vectors", "write_vectors"]
 
 KEPT_TEXTS = 20_000
 """Vectors of so many sentences are kept; the ones used least recently go first."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
 
-__all__ = ["Control", "milliseconds"]
-
 PART = "awareness"
 """What `status` calls the plugin where it is off."""
 

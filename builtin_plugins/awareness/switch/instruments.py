@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hookgate.core.domain.metrics import OTHER, Instrument, Label, RecordSource
 
-__all__ = ["INSTRUMENTS"]
-
 # Awareness is to take less than 10 ms.
 SELECTION_BOUNDARIES = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)
 

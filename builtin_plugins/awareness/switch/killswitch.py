@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
 
-__all__ = ["KillSwitch", "SwitchState", "Window"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SwitchState:

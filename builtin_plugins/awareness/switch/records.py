@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Injected", "Recent", "SessionType", "TurnRecord", "read_turns", "session_type"]
-
 SessionType: TypeAlias = Literal["main", "isolated"]
 
 SESSIONS = 1000

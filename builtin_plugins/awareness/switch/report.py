@@ -12,15 +12,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.selection.explaining import Trial
     from hookgate.builtin_plugins.awareness.switch.records import TurnRecord
 
-__all__ = [
-    "FALSE_INJECTIONS",
-    "SHARE_OF_SESSIONS",
-    "SHOWN_WHEN_IT_FITS",
-    "TOKENS_WITH_CARD",
-    "figures",
-    "seen",
-]
-
 TOKENS_WITH_CARD = 1500
 SHARE_OF_SESSIONS = 0.15
 FALSE_INJECTIONS = 0.05

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.channels.hosted import ReceivedMessage
     from hookgate.core.host import Host
 
-__all__ = ["RESOLVE", "Answers"]
-
 RESOLVE = "approval.resolve"
 """The operation by which questions are answered, wherever the answer comes from."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import Event
     from hookgate.core.host import Host
 
-__all__ = ["Asking"]
-
 REMEMBERED = 1000
 """Questions whose messages can still be changed."""
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.channels.hosted import ReceivedMessage
 
-__all__ = ["SHOWN", "choices_of", "code_of", "read_answer", "words_of"]
-
 LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """Without those that are taken for one another."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.ports import Store
 
-__all__ = ["Deliveries", "Delivery"]
-
 DEAD = DELIVERIES.c.state == "dead"
 WAITING = DELIVERIES.c.state == "waiting"
 

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.leases import Leases
     from hookgate.core.domain.ports import Clock, Store
 
-__all__ = [
-    "EventKey",
-    "Events",
-    "ForeignEventError",
-    "Left",
-    "LostLeaseError",
-    "Positions",
-    "event_key",
-]
-
 EventKey: TypeAlias = tuple[str, str, str]
 """What names an event: channel, account, and the platform's id of it."""
 

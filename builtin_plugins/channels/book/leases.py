@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Clock, Store
 
-__all__ = ["LEASE_SECONDS", "Leases", "milliseconds"]
-
 LEASE_SECONDS = 30.0
 """A gateway that has not been heard of for so long has stopped."""
 

@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "CURSORS",
-    "DELIVERIES",
-    "EVENTS",
-    "LEASES",
-    "METADATA",
-    "SCRIPTS",
-    "TURNS",
-    "insert_new",
-]
-
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()

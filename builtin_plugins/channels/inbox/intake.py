@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.channels.hosted import Parsed, ReceivedMessage
     from hookgate.core.host import Host
 
-__all__ = ["Intake"]
-
 MOST = 1000
 """Messages of one post or poll."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.core.domain.turn import Address
 
-__all__ = ["Live"]
-
 LIMIT = 30.0
 """Seconds that one change may take."""
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Address, Turn
 
-__all__ = ["INTERRUPTED", "deliveries_of", "kept_answer", "said_of"]
-
 INTERRUPTED = (
     "The gateway was restarted while it was answering your message, and the answer is lost. What "
     "it had begun may have been done. Please send your message again if you still want an answer."

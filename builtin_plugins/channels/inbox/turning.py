@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.handle import TurnHandle
 
-__all__ = ["Turning"]
-
 AGAIN_SECONDS = 1.0
 """From one attempt to the next to start a turn that cannot be started now."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Egress
     from hookgate.core.host import Host
 
-__all__ = ["channel_of"]
-
 
 def channel_of(host: Host, egress: Egress, name: str, settings: ChannelSettings) -> HostedChannel:
     """Return the channel of a section that has a kind."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Egress
     from hookgate.core.host import Host
 
-__all__ = ["Api", "read_json"]
-
 SECONDS = 30.0
 MAX_BYTES = 1024 * 1024
 

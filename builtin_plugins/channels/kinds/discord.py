@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address
     from hookgate.core.host import Host
 
-__all__ = ["DiscordChannel"]
-
 API = "https://discord.com/api/v10"
 LONGEST = 2000
 

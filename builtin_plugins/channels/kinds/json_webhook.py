@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address
     from hookgate.core.host import Host
 
-__all__ = ["JsonChannel"]
-
 
 class Incoming(BaseModel):
     """What is posted."""

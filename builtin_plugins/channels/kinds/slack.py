@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address
     from hookgate.core.host import Host
 
-__all__ = ["SlackChannel"]
-
 API = "https://slack.com/api"
 
 LONGEST = 3900

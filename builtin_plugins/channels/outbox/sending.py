@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.core.host import Host
 
-__all__ = ["LONGEST_ASKED", "Sender"]
-
 AT_ONCE = 8
 """Messages that are under way at one time."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.serving import Service
     from hookgate.core.domain.channels.hosted import ReceivedMessage, Webhook
 
-__all__ = ["Door"]
-
 READ_SECONDS = 30.0
 BUSY_SECONDS = 5.0
 MAX_CHALLENGE = 256

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Rates"]
-
 CAPACITY = 4096
 """Addresses that are remembered. Past it the one that was seen longest ago is forgotten."""
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.channels.hosted import Webhook
 
-__all__ = ["RefusedPostError", "Signature", "check_head", "verifies_ed25519"]
-
 MAX_HEADER = 1024
 """Characters of a secret or a signature."""
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.discovery.sources.scanner import Scan
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=CommandGroup,

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.cli.state import JsonOption, state_of
 from hookgate.kit.rendering import clean, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
-
-__all__ = ["discover"]
 
 TIERS = ("tier 0, the map of categories", "tier 1, summaries", "tier 2, full details")
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["WEIGHTS", "Weights", "best_first", "blend", "shares_of_meaning", "shares_of_words"]
-
 LEAST_COSINE = 0.05
 """Meaning counts in shares of the best cosine; where that is less, in shares of this."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["NOBODY", "Draft", "Material"]
-
 ENOUGH = 0.95
 """The share of the texts that must have vectors, so that meaning takes part: of fewer, the
 rows with vectors would win for having them."""

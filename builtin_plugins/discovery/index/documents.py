@@ -13,8 +13,6 @@ from hookgate.builtin_plugins.discovery.index.words import human_name, words_of
 if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["FIELDS", "FORMAT", "Fields", "digest_of", "text_of", "weights_of", "without_examples"]
-
 FORMAT = 2
 """Grows with each change of how texts and words are made: a saved index of another number is
 made anew."""

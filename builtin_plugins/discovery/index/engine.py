@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     Floats = npt.NDArray[np.float32]
 
-__all__ = ["Engine", "SearchResult", "Surroundings"]
-
 PART = "discovery: vectors"
 
 INLINE_VECTORS = 4000

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.show.results import EdgeType
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["PULLS", "Edge", "Graph"]
-
 DEPENDS = 1.0
 COMPOSED = 0.5
 TAGGED = 0.3

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int32]
 
-__all__ = ["LexicalIndex", "WordTable"]
-
 K1 = 1.1
 B = 0.75
 """The parameters of BM25 (Robertson and Zaragoza, 2009, section 3.4); of `K1` values from 0.8

@@ -22,8 +22,6 @@ TAGGED = 0.35
 """A tag of a capability speaks for it where a message is at least so likely to ask for anything:
 "I am no good person" does not ask for what has the tag "personal"."""
 
-__all__ = ["TAGGED", "no_tag", "passed", "tag_of"]
-
 
 def tag_of(relevance: Relevance, query: Query) -> Callable[[Capability], str]:
     """Return what names the tag of a capability that stands in a message."""

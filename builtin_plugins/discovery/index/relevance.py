@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
-__all__ = ["Relevance", "small_talk"]
-
 COSINE, SMALL_TALK, HELD, BIAS = 19.8, -24.1, 1.0, 1.2
 """A logistic regression: the best cosine of the first rows, how near small talk is, how many words
 of the query one of the first rows holds, and a constant.

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-__all__ = ["Saved", "SavedError"]
-
-
 _DAMAGE = (
     OSError,
     ValueError,

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["Dense", "Index", "Part", "Query", "Ranking"]
-
 READY_VECTORS = 4096
 """Vectors that a version keeps at hand as 32-bit floats: 6 MB with MiniLM."""
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.show.results import Found
     from hookgate.core.domain.ports import Embedder
 
-__all__ = ["SearchResult", "Surroundings", "is_loaded", "nothing_found", "words_alone"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:

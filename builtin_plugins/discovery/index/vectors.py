@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Slots: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = ["ANN_VECTORS", "VectorStore", "Vectors", "VectorsError"]
-
 ANN_VECTORS = 10_000
 """From so many vectors on, the search is approximate: an exact one would take milliseconds."""
 

@@ -7,8 +7,6 @@ import unicodedata
 
 from hookgate.kit.stemming import stem
 
-__all__ = ["CLAUSES", "clause_spans", "human_name", "words_of"]
-
 CLAUSES = 8
 """Clauses of a message that are searched for at most; the longest ones are kept."""
 

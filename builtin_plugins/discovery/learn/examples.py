@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Outcome, SessionKey, Turn
     from hookgate.core.host import Host
 
-__all__ = ["Example", "ExampleSet", "Examples", "LearningScope"]
-
 LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]
 
 PART = "discovery.examples"

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.learn.learned import Boost
     from hookgate.core.domain.descriptors import Capability
 
-__all__ = ["GivenExamples", "discount_of"]
-
 GIVEN, OTHERS = 0.05, 0.1
 """What is taken off the cosine with an example that a capability brings, and with one that neither
 hookgate nor the operator has written. Two messages are more alike than a message and a description

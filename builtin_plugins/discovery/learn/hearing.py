@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Conversations
     from hookgate.core.domain.turn import SessionKey
 
-__all__ = ["turns_since"]
-
 
 async def turns_since(
     conversations: Conversations, cursor: str

@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query
-    from hookgate.builtin_plugins.discovery.learn.examples import ExampleSet
+    from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
     from hookgate.core.domain.ports import Embedder
 
     Boost = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None
-
-__all__ = ["Learned", "LearnedCache"]
 
 SCOPES = 64
 """Scopes whose examples are kept with their vectors, the latest used."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.learn.learned import Boost, Learned, LearnedCache
     from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
 
-__all__ = ["Lessons", "LessonsCache", "WordExamples"]
-
 ALIKE = 0.5
 """The share of words that a message and an earlier one have in common, of all words of both,
 from which on the earlier one counts. Half of the words may differ by the name of a city."""

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, model_validator
 
 from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.builtin_plugins.discovery.learn.examples import Examples
     from hookgate.builtin_plugins.discovery.learn.view import Example
-
-__all__ = ["ExampleRow", "ExampleRows", "ForgetParams", "Forgotten", "example_operations"]
 
 
 class ExamplesParams(OperationModel):

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.learn.view import Bounds
     from hookgate.core.domain.ports import Store
 
-__all__ = ["EXAMPLES", "METADATA", "SCRIPTS", "StoreExamples"]
-
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()

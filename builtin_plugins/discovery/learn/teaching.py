@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Outcome, Turn
 
-__all__ = ["MAX_CHARS", "META_TOOL", "fold", "is_whole", "kept_text", "used_well", "used_well_in"]
-
 META_TOOL = "discover_capabilities"
 """The tool by which a model finds more; what it reveals counts as selected."""
 

@@ -13,8 +13,6 @@ from hookgate.builtin_plugins.discovery.learn.teaching import fold
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["NO_EXAMPLES", "Bounds", "Example", "ExampleSet", "ExampleView"]
-
 Level: TypeAlias = "OrderedDict[str, Example]"
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.domain.ports import TokenCounter
 
-__all__ = ["Assembler", "Budgets", "details", "render"]
-
 T = TypeVar("T")
 
 HEAD = "Relevant capabilities:"

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.domain.ports import TokenCounter
 
-__all__ = ["category_map"]
-
 HEAD = "Available capability categories:"
 FOOT = "Use discover_capabilities tool to get details on any capability."
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import TokenCounter
 
-__all__ = ["READ_TOOL", "clip", "cut_line", "cut_text", "largest", "one_line"]
-
 CUT_NOTE = '[cut: {tokens:,} more tokens; {tool} {{"id": "{id}", "offset": {offset}}}]'
 
 

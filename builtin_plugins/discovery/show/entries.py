@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 
-__all__ = ["Entries"]
-
 SANITIZED_CHARS = 65_536
 """The longest content that is handed to the sanitizers; the budget of tier 2 is far below."""
 

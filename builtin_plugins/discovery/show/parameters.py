@@ -12,8 +12,6 @@ from hookgate.builtin_plugins.discovery.show.cutting import clip, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["parameter_lines"]
-
 PARAMETERS = 40
 """So many parameters are shown; the others are counted."""
 

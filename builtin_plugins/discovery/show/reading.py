@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.domain.ports import TokenCounter
 
-__all__ = ["is_cut", "read_on"]
-
 
 async def is_cut(
     discoverer: Discoverer,

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability, Whose
     from hookgate.core.domain.messages import Taint
 
-__all__ = ["EDGES", "Discovery", "EdgeType", "Entry", "Found", "Tier"]
-
 EdgeType: TypeAlias = Literal["DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SAME_CATEGORY"]
 
 EDGES: tuple[EdgeType, ...] = ("DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SAME_CATEGORY")

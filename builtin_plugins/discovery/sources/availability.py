@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.domain.ports import Secrets
 
-__all__ = ["Availability"]
-
 ORDINARY = frozenset(
     {
         *("editor", "home", "hostname", "lang", "language", "logname", "mail", "oldpwd", "path"),

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host, PluginInfo
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["Inventory", "Sources"]
-
 PART = "capabilities"
 """What `status` calls the sources, where something is wrong with one."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import PluginInfo
     from hookgate.kit.content.reading import Stamp
 
-__all__ = ["Extension", "installed_extensions", "read_catalogue"]
-
 CATEGORY = "extension"
 
 KEYS = (

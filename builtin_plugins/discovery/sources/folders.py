@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Whose
     from hookgate.core.host import PluginInfo
 
-__all__ = ["Root", "Walk", "roots_of", "shipped_folder"]
-
 FOLDER_DEPTH = 8
 """Folders below a root are looked into this deep."""
 

@@ -43,16 +43,6 @@ from hookgate.kit.content.yaml_reader import read_yaml
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "CONTENT",
-    "MANIFEST",
-    "SCHEMA",
-    "Declared",
-    "Reading",
-    "display_name",
-    "read_manifest",
-]
-
 MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"
 SCHEMA = "schema.json"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["Kind", "check_path", "create"]
-
 Kind: TypeAlias = Literal["tool", "skill", "extension", "channel"]
 
 SCHEMA = "schema.json"

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.sources.folders import Root
     from hookgate.builtin_plugins.discovery.sources.manifests import Declared
 
-__all__ = ["Scan", "scan"]
-
 SETTLED_NS = 2_000_000_000
 """A file system's time stamps are this coarse at worst, in nanoseconds (FAT)."""
 

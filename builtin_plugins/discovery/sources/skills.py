@@ -29,8 +29,6 @@ from hookgate.kit.content.yaml_reader import read_yaml
 if TYPE_CHECKING:
     from hookgate.kit.content.yaml_reader import SourceDocument
 
-__all__ = ["SKILL", "is_skill_name", "read_skill"]
-
 SKILL = "SKILL.md"
 
 NAME_CHARS = 64

@@ -11,8 +11,6 @@ from hookgate.builtin_plugins.inventory.record import parse_id, record_id
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["NATIVE", "Keeper", "Keeping", "ProcessKeeper", "Skill", "Toggle"]
-
 NATIVE = "native"
 """The id of the source that reads the gateway itself, and the name of its runtime."""
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.core.domain.ports import Store
 
-__all__ = ["CAPABILITIES", "METADATA", "SCRIPTS", "StoreKeeper", "StoreProjection"]
-
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
     from hookgate.kit.content.reading import Stamp
 
-__all__ = ["ClaudeCodeSource"]
-
 STATE = ".claude.json"
 STATE_BYTES = 16 * 1024 * 1024
 """The largest state: Claude Code keeps what was typed in it as well."""

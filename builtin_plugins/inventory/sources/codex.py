@@ -28,8 +28,6 @@ if TYPE_CHECKING:
         CapabilityInstall,
     )
 
-__all__ = ["CodexSource"]
-
 CONFIG = "config.toml"
 LOGIN = "auth.json"
 SERVERS = "mcp_servers"

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hookgate.kit.content.reading import Stamp
 
-__all__ = ["CONFIG_BYTES", "Home", "Skill", "Skills", "texts_of", "truth"]
-
 CONFIG_BYTES = 1024 * 1024
 """The largest file of settings."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.sources.files import Skill
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
 
-__all__ = ["HermesSource"]
-
 CONFIG = "config.yaml"
 SERVERS = "mcp.json"
 PROFILES = 100

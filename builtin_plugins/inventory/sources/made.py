@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.record import Status, Tier
     from hookgate.builtin_plugins.inventory.sources.files import Home, Skill
 
-__all__ = ["BUILT_INS", "built_ins", "connector", "skill_record"]
-
 BUILT_INS = "built-ins"
 """The key of the one record that stands for all that a runtime brings itself."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.descriptors import Capability, Flags
     from hookgate.core.host import Host
 
-__all__ = ["NativeSource"]
-
 ACCEPT = "tools.accept"
 """The operation by which a tool in quarantine is accepted, of whoever keeps the digests."""
 

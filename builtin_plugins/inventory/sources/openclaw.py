@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
 
-__all__ = ["OpenClawSource"]
-
 TRIES = 3
 CATALOG = "tools.catalog"
 

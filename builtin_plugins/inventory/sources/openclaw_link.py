@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Endpoint = tuple[str, int]
 
-__all__ = ["OpenClawError", "OpenClawLink"]
-
 PROTOCOL = (3, 4)
 """The versions of the protocol that are spoken here: the lowest and the highest."""
 

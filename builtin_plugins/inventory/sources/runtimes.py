@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
     from hookgate.core.host import Host
 
-__all__ = ["runtime_sources"]
-
 OPENCLAW_URL = "ws://127.0.0.1:18789"
 """Where OpenClaw's gateway listens by itself."""
 

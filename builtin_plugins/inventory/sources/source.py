@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
 
-__all__ = [
-    "DISCONNECTED",
-    "UNSUPPORTED",
-    "Action",
-    "CapabilityChange",
-    "CapabilityInstall",
-    "RuntimeDisconnectedError",
-    "RuntimeSource",
-    "UnknownCapabilityError",
-    "UnsupportedCapabilityWriteError",
-    "inventory_sources",
-]
-
 Action: TypeAlias = Literal["install", "enable", "disable", "approve"]
 
 UNSUPPORTED = "unsupported_capability_write"

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 
-__all__ = ["scan"]
-
 RULES = Path(__file__).with_name("scan_rules.toml")
 
 _SCHEMES = {"https", "wss"}

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
-__all__ = ["BACKUP", "transcode", "transcoded"]
-
 BACKUP = ".hookgate-backup"
 """The end of the name of the file as it was before the last change."""
 

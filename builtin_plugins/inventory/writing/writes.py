@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
 
-__all__ = ["REFUSED", "InstallRefusedError", "Writes"]
-
 REFUSED = "install_refused"
 """The code of `InstallRefusedError`: HTTP 422."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
-__all__ = ["Episodes"]
-
 PAGE = 200
 """Messages that are learned in one transaction."""
 

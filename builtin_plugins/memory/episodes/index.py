@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     Ints: TypeAlias = npt.NDArray[np.int64]
     Bits: TypeAlias = npt.NDArray[np.uint64]
 
-__all__ = ["NONE", "Indexes", "TurnIndex", "to_bytes"]
-
 NONE = -1
 """Stands where there is no turn before or after."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.domain import Utterance
 
-__all__ = ["MAX_PIECES", "PIECE_CHARS", "passages", "pieces_of"]
-
 PIECE_CHARS = 1000
 """A longer message is kept in pieces of at most this many characters: about as much as an
 embedder reads, and a fifth of what a turn may recall."""

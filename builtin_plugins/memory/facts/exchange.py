@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import Taint
 
-__all__ = [
-    "FORMAT",
-    "FactFormatError",
-    "Imported",
-    "check_rows",
-    "export_page",
-    "export_rows",
-    "import_rows",
-    "latest_rows",
-    "rows_of",
-]
-
 FORMAT = "hookgate-fact-1"
 
 _PAGE = 200

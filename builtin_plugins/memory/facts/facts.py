@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.notes import Note
     from hookgate.core.domain.messages import Taint
 
-__all__ = ["Facts"]
-
 
 class Facts:
     """Learns, finds and forgets facts and notes.

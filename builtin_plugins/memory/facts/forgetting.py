@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-__all__ = ["forget_all", "forget_facts", "forget_said"]
-
 _BATCH = 500
 
 _ENDED = ("superseded", "ending", "ended_by", "ended_turn", "ended_session")

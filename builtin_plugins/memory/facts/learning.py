@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Utterance
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
 
-__all__ = ["Learned", "learn", "take"]
-
 ANSWER = 0.5
 """What remains of the confidence of a claim that the answer made."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Utterance
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Ref
 
-__all__ = ["Entity", "Resolver", "kind_of_value"]
-
 RECENT = timedelta(minutes=30)
 """How long ago a thing was last spoken of for a pronoun of a later message to mean it."""
 

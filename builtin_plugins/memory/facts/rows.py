@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.domain import Utterance
 
-__all__ = [
-    "Cause",
-    "Row",
-    "close",
-    "current",
-    "held_at",
-    "hit_of",
-    "insert_row",
-    "iso",
-    "of_scope",
-    "render",
-    "rows_where",
-    "trust_of",
-]
-
 MAX_SOURCES = 32
 """Messages that one fact is kept to rest on."""
 

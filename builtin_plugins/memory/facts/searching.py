@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-__all__ = ["search"]
-
 MAX_QUERY = 2000
 """Characters of a message that are looked at."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.domain import Hit
 
-__all__ = ["fused"]
-
 K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.domain import Hit
 
-__all__ = ["line_of", "packed"]
-
 
 def line_of(hit: Hit) -> str:
     """Return a hit as a model reads it: when, who, what."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 
-__all__ = ["MAX_WORDS", "Query", "Span", "read_query", "spans_in", "speakers_in"]
-
 MAX_WORDS = 48
 """Different words of a query that are looked for; a longer message asks for many things."""
 

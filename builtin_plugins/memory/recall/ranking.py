@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     _Best: TypeAlias = tuple[int, int, float]
     """A turn's index, its place among those that are scored, and its score."""
 
-__all__ = ["Found", "rank"]
-
 WORDS = 0.5
 WORDS_POWER = 1.3
 """Above 1: one turn with all words counts for more than two with half of them."""

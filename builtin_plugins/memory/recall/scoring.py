@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     Floats: TypeAlias = npt.NDArray[np.float32]
     Rows: TypeAlias = npt.NDArray[np.int64]
 
-__all__ = [
-    "TIME_NAMED",
-    "Scored",
-    "add_speaker",
-    "by_words",
-    "chosen_of",
-    "direction_of",
-    "likeness",
-    "moved",
-    "scored_alone",
-    "unit",
-    "weights_of",
-]
-
 K1 = 1.1
 B = 0.3
 """The parameters of BM25 (Robertson and Zaragoza, 2009, section 3.4)."""

@@ -9,8 +9,6 @@ from zlib import crc32
 
 from hookgate.kit.stemming import stem
 
-__all__ = ["MAX_TERMS", "Signs", "fold", "number_of", "signs_of", "terms_of"]
-
 MAX_TERMS = 1024
 """Words of one text that are looked at."""
 

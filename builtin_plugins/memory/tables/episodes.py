@@ -38,27 +38,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-__all__ = [
-    "CURSORS",
-    "SCOPES",
-    "TURNS",
-    "Piece",
-    "ScopeRow",
-    "add_pieces",
-    "changed_since",
-    "cursor_of",
-    "forget_pieces",
-    "keep_vectors",
-    "move_cursor",
-    "places_of",
-    "scope_row",
-    "shown_at",
-    "taint_of",
-    "time_of",
-    "touch_cursor",
-    "without_vector",
-]
-
 TURNS = Table(
     "memory_turn",
     METADATA,

@@ -6,8 +6,6 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
 
 from hookgate.builtin_plugins.memory.tables.metadata import METADATA
 
-__all__ = ["FACTS", "SOURCES", "WORDS"]
-
 # SQLite counts rows by itself only where the key is an INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")
 

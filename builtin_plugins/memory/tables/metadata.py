@@ -6,8 +6,6 @@ from pathlib import Path
 
 from sqlalchemy import MetaData
 
-__all__ = ["METADATA", "SCRIPTS"]
-
 METADATA = MetaData()
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"

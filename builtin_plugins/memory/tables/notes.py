@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.memory.notes import Note
 
-__all__ = ["add_note", "check_room"]
-
 _IS_NOTE = FACTS.c.kind == "note"
 
 

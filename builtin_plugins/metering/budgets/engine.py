@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.windows import Window
     from hookgate.core.domain.ports import Clock, Signals, Store
 
-__all__ = ["Budgets"]
-
 HERE = "hookgate.builtin_plugins.metering.budgets"
 
 TURN = "/turn:"

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
     from hookgate.core.domain.ports import Clock, Store
 
-__all__ = ["FAULTS", "Draft", "Ended", "Leasing"]
-
 FAULTS = (StoreError, SQLAlchemyError)
 """What is raised where the store does not work."""
 

@@ -28,20 +28,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "Asked",
-    "Exchange",
-    "Grant",
-    "Plan",
-    "beats",
-    "forget",
-    "keys_of",
-    "leave",
-    "questions",
-    "standings",
-    "sweep",
-]
-
 FORGOTTEN = 500
 """So many old windows are deleted at once."""
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.windows import Window
 
-__all__ = ["MOST", "Hold", "Record", "Short", "Standing", "Want"]
-
 MOST = 2**62
 """No counter grows past this, so that two of them can be added up in a column of 64 bits."""
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.windows import Window
     from hookgate.core.domain.ports import Clock
 
-__all__ = ["Waiting"]
-
 TOGETHER = 256
 """So many calls are decided by one write at most."""
 

@@ -9,8 +9,6 @@ from hookgate.builtin_plugins.metering.budgets.values import MOST, Short
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.budgets.values import Want
 
-__all__ = ["LeasedWindow", "LocalWindow", "Window"]
-
 
 class LocalWindow:
     """A counter that is in memory alone.

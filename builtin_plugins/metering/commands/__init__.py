@@ -5,7 +5,5 @@ from __future__ import annotations
 from hookgate.builtin_plugins.metering.commands import budgets, usage
 from hookgate.builtin_plugins.metering.prices.commands import prices_app
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = {"budgets": budgets.app, "prices": prices_app, "usage": usage.usage}
 """What the command line finds here, by its words."""

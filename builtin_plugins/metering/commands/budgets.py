@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.kit.commands import CommandGroup, JsonOption, state_of
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-__all__ = ["app"]
 
 BAR = 12
 """Characters of a bar."""

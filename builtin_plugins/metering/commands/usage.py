@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import counted
-from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from rich.console import Console
     from rich.table import Table
-
-__all__ = ["to_csv", "usage"]
 
 BARS = "▁▂▃▄▅▆▇█"
 NARROW = 100

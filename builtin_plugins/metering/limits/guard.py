@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.metering.settings import GuardSettings
 
-__all__ = ["Guard", "percentile"]
-
 SESSIONS = 4096
 """Sessions that are kept in memory; of others the history is read again."""
 TURNS = 1000

@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelRequest
     from hookgate.core.domain.turn import Turn
 
-__all__ = [
-    "PICO",
-    "Rule",
-    "Span",
-    "Unit",
-    "budget_rules",
-    "counter_key",
-    "limit_rules",
-    "subjects",
-    "until",
-    "window_id",
-]
-
 PICO = 10**12
 """Units of money in a dollar."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Switch
     from hookgate.core.host import Host
 
-__all__ = ["SWITCH", "Ruling", "Set"]
-
 SWITCH = "metering"
 PART = "metering.switch"
 MOST_RAISES = 200

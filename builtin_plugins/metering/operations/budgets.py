@@ -27,12 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from hookgate.builtin_plugins.metering.budgets import Budgets, Standing
+    from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+    from hookgate.builtin_plugins.metering.budgets.values import Standing
     from hookgate.builtin_plugins.metering.limits.rules import Rule
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
     from hookgate.core.domain.operations import Invocation
-
-__all__ = ["BudgetOperations"]
 
 
 class ShowParams(OperationModel):

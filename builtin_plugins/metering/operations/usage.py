@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.reports import Reports, Totals
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["MOST_GROUPS", "UsageOperations", "UsageParams"]
-
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

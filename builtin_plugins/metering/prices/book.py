@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import ModelRef
 
-__all__ = ["Prices"]
-
 DEMO = Tariff(
     "free",
     True,

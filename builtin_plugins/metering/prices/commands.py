@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.kit.commands import CommandGroup, JsonOption, state_of
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
     from rich.text import Text
-
-__all__ = ["prices_app"]
 
 prices_app = typer.Typer(
     cls=CommandGroup,

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-__all__ = ["Library", "Priced"]
-
 NAMES: Mapping[str, tuple[str, ...]] = {
     "input_tokens": ("input_mtok", "input_text_mtok"),
     "cache_read_tokens": ("cache_read_mtok", "cache_text_read_mtok"),

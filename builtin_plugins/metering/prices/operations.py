@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Invocation
     from hookgate.core.host import Host
 
-__all__ = ["operations"]
-
 
 class ShowParams(OperationModel):
     """Whose prices are wanted."""

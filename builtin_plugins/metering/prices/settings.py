@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from hookgate.core.settings.schema import Section
 
-__all__ = ["Dollars", "Price"]
-
 Dollars = Annotated[Decimal, Field(ge=0, le=1_000_000, max_digits=18, decimal_places=12)]
 
 

@@ -12,8 +12,6 @@ from hookgate.core.domain.models import Usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["PICO", "Rate", "Tariff", "filled"]
-
 PICO = 10**12
 """Picodollars of a dollar: the unit in which costs are kept."""
 MILLION = 10**6

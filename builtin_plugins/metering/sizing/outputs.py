@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import ModelRequest
 
-__all__ = ["Outputs"]
-
 LEAST = 256
 """Tokens of output below which no answer is worth its input."""
 SAMPLES = 200

@@ -19,8 +19,6 @@ from hookgate.core.turn.model.sizes import KINDS, TYPICAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Ratios"]
-
 MARGIN = 4.0
 """Deviations above the mean that are reserved. It costs little to be generous: what a call does not
 need it gives back, so that only the last call of a budget has less room."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.model.sizes import Sizes
 
-__all__ = ["Size", "Sizing"]
-
 DRAWS = frozenset(("audio", "modalities"))
 """Options by which a model answers with something else than text, which costs more."""
 

@@ -1,12 +1,8 @@
 """The tables of the plugin ``metering``: the ledger, and what budgets are kept in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
-from hookgate.builtin_plugins.metering.tables import budgets, ledger, sums
-from hookgate.builtin_plugins.metering.tables.base import METADATA
-
-__all__ = ["METADATA", "SCRIPTS", "budgets", "ledger", "sums"]
+from hookgate.builtin_plugins.metering.tables import budgets, ledger, sums  # noqa: F401
+from hookgate.builtin_plugins.metering.tables.base import METADATA as METADATA
 
 SCRIPTS = Path(__file__).parent.parent / "migrations"

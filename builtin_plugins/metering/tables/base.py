@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from sqlalchemy import MetaData
 
-__all__ = ["METADATA"]
-
 METADATA = MetaData()

@@ -6,8 +6,6 @@ from sqlalchemy import BigInteger, Boolean, Column, Index, Table, Text, false
 
 from hookgate.builtin_plugins.metering.tables.base import METADATA
 
-__all__ = ["GATEWAYS", "LEASES", "OPEN", "WINDOWS"]
-
 WINDOWS = Table(
     "metering_window",
     METADATA,

@@ -15,19 +15,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-__all__ = [
-    "CALLS",
-    "DAYS",
-    "INSERTS",
-    "MARKS",
-    "MONEY",
-    "SESSION_DAYS",
-    "TALLIES",
-    "WORDS",
-    "turns_of",
-    "written",
-]
-
 WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")
 """What is known of a call beside its session and its model."""
 TALLIES = ("calls", "refused", "failed", "estimated", "unpriced")

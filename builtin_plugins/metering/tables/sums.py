@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, RowMapping, Table
 
-__all__ = ["DIMENSIONS", "SUMS", "Chunk", "Query", "added", "next_chunk", "usage"]
-
 PICO = 10**12
 """Units of money in a dollar."""
 SUMS = (*COUNTS, *TALLIES, *MONEY)

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
     from hookgate.core.domain.tools import ToolOwner
 
-__all__ = ["WORDS", "Bench", "Found", "Word", "imagined", "session_of"]
-
 Word: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
 WORDS: tuple[Word, ...] = ("allow", "rewrite", "ask", "deny")
 

@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import ProfileName
     from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
 
-__all__ = ["Case", "CaseReading", "Tried", "files_of_cases", "read_cases", "read_text_of_cases",
-           "rule_paths", "run_case"]  # fmt: skip
-
 CASE_KEYS = ("name", "description", "profile", "call", "turn", "before", "expect")
 TOOL_KEYS = ("flags", "plugin", "sandbox", "owner")
 CALL_KEYS = ("tool", "arguments", *TOOL_KEYS)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.bench.cases import run_case
-from hookgate.builtin_plugins.policy.judge.engine import said
 from hookgate.builtin_plugins.policy.judge.facts import Facts
+from hookgate.builtin_plugins.policy.rules.digesting import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.core.domain.messages import Provenance
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.judge.engine import Judgement
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-
-__all__ = ["Coverage", "Covered", "Difference", "Differing", "compare"]
 
 ANY_TOOL = "any_tool"
 """Stands for a tool that no rule names."""

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.conditions import Condition
     from hookgate.builtin_plugins.policy.rules.model import RuleEffect
 
-__all__ = ["Recorded", "Replay", "Replayed", "read_rows", "replay", "rows_of_export"]
-
 Standing: TypeAlias = Literal["same", "flip", "undecidable"]
 
 EVERYTHING = "*"

@@ -5,7 +5,5 @@ from __future__ import annotations
 from hookgate.builtin_plugins.policy.commands import policy
 from hookgate.builtin_plugins.policy.commands.init import init
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = {"init": init, "policy": policy.app}
 """What the command line finds here, by its words."""

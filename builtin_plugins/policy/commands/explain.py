@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     settings_of,
     tools,
 )
+from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import HookgateError
-from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.bench.bench import Bench
     from hookgate.builtin_plugins.policy.judge.facts import Facts, History
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
-
-__all__ = ["explain"]
 
 NOW = 1e9
 """The time of the call, in seconds of a clock of its own."""

@@ -20,19 +20,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.kit.commands import State
+    from hookgate.cli.state import State
     from hookgate.kit.content.problems import Problem
-
-__all__ = [
-    "Profile",
-    "cases",
-    "found_row",
-    "paths_of",
-    "rules",
-    "settings_of",
-    "stop",
-    "tools",
-]
 
 Profile: TypeAlias = Literal["open", "balanced", "strict"]
 

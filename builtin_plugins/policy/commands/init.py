@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.rules.suggesting import Suggestion
-
-__all__ = ["init"]
 
 TEMPLATE = """\
 # The settings of hookgate. `hookgate config check` says whether they are right,

@@ -21,8 +21,9 @@ from hookgate.builtin_plugins.policy.commands.files import (
     tools,
 )
 from hookgate.builtin_plugins.policy.commands.record import coverage, diff, replay
+from hookgate.cli.group import CommandGroup
+from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import HookgateError, counted
-from hookgate.kit.commands import CommandGroup, JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.bench.bench import Found
     from hookgate.builtin_plugins.policy.bench.cases import Tried
     from hookgate.kit.content.problems import Problem
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=CommandGroup,

@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     rules,
     settings_of,
 )
+from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import StartError, counted
-from hookgate.kit.commands import JsonOption, State, state_of
 from hookgate.kit.durations import FORMS, seconds_of
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.bench.comparing import Coverage, Differing
     from hookgate.builtin_plugins.policy.bench.replaying import Recorded, Replay
-
-__all__ = ["coverage", "diff", "replay"]
 
 SHOWN = 50
 """Lines that a terminal gets at most; --json has all."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Answer, Ask, ToolCall
     from hookgate.core.domain.turn import Principal, Turn
 
-__all__ = ["Asked", "Choice", "Inbox", "binding"]
-
 Choice: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 
 SUBJECT = "tool_call"

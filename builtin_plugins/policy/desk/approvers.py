@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Address, Turn
     from hookgate.core.host import Host
 
-__all__ = ["AnswerRoutes", "Approvers", "senders"]
-
 
 class Approvers:
     """Says which principals may answer. That they have the scope is checked elsewhere."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal, Turn
     from hookgate.core.host import Host
 
-__all__ = ["Desk"]
-
 PART = "policy grants"
 """What `status` calls grants that cannot be read."""
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool, ToolCall
     from hookgate.core.domain.turn import Principal, Turn
 
-__all__ = ["Grant", "GrantScope", "GrantState", "GrantStore", "Grants", "ProcessGrants"]
-
 GrantScope: TypeAlias = Literal["arguments", "tool"]
 GrantState: TypeAlias = Literal["valid", "expired", "other_policy", "other_tool", "no_approver"]
 

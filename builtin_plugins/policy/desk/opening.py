@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings
     from hookgate.core.host import Host
 
-__all__ = ["opened"]
-
 
 @asynccontextmanager
 async def opened(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.core.domain.operations import Invocation
 
-__all__ = ["Approvals", "DeskOperations", "Grants", "Resolve", "Resolved", "Revoke", "Revoked"]
-
 
 class Approvals(OperationModel):
     """The questions that wait."""

@@ -8,15 +8,13 @@ from pydantic import Field
 
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.operations import Empty, Operation, OperationModel
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
     from hookgate.core.domain.operations import Invocation
-
-__all__ = ["Accept", "Accepted", "ChangedTools", "PinOperations"]
 
 
 class ChangeRow(OperationModel):

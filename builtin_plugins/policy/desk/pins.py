@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.tools import Tool
 
-__all__ = ["Change", "PinStore", "ToolPin", "ToolPins", "changes", "identity", "mark"]
-
 PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin", "idempotent")
 """What can change beside the flags. A tool of another name is another tool."""
 

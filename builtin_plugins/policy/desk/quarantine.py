@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["PART", "PinMode", "Quarantine"]
-
 PinMode: TypeAlias = Literal["others", "all", "off"]
 
 PART = "policy tool pins"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["GRANTS", "METADATA", "PINS", "SCRIPTS", "StoreGrants", "StorePins"]
-
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()

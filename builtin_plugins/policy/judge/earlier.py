@@ -8,8 +8,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.judge.facts import Facts
     from hookgate.builtin_plugins.policy.rules.model import Match, Scope
 
-__all__ = ["Kind", "same_scope"]
-
 TOOLS = 1024
 """Tools, with their flags, of which it is remembered whether they are of a sort."""
 

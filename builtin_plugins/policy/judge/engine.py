@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     )
     from hookgate.core.domain.descriptors import Flags
 
-__all__ = ["STRICTNESS", "Engine", "Judgement", "RuleOutcome", "said"]
-
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 
 STRICTNESS: Mapping[str, int] = {"allow": 0, "rewrite": 1, "ask": 2, "deny": 3}

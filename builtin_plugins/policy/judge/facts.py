@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import ToolCall
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Facts", "Happened", "History", "facts_of"]
-
 KEPT = 10_000
 """Calls that are remembered for rules about windows; the oldest one goes first."""
 

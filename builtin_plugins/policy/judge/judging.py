@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Recheck, ToolCall
     from hookgate.core.domain.turn import Turn
 
-__all__ = ["Globs", "Judge"]
-
-
 MEMO = 4096
 """Declarations in their circumstances for which what the profile says is remembered."""
 

@@ -14,8 +14,6 @@ from cel_expr_python import cel
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Condition", "ConditionError", "Variables"]
-
 _ENVIRONMENT = cel.NewEnv(
     variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN}
 )

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
 
-__all__ = ["said"]
-
 
 def _plain(match: Match | None) -> dict[str, Any]:
     if match is None:

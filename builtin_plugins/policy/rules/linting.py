@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
 
-__all__ = [
-    "KnownTool",
-    "arguments_of",
-    "covers",
-    "known_tool",
-    "lint",
-    "lint_tools",
-    "nobody_named",
-    "sample_of",
-]
-
 _GLOBS = ("tool", "plugin", "agent", "channel", "account", "peer", "principal", "taint")
 _OWNERS = ("loopback", "embedded", "cli")
 """Ids of the owner, as the ways in name it that need no token."""

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.judge.facts import Facts
     from hookgate.builtin_plugins.policy.rules.conditions import Condition
 
-__all__ = [
-    "EFFECTS",
-    "After",
-    "Match",
-    "MoreThan",
-    "Rewrite",
-    "Rule",
-    "RuleEffect",
-    "Scope",
-    "Severity",
-    "fits",
-]
-
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny", "rewrite"]
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny", "rewrite")
 

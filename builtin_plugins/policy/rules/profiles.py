@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
-__all__ = ["PROFILES", "Cell", "Circumstances", "ProfileRule", "When", "cells", "judge"]
-
 When: TypeAlias = Literal["always", "tainted", "inter_session", "scheduled", "not_external_user"]
 
 

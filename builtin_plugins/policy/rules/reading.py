@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 
     from hookgate.kit.content.yaml_reader import SourceDocument
 
-__all__ = [
-    "SUFFIXES",
-    "TEST_SUFFIX",
-    "RuleReading",
-    "entries",
-    "files_of",
-    "opened",
-    "read_rules",
-    "read_text_of_rules",
-    "seconds_at",
-]
-
 SUFFIXES = (".yaml", ".yml")
 TEST_SUFFIX = ".test.yaml"
 """Cases stand beside the rules that they test, in files of this ending."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
-__all__ = ["ACTS", "Suggestion", "suggest"]
-
 ACTS = ("sends_externally", "executes_privileged", "creates_autonomous_actions")
 """What cannot be taken back once it was done to somebody else."""
 

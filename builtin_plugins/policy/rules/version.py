@@ -11,8 +11,6 @@ from hookgate.core.domain.strict_json import canonical
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings
 
-__all__ = ["policy_version"]
-
 
 def policy_version(settings: PolicySettings, rules: str) -> str:
     """Return SHA-256 (hex) of the settings, of the profile's table and of the rules.

@@ -20,7 +20,7 @@ from hookgate.builtin_plugins.providers.demo.rules import (
     sum_up,
 )
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import ToolResultPart, ToolUse
 from hookgate.core.domain.models import (
     ModelInfo,
     StopEvent,
@@ -29,6 +29,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.messages import Message
     from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.turn import Turn
-
-__all__ = ["DemoProvider"]
 
 WHAT_I_AM = "I am hookgate's demo provider: I follow a few fixed rules, and I am no language model."
 BREATHE = 64

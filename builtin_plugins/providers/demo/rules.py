@@ -17,8 +17,6 @@ from hookgate.core.domain.errors import ProviderErrorKind
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DIRECTIVES", "PlannedCall", "Script", "calls_for", "read_script", "sum_up"]
-
 DIRECTIVES: Mapping[str, str] = {
     "/say TEXT": "answers with exactly TEXT",
     "/call NAME {json}": "calls exactly this tool; several lines are several calls at once",

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.messages import Message, Text, ToolResultPart
+from hookgate.core.domain.messages import Message, ToolResultPart
+from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hookgate.core.domain.messages import Part, ToolUse
-
-__all__ = ["paired"]
 
 NO_RESULT = "This call has no result: it was not run, or its result was not kept."
 

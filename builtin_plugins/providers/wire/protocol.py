@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.domain.parts import Image
 
-__all__ = [
-    "Reader",
-    "Wire",
-    "arguments_of",
-    "merge_options",
-    "object_of",
-    "parse",
-    "safe_id",
-    "sendable_input",
-    "text_of",
-]
-
 
 class Reader(Protocol):
     """Reads one answer.

@@ -6,8 +6,6 @@ JSON at U+2028. Every byte is looked at once or twice however the stream is chun
 
 from __future__ import annotations
 
-__all__ = ["MAX_EVENT", "SSEError", "SSESplitter"]
-
 MAX_EVENT = 1024 * 1024
 """The longest line, and the longest data of one event, in bytes."""
 

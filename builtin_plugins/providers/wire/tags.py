@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import ModelEvent
 
-__all__ = ["MAX_CALL", "TagReader", "ThinkTags", "read_tags"]
-
 ThinkTags = Literal["off", "on", "open"]
 
 THINK, CALL = "think", "tool_call"

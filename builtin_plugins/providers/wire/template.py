@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import re
 
-__all__ = ["TextTemplate"]
-
 TRIES = 32
 """Shapes that are learnt in one answer. A server that changes more than the text from event
 to event, padding for example, is given up on."""

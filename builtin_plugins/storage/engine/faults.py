@@ -8,8 +8,6 @@ from sqlalchemy.exc import DBAPIError
 
 from hookgate.core.domain.errors import StoreError
 
-__all__ = ["broken", "contain", "fault"]
-
 UNAVAILABLE = frozenset(
     (
         sqlite3.SQLITE_PERM,

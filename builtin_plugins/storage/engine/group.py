@@ -22,20 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = [
-    "Exclusive",
-    "Group",
-    "GroupLostError",
-    "Guard",
-    "Handle",
-    "Insert",
-    "Item",
-    "Job",
-    "Work",
-    "groups_of",
-    "refused",
-]
-
 Handle: TypeAlias = "Callable[[Connection, Sequence[Any]], Sequence[Any]]"
 
 

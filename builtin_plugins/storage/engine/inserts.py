@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Insert, Table
 
-__all__ = ["Inserts", "check_columns"]
-
 Process: TypeAlias = "Callable[[Any], Any] | None"
 
 

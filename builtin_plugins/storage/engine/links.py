@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-__all__ = ["AsyncLink", "DatabaseLink", "EngineLink"]
-
 T = TypeVar("T")
 
 

@@ -13,8 +13,6 @@ from hookgate.core.domain.errors import StoreHeldError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["DatabaseHeldError", "FileLock", "holder_pid", "lock_path"]
-
 PATIENCE = 0.5
 """Seconds to wait for a holder that is just ending, or for a look by `holder_pid`."""
 PAUSE = 0.02

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
     from hookgate.builtin_plugins.storage.settings import StorageSettings
 
-__all__ = ["open_store", "upgrade_database"]
-
 LOSS = "Until then everything is kept in memory only, and is lost when the gateway stops."
 MEGABYTE = 1024 * 1024
 

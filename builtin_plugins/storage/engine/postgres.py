@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-__all__ = ["postgres_engine", "postgres_url", "read_only"]
-
 CONNECT_SECONDS = 10.0
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
 
-__all__ = ["Readers"]
-
 T = TypeVar("T")
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-__all__ = ["Room"]
-
 
 class Room:
     """Places for those on the way; who finds none waits in line.

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
-__all__ = [
-    "DamagedError",
-    "FileIdentity",
-    "mark",
-    "memory_engine",
-    "prepare",
-    "read_only",
-    "sqlite_engine",
-]
-
 HEADER = b"SQLite format 3\x00"
 """The first 16 bytes of every database (https://sqlite.org/fileformat2.html, 1.2)."""
 HEADER_SIZE = 100

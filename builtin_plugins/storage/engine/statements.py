@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.sql.base import Executable
 
-__all__ = ["Prepared"]
-
 
 class _Plan:
     """A statement as SQLite's driver takes it."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.engine.group import Handle, Job
     from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
 
-__all__ = ["Writer"]
-
 T = TypeVar("T")
 
 SOON = 0.1

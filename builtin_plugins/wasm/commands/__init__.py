@@ -7,8 +7,6 @@ from hookgate.builtin_plugins.wasm.commands.looking import inspect, list_plugins
 from hookgate.builtin_plugins.wasm.commands.running import run
 from hookgate.builtin_plugins.wasm.commands.writing import new
 
-__all__ = ["COMMANDS"]
-
 COMMANDS = {
     "wasm new": new,
     "wasm list": list_plugins,

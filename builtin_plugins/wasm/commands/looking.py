@@ -12,12 +12,10 @@ from hookgate.builtin_plugins.wasm.commands.showing import (
     read_folder,
     settings_of,
 )
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-__all__ = ["inspect", "list_plugins", "verify"]
 
 STYLES = {
     "running": "green",

@@ -14,8 +14,6 @@ from typing import Never
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestErrorKind
 from hookgate.builtin_plugins.wasm.engine.limits import MEMORIES, TABLES, Limits, Room
 
-__all__ = ["CallContext", "HostFunction", "Run"]
-
 
 @dataclass(slots=True)
 class CallContext:

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from wasmtime import Store
     from wasmtime.component import Component, Func
 
-__all__ = ["ComponentForm", "ComponentGuest"]
-
 HOST: Final = "hookgate:plugin/host"
 FUNCTION: Final = "func(String)->String"
 STOP: Final = b"the call is over"

@@ -6,8 +6,6 @@ from typing import Literal
 
 from hookgate.core.domain.errors import HookgateError
 
-__all__ = ["GuestError", "GuestErrorKind", "GuestRefusedError"]
-
 GuestErrorKind = Literal[
     "trap",
     "fuel",

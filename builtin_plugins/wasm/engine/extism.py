@@ -22,8 +22,6 @@ from hookgate.builtin_plugins.wasm.engine.native import Bounds, Cell, Failure, n
 if TYPE_CHECKING:
     from wasmtime import Module
 
-__all__ = ["ExtismForm"]
-
 KERNEL = Path(__file__).with_name("extism_kernel.wat")
 ENV = "extism:host/env"
 USER = "extism:host/user"

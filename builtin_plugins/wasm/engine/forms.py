@@ -17,8 +17,6 @@ from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room, WasiGrants
 from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.native import Failure
 
-__all__ = ["Form", "GuestForm", "LoadedGuest", "Wanted", "fitted", "refuse"]
-
 GuestForm = Literal["core", "component", "extism"]
 SHOWN = 20
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-__all__ = ["Limits", "WasiGrants"]
-
 MB = 1024 * 1024
 MOST = {"memory_bytes": 4096 * MB, "table_elements": 10_000_000, "stack_bytes": 2 * MB}
 """What the engine has room for."""

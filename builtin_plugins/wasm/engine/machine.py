@@ -25,8 +25,6 @@ from hookgate.builtin_plugins.wasm.engine.workers import THREADS_A_TURN, TICK, T
 if TYPE_CHECKING:
     from wasmtime import Engine, Store
 
-__all__ = ["Machine"]
-
 COMPILERS = 2
 ENGINES = 16
 """How many sizes of stack there may be: each has an engine of its own."""

@@ -30,16 +30,6 @@ from hookgate.builtin_plugins.wasm.engine.native import (
 if TYPE_CHECKING:
     from wasmtime import Linker, Module
 
-__all__ = [
-    "OUTSIDE",
-    "CoreForm",
-    "CoreGuest",
-    "define",
-    "deserialised",
-    "import_problems",
-    "memory_problems",
-]
-
 HOST = "hookgate"
 FUNCTION = "func(i32,i32)->i64"
 ALLOC = "func(i32)->i32"

@@ -18,18 +18,6 @@ from typing import Any, Final
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room
 
-__all__ = [
-    "EPOCH_CALLBACK",
-    "HOST_CALLBACK",
-    "Bounds",
-    "Cell",
-    "Failure",
-    "Native",
-    "described",
-    "failure",
-    "native",
-]
-
 EPOCH_CALLBACK = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_void_p)
 """``(context, env, ticks to go on for, kind)``: an error that ends the guest, or 0."""
 HOST_CALLBACK = ctypes.CFUNCTYPE(c_size_t, c_void_p, c_void_p, c_void_p, c_size_t)

@@ -30,8 +30,6 @@ from hookgate.builtin_plugins.wasm.engine.machine import Machine
 from hookgate.builtin_plugins.wasm.engine.modules import CoreForm
 from hookgate.builtin_plugins.wasm.engine.native import native
 
-__all__ = ["Guest", "Sandbox"]
-
 FORMS: tuple[Form, ...] = (ExtismForm(), CoreForm(), ComponentForm())
 """The forms of guests: the first that fits is taken."""
 CACHE_BYTES = 1024 * 1024 * 1024

@@ -13,8 +13,6 @@ from pathlib import Path
 from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
 from hookgate.builtin_plugins.wasm.engine.native import Failure, failure, native
 
-__all__ = ["MODULE", "give", "names", "opened_folder", "problems"]
-
 MODULE = "wasi_snapshot_preview1"
 
 FOLDERS = 10_000

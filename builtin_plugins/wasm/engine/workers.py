@@ -18,8 +18,6 @@ from typing import Any, TypeVar
 from hookgate.builtin_plugins.wasm.engine.calls import Run
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 
-__all__ = ["THREADS_A_TURN", "TICK", "Ticker", "Workers"]
-
 T = TypeVar("T")
 W = TypeVar("W")
 

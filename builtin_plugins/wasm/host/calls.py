@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.wire import ErrorCode
     from hookgate.core.domain.messages import Taint
 
-__all__ = ["GuestCall", "HostRefusal"]
-
 NOBODY = ""
 """Whose a channel's own data are: of no one peer."""
 

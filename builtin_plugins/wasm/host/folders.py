@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hookgate.builtin_plugins.wasm.engine import opened_folder
+from hookgate.builtin_plugins.wasm.engine.wasi import opened_folder
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
-
-__all__ = ["FolderJudge"]
 
 SYSTEM: Final = tuple(map(Path, ("/proc", "/sys", "/dev", "/run")))
 """What shows processes, devices and sockets: ``/proc/self`` has the gateway's environment."""

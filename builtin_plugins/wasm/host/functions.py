@@ -23,13 +23,11 @@ from hookgate.builtin_plugins.wasm.wire import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from hookgate.builtin_plugins.wasm.engine import CallContext, HostFunction
+    from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
     from hookgate.builtin_plugins.wasm.host.http import Door
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.wire import ErrorCode
     from hookgate.core.host import Host
-
-__all__ = ["HostFunctions"]
 
 F = TypeVar("F", bound=WireForm)
 

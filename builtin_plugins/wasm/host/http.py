@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest
     from hookgate.core.host import Host
 
-__all__ = ["Door"]
-
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _OVERRIDE = re.compile(r"x[-_](?:http[-_])?method(?:[-_]override)?", re.IGNORECASE)
 """Headers by which a server may do something else than what the method says, and the grant."""

@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.core.host import Host
 
-__all__ = [
-    "MOST_LINES",
-    "environment",
-    "read_clock",
-    "read_env",
-    "read_random",
-    "write_log",
-]
-
 MOST_LINES = 100
 """Lines that one call may log; those behind them are dropped, and that is said once."""
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.grants import Granted, Place
     from hookgate.core.domain.ports import Secrets
 
-__all__ = ["Inserted", "Inserter"]
-
 _MARK = re.compile(r"\{\{secret:([^{}]{1,128})\}\}")
 _LOOKS = "{{secret:"
 _URL = re.compile(r"(?P<origin>[^/?#]*//[^/?#]*)(?P<path>/[^?#]*)?(?P<rest>.*)", re.DOTALL)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.wire import StoreRequest
     from hookgate.core.domain.messages import Taint
 
-__all__ = ["KeyValues", "serve_store"]
-
 NO_STORE = (
     "there is no store here: the operator has to enable the plugin `storage`, as it is by itself"
 )

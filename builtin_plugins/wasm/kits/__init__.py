@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Language"]
-
 
 class Language(StrEnum):
     """What a guest is written in."""

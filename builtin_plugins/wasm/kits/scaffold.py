@@ -16,8 +16,6 @@ from hookgate.core.domain.errors import StartError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["create"]
-
 
 @dataclass(frozen=True)
 class _Kit:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
 
-__all__ = ["SAFE", "contradictions", "flags_of"]
-
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 """Methods by which a caller asks for no change (RFC 9110, 9.2.1)."""
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
 
-__all__ = ["MOST_FOLDERS", "Package", "PackageError", "found_below", "read_package"]
-
 MOST_FOLDERS: Final = 256
 """Plugin folders below one folder of the settings; the others are left out, and that is told."""
 

@@ -38,20 +38,6 @@ from hookgate.kit.url_grants import NotGrantedError, Target
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "METHODS",
-    "PLACES",
-    "EnvGrant",
-    "FolderGrant",
-    "GrantError",
-    "Granted",
-    "HttpGrant",
-    "PlainGrant",
-    "SecretGrant",
-    "StoreGrant",
-    "parse_grant",
-]
-
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 Place: TypeAlias = Literal["header", "body", "path"]

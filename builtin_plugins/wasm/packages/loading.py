@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
-__all__ = ["Load", "Loads"]
-
 AT_ONCE: Final = 8
 """Plugins that are being loaded at one time: each holds its module's bytes until it is compiled."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
-from hookgate.builtin_plugins.wasm.engine import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.packages.flags import contradictions, flags_of
 from hookgate.builtin_plugins.wasm.packages.grants import Granted, parse_grant
 from hookgate.core.domain.channels.channel import ChannelFeatures
@@ -23,18 +23,6 @@ from hookgate.core.settings.words import dotted, problems_of
 
 if TYPE_CHECKING:
     pass
-
-__all__ = [
-    "MANIFEST",
-    "NAME",
-    "ChannelSection",
-    "LimitsSection",
-    "Manifest",
-    "PollingSection",
-    "ToolSection",
-    "WebhookSection",
-    "parse_manifest",
-]
 
 MANIFEST: Final = "hookgate-plugin.toml"
 """The manifest's name in a plugin's folder."""

@@ -9,12 +9,10 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from hookgate.kit.content.writing import write_whole
+from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-__all__ = ["Refusals"]
 
 FORMAT: Final = "hookgate-wasm-refused-1"
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
     from hookgate.builtin_plugins.wasm.packages.folders import Package
 
-__all__ = ["Found", "FoundState", "look_through"]
-
 FoundState: TypeAlias = Literal["accepted", "new", "changed", "hidden", "broken"]
 
 

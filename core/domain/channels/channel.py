@@ -9,16 +9,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Address
 
-__all__ = [
-    "CHANNELLESS",
-    "GUESTS",
-    "Channel",
-    "ChannelFeatures",
-    "Choice",
-    "guest_channel",
-    "is_guest_channel",
-]
-
 GUESTS = "wasm."
 """With this begins the name of each channel whose code is a stranger's and runs in the sandbox,
 and of no other one: so nothing that such a channel makes up stands where anybody else speaks."""

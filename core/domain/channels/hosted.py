@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Content, Image
     from hookgate.core.domain.turn import Address
 
-__all__ = [
-    "AnsweringChannel",
-    "Connection",
-    "Handshake",
-    "HostedChannel",
-    "Parsed",
-    "PolledChannel",
-    "Polling",
-    "RawMessage",
-    "ReceivedMessage",
-    "Webhook",
-    "WebhookReply",
-]
-
 Verification: TypeAlias = Literal["header", "hmac-sha256", "ed25519"]
 
 

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-__all__ = ["WINDOW", "Attempts"]
-
 WINDOW = 60.0
 """Seconds that a failure counts."""
 

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["SUBPROTOCOL", "Caller", "Gate", "check_listener", "flaw_of"]
-
 SUBPROTOCOL = "hookgate"
 """The WebSocket subprotocol; a browser offers it beside ``bearer.TOKEN``."""
 

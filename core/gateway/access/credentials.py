@@ -19,17 +19,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.turn import CredentialKind
 
-__all__ = [
-    "BEARER_PROTOCOL",
-    "COOKIE",
-    "FORMS",
-    "MAX_CREDENTIAL",
-    "bearer",
-    "check_forms",
-    "offered_protocols",
-    "read_credential",
-]
-
 BEARER_PROTOCOL = "bearer."
 """What a WebSocket subprotocol begins with that brings a token."""
 

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["forwarded_header"]
-
 _NAMES = frozenset(
     (
         # HTTP itself (RFC 8470), nginx, IIS and the URL rewriters of both

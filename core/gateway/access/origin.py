@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from multidict import CIMultiDictProxy
 
-__all__ = [
-    "Authority",
-    "HostRule",
-    "OriginRule",
-    "address_key",
-    "canonical",
-    "check_own_page",
-    "is_loopback",
-    "is_loopback_bind",
-    "own_authorities",
-    "read_authority",
-]
-
 IPAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _AUTHORITY = re.compile(

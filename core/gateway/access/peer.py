@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.access.origin import IPAddress
 
-__all__ = ["PeerLookup", "PeerUser", "parse_proc_net_tcp"]
-
 Endpoint = tuple[str, int]
 
 # linux/netlink.h, linux/sock_diag.h, linux/inet_diag.h

@@ -17,8 +17,6 @@ from typing import Any
 
 from hookgate.core.gateway.access.origin import canonical
 
-__all__ = ["NONCE_HEADER", "PROOF_HEADER", "PURPOSE", "new_key", "new_nonce", "prove", "proves"]
-
 NONCE_HEADER = "Hookgate-Nonce"
 """The request's header with the nonce: 64 hexadecimal digits."""
 

@@ -15,7 +15,7 @@ from hookgate.core.domain.errors import StartError, StoreError
 from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
 from hookgate.core.hooks.shielding import finish
-from hookgate.core.settings.secret_store import read_key_file
+from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import Switch, Switches
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import TokenSettings
-
-__all__ = [
-    "DEAF_SECONDS",
-    "PREFIX",
-    "REVOKED_SWITCH",
-    "TOKEN_BOOK",
-    "Token",
-    "TokenBook",
-    "followed_token_book",
-    "new_token",
-    "principal_id",
-    "token_book",
-]
 
 PREFIX = "hgt_"
 """What every token begins with, so that one is recognised where it should not be."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from hookgate.core.domain.operations import OperationModel
 
-__all__ = ["PROTOCOL", "AuthParams", "AuthResult"]
-
 PROTOCOL = 1
 """The version of the wire protocol. It grows when an old client would no longer work."""
 

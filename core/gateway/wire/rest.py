@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import Method
 
-__all__ = ["read_body", "serve_named", "serve_operation"]
-
 BODY_SECONDS = 30.0
 """Seconds that a request's body may take to arrive."""
 

@@ -24,21 +24,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.codes import ErrorAnswer
     from hookgate.core.host import Host
 
-__all__ = [
-    "BadCall",
-    "CallId",
-    "Method",
-    "Methods",
-    "binary_frame",
-    "error_frame",
-    "event_data",
-    "event_frame",
-    "no_token",
-    "notification",
-    "read_call",
-    "result_frame",
-]
-
 CallId = str | int
 
 MAX_ID = 256

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.gateway.clients import Client
 
-__all__ = ["GOING_AWAY", "GRACE", "KEEP_ALIVE", "LOOK", "EventStream", "encode_event"]
-
 KEEP_ALIVE = 15.0
 """Seconds of silence after which a stream sends a comment, so that no proxy gives it up."""
 

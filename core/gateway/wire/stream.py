@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from aiohttp import web
     from aiohttp.abc import AbstractStreamWriter
 
-__all__ = ["NO_DRAIN", "QUEUE_BYTES", "Backlog", "EventOutbox", "Outbox", "SocketOutbox"]
-
 QUEUE_BYTES = 131_072
 """Bytes that may wait for a slow client. 200 clients that read nothing then hold 25 MiB,
 and as much again in their transports. One frame of any size may wait alone."""

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from hookgate.core.gateway.server import Server
     from hookgate.core.gateway.wire.rpc import CallId, Method
 
-__all__ = ["AUTH_SECONDS", "serve_socket"]
-
 AUTH_SECONDS = 10.0
 """Seconds that a socket without a token has for its first frame, ``auth``."""
 

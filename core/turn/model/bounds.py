@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelInfo, ModelRequest
     from hookgate.core.host import Host
 
-__all__ = ["Bounded", "input_bound", "sizes_of", "upper_bound"]
-
 REQUEST_TOKENS = 64
 """What a chat format spends once a request, and to spare."""
 PIECE_TOKENS = 16

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["ModelCall"]
-
 CLOSE_LIMIT = 5.0
 """Seconds that closing a provider's stream may take."""
 

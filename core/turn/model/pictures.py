@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hookgate.core.domain.parts import Image
 
-__all__ = ["PATCH_TOKENS", "patches", "picture_size", "picture_tokens", "tiles"]
-
 HEAD_CHARS = 400_000
 """Characters of base64 in which the size of a picture is looked for; in front of a JPEG's may
 stand a preview and notes of up to 64 kB each."""

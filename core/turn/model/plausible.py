@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent, ModelRequest
     from hookgate.core.host import Host
 
-__all__ = ["Wording", "believed", "counted", "least_input", "said_of"]
-
 FAR = 4
 """So many times below what is typical a figure is looked at closely: no tokenizer is so far off."""
 BYTES_PER_TOKEN = 8

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelRef, ModelRequest
     from hookgate.core.domain.parts import ContentPart
 
-__all__ = ["readable"]
-
 _NOT_ONLY_TEXT = (Link, *MEDIA)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
 from hookgate.core.domain.models import OpaqueDelta, ReasoningDelta, TextDelta, ToolUseEvent
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
-from hookgate.core.host import redact_json
+from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.tools.soundness import sound_use
 
 if TYPE_CHECKING:
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.models import ModelEvent
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.domain.turn import Turn
-
-__all__ = ["MAX_CALLS", "Reply"]
-
 
 MAX_CALLS = 1024
 """Calls of one message that are kept, each with a result; past all use, and bounded so that

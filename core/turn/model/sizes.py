@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["KINDS", "TYPICAL", "Sizes", "typical_of_text", "typical_tokens"]
-
 KINDS: tuple[str, ...] = (
     "letters",  # a to z, and white space
     "capitals",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.models import ModelEvent
 
-__all__ = ["Filtered", "Source", "close"]
-
 HOOK = "filter_stream"
 EVENTS = (
     models.TextDelta,

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
-__all__ = ["Judged", "ToolCalls", "cut_short", "may_use", "odd_answerers"]
-
 GRACE_SECONDS = 1.0
 """Seconds that whoever resolves a question gets beyond its time limit: keeping that is theirs."""
 

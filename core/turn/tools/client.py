@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal, Turn, TurnRequest
     from hookgate.core.host import Host
 
-__all__ = [
-    "UNVERIFIED",
-    "admitted",
-    "brought_history",
-    "record_unverified",
-    "released",
-    "stricter",
-    "unanswered",
-]
-
 FOREIGN: Taint = frozenset(("client:history",))
 """What taints a result in a conversation that the caller keeps."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.loop import Loop
 
-__all__ = ["call_directly"]
-
 
 async def call_directly(host: Host, loop: Loop, turn: Turn, use: ToolUse) -> None:
     """Judge and run `use` in `turn`, which holds its lane and asks no model.

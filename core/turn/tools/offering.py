@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     from hookgate.core.domain.ports import TokenCounter
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn, TurnPlan
-    from hookgate.core.hooks.caller import HookAnswer, HookFailure
+    from hookgate.core.hooks.caller import HookAnswer
+    from hookgate.core.hooks.dispatch import HookFailure
     from hookgate.core.host import Host
-
-__all__ = ["choose_tools", "is_chosen", "schema_tokens", "usable_tools"]
 
 
 def schema_tokens(tool: Tool, counter: TokenCounter) -> int:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import ToolResult
     from hookgate.core.host import Host
 
-__all__ = ["cut", "masked"]
-
 CUT_MARKER = "\n[cut here: the result was {tokens} tokens, {kept} are shown]"
 
 

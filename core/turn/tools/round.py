@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hookgate.core.host import Host
     from hookgate.core.turn.tools.call import Judged, ToolCalls
 
-__all__ = ["ToolRound", "client_finished", "client_results", "results_message"]
-
 T = TypeVar("T")
 
 

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import ToolResult, Verdict
     from hookgate.core.host import Host
 
-__all__ = [
-    "MAX_TOKENS",
-    "at_least",
-    "bytes_of",
-    "note_usage",
-    "sound_usage",
-    "sound_use",
-    "wrong_in_result",
-    "wrong_in_verdict",
-]
-
 MAX_TOKENS = 1_000_000_000
 """The most tokens that one call can have used; beyond it a figure is an error. The longest
 contexts on offer hold some ten million."""

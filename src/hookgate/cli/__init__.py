@@ -18,8 +18,6 @@ import gc
 import signal
 import sys
 
-__all__ = ["hear_interrupts", "main"]
-
 
 def main() -> None:
     """Run the command line; ends the process.

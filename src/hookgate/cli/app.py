@@ -14,8 +14,6 @@ from hookgate.cli.commands.serve import serve
 from hookgate.cli.commands.turn import turn
 from hookgate.cli.group import RootGroup
 
-__all__ = ["app"]
-
 TALK = "Talk"
 LOOK = "Look"
 RUN = "Run"

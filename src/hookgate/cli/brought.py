@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from hookgate.cli.state import State
 
-__all__ = ["Brought", "checks", "commands", "missing_plugin", "only_builtins"]
-
 COMMANDS = "commands"
 """What ``COMMANDS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.commands``: a
 typer app or a function, under its words. In the name of an entry point dots join the words:

@@ -18,8 +18,6 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["commands", "function_of"]
-
 SHIPPED = Path(__file__).parent / "operations.json"
 """The operations of builtin plugins that have a command; `make docs` writes it."""
 

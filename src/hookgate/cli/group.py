@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.errors import ConfigProblem
 
-__all__ = ["CommandGroup", "RootGroup"]
-
 
 class CommandGroup(TyperGroup):
     """A group whose own commands come first, then those of plugins, then their operations.

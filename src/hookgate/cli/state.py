@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
-__all__ = ["JsonOption", "State", "settle_memory", "state_of"]
-
 T = TypeVar("T")
 
 HELD_SECONDS = 5.0

@@ -10,7 +10,8 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 
 from hookgate.builtin_plugins.discovery import discovering
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
-from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.core.domain.descriptors import CapabilityDetail, Card, Rejected
 from hookgate.core.host import QuarterTokens

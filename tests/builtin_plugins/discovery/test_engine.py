@@ -23,16 +23,16 @@ from hookgate.builtin_plugins.discovery.index.engine import (
     RETRY_SECONDS,
     SAVE_SECONDS,
     Engine,
-    Surroundings,
 )
 from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.index.searching import Index
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.learned import Learned
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from hookgate.builtin_plugins.discovery.index.engine import SearchResult
+    from hookgate.builtin_plugins.discovery.index.surroundings import SearchResult
     from hookgate.core.domain.descriptors import Capability
     from hookgate.core.registry.snapshots import CapabilityIndex
 

@@ -12,7 +12,8 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 from tests.builtin_plugins.turns import make_host
 
 from hookgate import Flags, Host, Tool, hookimpl
-from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import Engine
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest

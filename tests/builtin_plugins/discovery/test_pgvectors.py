@@ -17,11 +17,12 @@ from tests.builtin_plugins.discovery.searching import FakeEmbedder, row, snapsho
 from tests.builtin_plugins.turns import make_host
 from tests.support.postgres import Server
 
-from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import RETRY_SECONDS, Engine
 from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
 from hookgate.builtin_plugins.discovery.index.postgres.table import VectorTable
 from hookgate.builtin_plugins.discovery.index.postgres.vectors import PostgresVectors
 from hookgate.builtin_plugins.discovery.index.saved import Saved
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError, VectorStore
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings

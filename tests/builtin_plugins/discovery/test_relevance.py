@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builtin_plugins.discovery.searching import DIMENSION, snapshot, vector
 
-from hookgate.builtin_plugins.discovery.index.engine import Engine, Surroundings
+from hookgate.builtin_plugins.discovery.index.engine import Engine
 from hookgate.builtin_plugins.discovery.index.relevance import (
     CHANCE,
     WORDS_ALONE,
@@ -18,6 +18,7 @@ from hookgate.builtin_plugins.discovery.index.relevance import (
     small_talk,
 )
 from hookgate.builtin_plugins.discovery.index.searching import Query, Ranking
+from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.sources.folders import Root, shipped_folder

@@ -25,7 +25,8 @@ from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import Said
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock

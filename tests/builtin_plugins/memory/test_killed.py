@@ -19,7 +19,8 @@ from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Utterance
 from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.core.domain.models import Usage
 
-__all__ = ["NOON", "FixedPrice", "UnsteadyStore", "made_call", "rows_of"]
-
 _numbers = itertools.count(1)
 
 PLAIN = Call(

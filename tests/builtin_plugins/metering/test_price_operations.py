@@ -9,7 +9,7 @@ from tests.builtin_plugins.metering.test_prices import WORST, price
 from tests.support.wire import Served, serving
 
 from hookgate import hookimpl
-from hookgate.builtin_plugins.metering.prices import Prices
+from hookgate.builtin_plugins.metering.prices.book import Prices
 from hookgate.builtin_plugins.metering.prices.operations import operations
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tests.builtin_plugins.metering.test_stories import budget, spending
 
 from hookgate.builtin_plugins.metering import gate
-from hookgate.builtin_plugins.metering.budgets import Budgets, engine
+from hookgate.builtin_plugins.metering.budgets import engine
+from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 
 if TYPE_CHECKING:
     from collections.abc import Callable

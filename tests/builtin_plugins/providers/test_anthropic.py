@@ -19,7 +19,7 @@ from tests.builtin_plugins.providers.transcripts import ANTHROPIC, sse
 from hookgate.builtin_plugins.providers.anthropic import AnthropicReader, AnthropicWire
 from hookgate.builtin_plugins.providers.wire.sse import SSESplitter
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Opaque, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.models import (
     ModelEvent,
     OpaqueDelta,
@@ -31,6 +31,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
+from hookgate.core.domain.parts import Text
 
 WIRE = AnthropicWire("acme", "https://api.anthropic.com", "key")
 

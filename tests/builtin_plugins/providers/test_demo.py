@@ -7,7 +7,7 @@ import pytest
 
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
 from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Message, Text, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
 from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
@@ -17,6 +17,7 @@ from hookgate.core.domain.models import (
     ToolUseEvent,
     UsageEvent,
 )
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from hookgate.builtin_plugins.storage import migrate
 from hookgate.builtin_plugins.storage.migrate import PluginTables
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SCRIPTS
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 
 if TYPE_CHECKING:

@@ -15,16 +15,8 @@ from hookgate.builtin_plugins.storage.conversations import HISTORY, SqlConversat
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
 from hookgate.core.domain.errors import StaleFenceError, StoreError
-from hookgate.core.domain.messages import (
-    Image,
-    Message,
-    Opaque,
-    Part,
-    Provenance,
-    Text,
-    ToolResultPart,
-    ToolUse,
-)
+from hookgate.core.domain.messages import Message, Opaque, Part, Provenance, ToolResultPart, ToolUse
+from hookgate.core.domain.parts import Image, Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.sessions.conversations import InProcessConversations
 

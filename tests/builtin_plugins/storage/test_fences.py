@@ -18,7 +18,8 @@ from hookgate.builtin_plugins.storage import lanes
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
 from hookgate.core.domain.turn import Fence, SessionKey, Turn
 from hookgate.core.host import SystemClock

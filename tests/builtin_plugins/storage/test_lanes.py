@@ -17,7 +17,8 @@ from hookgate.builtin_plugins.storage.lanes import SqlLanes
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import LANE_ROWS
 from hookgate.core.domain.errors import LaneFullError, StaleFenceError, StoreUnavailableError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.host import SystemClock
 

@@ -18,7 +18,8 @@ from hookgate.builtin_plugins.storage.backup import Kept, back_up, put_back
 from hookgate.builtin_plugins.storage.conversations import EXPORT, SINCE, SqlConversations
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 from hookgate.core.sessions.conversations import InProcessConversations

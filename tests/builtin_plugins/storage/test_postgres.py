@@ -19,7 +19,8 @@ from hookgate.builtin_plugins.storage.engine.postgres import postgres_engine, po
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.domain.errors import StaleFenceError, StartError, StoreUnavailableError
-from hookgate.core.domain.messages import Message, Text
+from hookgate.core.domain.messages import Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 

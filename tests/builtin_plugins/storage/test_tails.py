@@ -18,7 +18,8 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import MESSAGES, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
 from hookgate.core.domain.errors import StaleFenceError
-from hookgate.core.domain.messages import Message, Text, ToolUse
+from hookgate.core.domain.messages import Message, ToolUse
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS, STORE
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock

@@ -10,7 +10,8 @@ import pytest
 
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.core.domain.errors import StaleFenceError
-from hookgate.core.domain.messages import CLEAN, Message, Text
+from hookgate.core.domain.messages import CLEAN, Message
+from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 from hookgate.core.sessions.conversations import InProcessConversations

@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.telemetry.otel import OtelFigures
 from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
 from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
 from hookgate.core.domain.metrics import Instrument, Label, MetricRecord, Reading, RecordSource
-from hookgate.core.hooks.caller import HookFailure
+from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 
 INSTRUMENTS = (*CORE_INSTRUMENTS, *OF_AWARENESS, *OWN)

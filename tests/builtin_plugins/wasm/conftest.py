@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.script import Allow, Script, Scripted
 
-from hookgate.builtin_plugins.wasm.engine import Sandbox
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import ToolResult

@@ -9,8 +9,6 @@ from typing import Any
 
 from tests.builtin_plugins.wasm.guests import ALLOC, ECHO, binary, guest
 
-__all__ = ["ECHO_GUEST", "constant", "module", "relay", "tool", "write_plugin"]
-
 ECHO_GUEST = guest(ECHO)
 """Answers with its request, which is no answer to a tool's call."""
 

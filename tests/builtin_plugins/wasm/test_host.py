@@ -25,7 +25,8 @@ from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables
-from hookgate.builtin_plugins.wasm.engine import CallContext, Limits
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
 from hookgate.builtin_plugins.wasm.host.http import Door

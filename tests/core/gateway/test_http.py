@@ -25,9 +25,10 @@ from tests.support.script import (
 from tests.support.wire import Served, serving
 
 from hookgate.core.domain.errors import ProviderError
+from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.models import Refusal
 from hookgate.core.domain.operations import Access, Invocation, Operation, OperationModel
-from hookgate.core.domain.turn import Address, Origin, Principal, Provenance, TurnRequest
+from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.wire import rest, sse
 from hookgate.hookspecs import hookimpl
 

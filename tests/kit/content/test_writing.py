@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.kit.content.writing import write_whole
+from hookgate.core.settings.whole_file import write_whole
 
 
 @pytest.mark.parametrize("durable", [True, False])

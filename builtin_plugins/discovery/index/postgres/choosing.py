@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
     from hookgate.core.host import Host
 
-__all__ = ["KEEP_SECONDS", "Elsewhere"]
-
 PART = "discovery: vectors in PostgreSQL"
 
 KEEP_SECONDS = 3600.0

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.ports import Store
 
-__all__ = ["HOUR", "LOOKED_UP", "VectorTable", "short"]
-
 T = TypeVar("T")
 
 LEAST_VERSION = (0, 8)

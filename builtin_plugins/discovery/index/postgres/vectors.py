@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     Slots: TypeAlias = npt.NDArray[np.int64]
     Rows: TypeAlias = list[tuple[bytes, int]]
 
-__all__ = ["PostgresVectors"]
-
 LINKS, BUILD_EFFORT, SEARCH_EFFORT = 16, 80, 128
 """The parameters of HNSW: m, ef_construction and hnsw.ef_search."""
 

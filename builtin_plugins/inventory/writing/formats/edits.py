@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Edit", "TranscodeError", "applied", "same"]
-
 
 class TranscodeError(ValueError):
     """A text cannot be changed without touching more of it than is asked for."""

@@ -12,8 +12,6 @@ from hookgate.builtin_plugins.inventory.writing.formats.edits import TranscodeEr
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 
-__all__ = ["change", "read"]
-
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 _SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\.)*+"|[-+.\w]++')
 DEPTH = 64

@@ -13,8 +13,6 @@ from hookgate.core.settings.toml_lines import locate
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 
-__all__ = ["change", "noted", "read"]
-
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _STRING = r""""(?!"")(?:[^"\\\n]|\\.)*"|'(?!'')[^'\n]*'"""
 _LINE = re.compile(

@@ -15,8 +15,6 @@ from hookgate.kit.content.yaml_reader import read_yaml
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 
-__all__ = ["change", "read"]
-
 BYTES = 1024 * 1024
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"}

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Assertion", "Ref"]
-
 
 @dataclass(frozen=True, slots=True)
 class Ref:

@@ -22,8 +22,6 @@ from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, 
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["MAX_CLAIMS", "extract"]
-
 MAX_CLAIMS = 24
 """Claims of one message."""
 

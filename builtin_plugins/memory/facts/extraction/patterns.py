@@ -12,8 +12,6 @@ from hookgate.builtin_plugins.memory.facts.extraction.statements import role_wor
 from hookgate.builtin_plugins.memory.facts.extraction.values import KINDS
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import FOLDER
 
-__all__ = ["Pattern", "patterns"]
-
 _PLACEHOLDER = re.compile(r"\{(?P<kind>[a-z]+)(?::(?P<group>[a-z]+))?\}")
 
 

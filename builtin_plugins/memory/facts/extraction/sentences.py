@@ -7,8 +7,6 @@ from functools import cache
 
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 
-__all__ = ["CAPITAL", "any_of", "clauses_of", "sentences_of"]
-
 MAX_TEXT = 3000
 """Characters that somebody types. A longer message carries something pasted: only its first
 paragraph is read."""

@@ -15,8 +15,6 @@ from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabula
 if TYPE_CHECKING:
     from datetime import datetime
 
-__all__ = ["Introduced", "Statement", "introductions", "read_statement", "role_words"]
-
 ME = Ref("speaker")
 YOU = Ref("listener")
 

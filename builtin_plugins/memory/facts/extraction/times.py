@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
-__all__ = ["When", "find_time", "is_date"]
-
 Precision: TypeAlias = Literal["year", "month", "day"]
 
 _MONTHS = [

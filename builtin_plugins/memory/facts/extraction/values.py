@@ -13,8 +13,6 @@ from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabula
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["KINDS", "MAX_VALUE", "clean", "several"]
-
 MAX_VALUE = 80
 """Characters of a value."""
 

@@ -24,8 +24,6 @@ from typing import Any
 
 from hookgate.builtin_plugins.wasm.engine.compiled.child import UNSUPPORTED
 
-__all__ = ["Artefact", "Artefacts", "FolderError"]
-
 SETTINGS = "1"
 """Counts the settings that artefacts depend on."""
 KEY_BYTES = 32

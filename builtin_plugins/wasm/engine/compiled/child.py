@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wasmtime import Config
 
-__all__ = ["COMPONENT", "CORE", "configure"]
-
 CORE = b"\0asm\x01\0\0\0"
 COMPONENT = b"\0asm\x0d\0\x01\0"
 ARTEFACT = 3

@@ -17,8 +17,6 @@ from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefact, Ar
 from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 
-__all__ = ["compiled"]
-
 KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
 """What an interpreter may need of the environment to start. Nothing else of it is handed over."""
 SAID_BYTES = 4 * 1024 * 1024

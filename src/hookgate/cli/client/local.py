@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate import Gateway
     from hookgate.core.domain.events import Event
 
-__all__ = ["AnsweredError", "Client", "LocalClient", "Stream"]
-
 ENDS_WITH = {"chat.send": "done"}
 """Operations whose result comes first, and the event that comes last."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
     from concurrent.futures import Future
 
-__all__ = ["LoopThread"]
-
 T = TypeVar("T")
 
 

@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.settings.file import Source
 
-__all__ = [
-    "NOTE",
-    "NoteError",
-    "Running",
-    "address",
-    "leave_note",
-    "lives",
-    "placed_problems",
-    "running_gateway",
-    "take_note_away",
-    "write_note",
-]
-
 NOTE = "gateway.json"
 
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
@@ -72,7 +59,7 @@ def running_gateway(home: Path) -> Running | None:
         NoteError: It may be somebody else's: it is a link, or owned, readable or replaceable by
             others; it was copied from another folder; or it says something else than notes say.
     """
-    from hookgate.core.settings.secret_store import read_key_file
+    from hookgate.core.settings.key_file import read_key_file
 
     path = home / NOTE
     try:
@@ -116,7 +103,7 @@ def write_note(home: Path, running: Running) -> None:
     Raises:
         OSError: The note cannot be written; an older one does not stay.
     """
-    from hookgate.kit.content.writing import write_whole
+    from hookgate.core.settings.whole_file import write_whole
 
     path = home / NOTE
     try:

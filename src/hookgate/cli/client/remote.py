@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-__all__ = ["RemoteClient", "UnreachableError", "connect"]
-
 CONNECT_SECONDS = 10.0
 """Seconds for the connection and the handshake."""
 

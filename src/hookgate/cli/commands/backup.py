@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.storage.backup import Kept
 
-__all__ = ["backup", "delete_session", "export_session", "restore"]
-
 
 def backup(
     ctx: typer.Context,
@@ -162,7 +160,7 @@ def export_session(
     Example:
         hookgate sessions export main:web:shop:ada --out ada.jsonl
     """
-    from hookgate.kit.content.writing import write_whole
+    from hookgate.core.settings.whole_file import write_whole
 
     del as_json  # Read by the state.
     state = state_of(ctx)

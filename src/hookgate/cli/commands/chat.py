@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["chat"]
-
 
 def chat(
     ctx: typer.Context,

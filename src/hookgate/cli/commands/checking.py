@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
-__all__ = ["Findings", "check_settings"]
-
 ROUNDS = 4
 """How often what is wrong is left out, to see what else is: the core's keys, then the plugins'."""
 

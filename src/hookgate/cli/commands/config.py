@@ -12,8 +12,6 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Settings: show, check, describe them."
 )

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.settings.schema import Settings
 
-__all__ = ["examine"]
-
 DEMO = "demo"
 DOCTOR = "hookgate-doctor"
 QUESTION = "what is 17*23?"

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.core.sessions.routing import AgentRoute
 
-__all__ = ["db", "reload", "route", "sessions", "status"]
-
 _TOLD = ("degraded", "notices", "running")
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.cli.commands.scaffold import new
 from hookgate.cli.state import State
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Plugins: list, explain, trace and measure them."
 )

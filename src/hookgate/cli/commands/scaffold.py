@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Kind", "new", "package"]
-
 NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
-__all__ = ["serve"]
-
 NOTE_PART = "command line"
 """What `status` and `/health` call degraded while the gateway's note cannot be written."""
 

@@ -14,8 +14,6 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Access tokens: make, list and revoke them."
 )

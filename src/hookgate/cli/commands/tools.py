@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["app"]
-
 app = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="Tools: what models can call.")
 
 # (standing, value) -> how it is shown. What is unknown counts as yes for policy.

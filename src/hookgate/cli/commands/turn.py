@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from hookgate.cli.terminal.trace import Trace
 
-__all__ = ["address_params", "run_once", "turn"]
-
 
 def turn(
     ctx: typer.Context,

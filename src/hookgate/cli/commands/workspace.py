@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from hookgate.kit.content.workspaces import Standing, Workspaces
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-__all__ = ["Narrator", "print_message", "print_question"]
-
 
 class Narrator:
     """Prints the events of turns as they come.

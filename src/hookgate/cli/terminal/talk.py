@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.cli.client.loop import LoopThread
     from hookgate.cli.state import State
 
-__all__ = ["Talk"]
-
 HISTORY_LINES = 1000
 
 COMMANDS = ("/help", "/peer", "/history", "/status", "/cancel", "/quit")

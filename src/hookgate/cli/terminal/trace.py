@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from hookgate.cli.client.local import Client, Stream
 
-__all__ = ["Row", "Trace", "traced"]
-
 QUIET_SECONDS = 0.25
 """Silence after ``done`` that means that the hooks behind a turn have run, too."""
 LAST_SECONDS = 5.0

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.gateway import Gateway
 
-__all__ = ["follow", "isolated", "measure"]
-
 
 async def follow(state: State, hook: str, plugin: str, *, quiet: bool) -> None:
     """Print spans of the running gateway until it ends or the user interrupts."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from hookgate.cli.terminal.trace import Row, Trace
 
-__all__ = ["print_waterfall"]
-
 _STAGES = (
     ("before_turn", "tag_turn", "plan_turn"),
     ("withhold_capabilities", "select_capabilities", "sanitize_card"),

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
+from hookgate.core.settings.whole_file import write_whole
 from hookgate.kit.content.problems import ContentError, Problem
-from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

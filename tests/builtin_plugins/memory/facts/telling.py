@@ -14,7 +14,8 @@ from sqlalchemy.pool import StaticPool
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
 from hookgate.builtin_plugins.memory.facts.facts import Facts
 from hookgate.builtin_plugins.memory.facts.rows import Row
-from hookgate.builtin_plugins.memory.tables import FACTS, METADATA
+from hookgate.builtin_plugins.memory.tables.facts import FACTS
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 ME = "peer:telegram:bot:me"

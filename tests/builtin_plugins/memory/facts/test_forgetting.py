@@ -20,7 +20,7 @@ from tests.builtin_plugins.memory.facts.telling import (
 )
 
 from hookgate.builtin_plugins.memory.notes import FullError, Note
-from hookgate.builtin_plugins.memory.tables import SOURCES, WORDS
+from hookgate.builtin_plugins.memory.tables.facts import SOURCES, WORDS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -13,7 +13,8 @@ from sqlalchemy import create_engine, event, func, select
 from tests.builtin_plugins.memory.facts.telling import ME, NOON, facts, utterance
 
 from hookgate.builtin_plugins.memory.facts.rows import iso, words_of
-from hookgate.builtin_plugins.memory.tables import FACTS, METADATA, WORDS
+from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

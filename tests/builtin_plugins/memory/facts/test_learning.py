@@ -18,7 +18,7 @@ from tests.builtin_plugins.memory.facts.telling import (
 from tests.builtin_plugins.stores import opened_store
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.memory.facts.rows import iso
 from hookgate.builtin_plugins.memory.notes import fold
-from hookgate.builtin_plugins.memory.tables import FACTS, METADATA, SCRIPTS
+from hookgate.builtin_plugins.memory.tables.facts import FACTS
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
 
 if TYPE_CHECKING:
     from pathlib import Path

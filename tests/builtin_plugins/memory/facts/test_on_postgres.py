@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from tests.builtin_plugins.memory.facts.telling import ME, facts, rows, stories, told, wrong_in
 from tests.builtin_plugins.stores import differences
 
-from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS
+from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 

@@ -33,7 +33,9 @@ from tests.builtin_plugins.stores import opened_store
 from tests.builtin_plugins.turns import TurnedClock
 from tests.support.postgres import Server
 
-from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, rows
+from hookgate.builtin_plugins.metering.budgets import rows
+from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+from hookgate.builtin_plugins.metering.budgets.values import Hold
 from hookgate.builtin_plugins.metering.tables.budgets import WINDOWS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
@@ -54,7 +56,8 @@ GATEWAY = """
     from pathlib import Path
     from pydantic import SecretStr
     from hookgate.builtin_plugins.metering import tables
-    from hookgate.builtin_plugins.metering.budgets import Budgets, Hold, Record, Want
+    from hookgate.builtin_plugins.metering.budgets.engine import Budgets
+    from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Want
     from hookgate.builtin_plugins.storage.engine.opening import open_store
     from hookgate.builtin_plugins.storage.settings import StorageSettings
     from hookgate.core.domain.messages import new_id

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.metering.sizing import Outputs
-from hookgate.builtin_plugins.metering.sizing.outputs import ENOUGH, LEAST, MOST_KEPT, SAMPLES
+from hookgate.builtin_plugins.metering.sizing.outputs import (
+    ENOUGH,
+    LEAST,
+    MOST_KEPT,
+    SAMPLES,
+    Outputs,
+)
 from hookgate.core.domain.models import ModelRef, ModelRequest
 
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.metering.sizing import Ratios
-from hookgate.builtin_plugins.metering.sizing.ratios import MOST_MODELS
+from hookgate.builtin_plugins.metering.sizing.ratios import MOST_MODELS, Ratios
 from hookgate.core.turn.model.sizes import KINDS, Sizes
 
 RECORDED = json.loads(

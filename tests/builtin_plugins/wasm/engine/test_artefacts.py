@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest
 
-from hookgate.builtin_plugins.wasm.engine import Guest, GuestRefusedError, Limits, Sandbox
 from hookgate.builtin_plugins.wasm.engine.compiled import artefacts
+from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 TOOL = "handle_tool_call"
 

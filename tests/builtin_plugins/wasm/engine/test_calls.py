@@ -10,13 +10,10 @@ import pytest
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 from tests.support.script import until
 
-from hookgate.builtin_plugins.wasm.engine import (
-    CallContext,
-    GuestError,
-    HostFunction,
-    Limits,
-    Sandbox,
-)
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 TOOL = "handle_tool_call"
 ASK = guest(function("(call $log (local.get $at) (local.get $length))"), imports=host("log"))

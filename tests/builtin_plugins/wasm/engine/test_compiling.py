@@ -14,13 +14,16 @@ import pytest
 import wasmtime
 from tests.builtin_plugins.wasm.guests import ALLOC, function, guest
 
-from hookgate.builtin_plugins.wasm.engine import GuestRefusedError, Limits, Sandbox
 from hookgate.builtin_plugins.wasm.engine.compiled import child
+from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 GATEWAY = """
 import asyncio, sys
 from pathlib import Path
-from hookgate.builtin_plugins.wasm.engine import Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 async def main():
     limits = Limits(compile_seconds=600, compile_memory_bytes=8 << 30)

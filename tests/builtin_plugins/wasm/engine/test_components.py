@@ -10,14 +10,10 @@ from pathlib import Path
 import pytest
 import wasmtime
 
-from hookgate.builtin_plugins.wasm.engine import (
-    CallContext,
-    GuestError,
-    GuestRefusedError,
-    HostFunction,
-    Limits,
-    Sandbox,
-)
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 from ..components import ECHO, ask, component
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import Limits
 from hookgate.builtin_plugins.wasm.engine import limits as limits_module
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import CACHE_BYTES, MEMORY_BYTES
 from hookgate.builtin_plugins.wasm.engine.workers import NICENESS, THREADS_A_TURN
 from hookgate.builtin_plugins.wasm.settings import WasmSettings

@@ -8,13 +8,9 @@ from pathlib import Path
 import pytest
 from tests.builtin_plugins.wasm.guests import binary
 
-from hookgate.builtin_plugins.wasm.engine import (
-    GuestError,
-    GuestRefusedError,
-    Limits,
-    Sandbox,
-    WasiGrants,
-)
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 DEFAULT = Limits()
 ENV = "extism:host/env"

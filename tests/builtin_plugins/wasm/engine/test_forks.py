@@ -15,7 +15,8 @@ from tests.builtin_plugins.wasm.components import ECHO as ECHO_OF_A_COMPONENT
 from tests.builtin_plugins.wasm.components import component
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest
 
-from hookgate.builtin_plugins.wasm.engine import Guest, Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 TOOL = "handle_tool_call"
 

@@ -8,14 +8,10 @@ import pytest
 import wasmtime
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 
-from hookgate.builtin_plugins.wasm.engine import (
-    CallContext,
-    GuestError,
-    Limits,
-    Sandbox,
-)
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
 from hookgate.builtin_plugins.wasm.engine.compiled.child import configure
-from hookgate.builtin_plugins.wasm.engine.limits import Room
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, Room
 from hookgate.builtin_plugins.wasm.engine.native import (
     EPOCH_CALLBACK,
     Bounds,
@@ -23,6 +19,7 @@ from hookgate.builtin_plugins.wasm.engine.native import (
     Failure,
     native,
 )
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 TOOL = "handle_tool_call"
 LIMITS = Limits(fuel=10_000_000, memory_bytes=1 << 22, table_elements=100)

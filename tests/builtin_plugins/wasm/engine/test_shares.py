@@ -13,14 +13,10 @@ import wasmtime
 from tests.builtin_plugins.wasm.guests import ECHO_GUEST, function, guest, host
 from tests.support.script import until
 
-from hookgate.builtin_plugins.wasm.engine import (
-    CallContext,
-    Guest,
-    GuestError,
-    GuestRefusedError,
-    Limits,
-    Sandbox,
-)
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 TOOL = "handle_tool_call"
 MB = 1024 * 1024

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from tests.builtin_plugins.wasm.guests import ALLOC, function, guest, host
 
-from hookgate.builtin_plugins.wasm.engine import CallContext, HostFunction, Limits, WasiGrants
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
+from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
 
 MB = 1024 * 1024
 QUICK = Limits(fuel=50_000_000, seconds=2.0, memory_bytes=4 * MB, table_elements=1000)

@@ -6,8 +6,9 @@ import time
 import pytest
 from tests.support.heartbeat import HELD, Heartbeat
 
-from hookgate.builtin_plugins.wasm.engine import Guest, GuestError, GuestRefusedError, Sandbox
+from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.native import native
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 from .modules import CALLS, REFUSED, UNGRANTED, Hostile
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import Sandbox
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import Guest, HostFunction, Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.calls import HostFunction
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
 
 ROOT = Path(__file__).parents[4]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 from .examples import FOLDERS, ROOT, TOOL, ask, build, build_line, load, manifest, use, version
 

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import CallContext, GuestRefusedError, Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
+from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
 from .examples import FOLDERS, TOOL, ask, load, manifest, use
 

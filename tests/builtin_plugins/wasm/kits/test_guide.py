@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from hookgate.builtin_plugins.wasm import bounded, wire
-from hookgate.builtin_plugins.wasm.engine import Limits
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.wire import HOST_FUNCTIONS, REQUEST_BYTES, read_form
 
 from .examples import ROOT

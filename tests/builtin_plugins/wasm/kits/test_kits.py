@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from tests.core.json_cases import ACCEPTED, REFUSED
 
-from hookgate.builtin_plugins.wasm.engine import CallContext, Guest, Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
 from .examples import FOLDERS, TOOL, ask, load
 

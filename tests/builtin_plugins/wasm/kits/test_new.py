@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from hookgate.builtin_plugins.wasm.engine import Limits, Sandbox
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 from hookgate.builtin_plugins.wasm.kits import Language
 from hookgate.builtin_plugins.wasm.kits.scaffold import create
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST

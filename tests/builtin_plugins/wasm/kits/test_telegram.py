@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from hookgate.builtin_plugins.wasm.engine import CallContext, Guest, Sandbox
+from hookgate.builtin_plugins.wasm.engine.calls import CallContext
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 from hookgate.builtin_plugins.wasm.wire import (
     FaultError,
     HttpRequest,
