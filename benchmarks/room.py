@@ -24,8 +24,8 @@ from benchmarks.report import Figure, report
 from hookgate import Event, ModelEvent, ModelInfo, ModelRequest, Turn, hookimpl
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.models import StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.core.turn.model.sizes import typical_of_text
 from hookgate.kit.testing.gateway import started
+from hookgate.kit.tokens.sizes import typical_of_text
 
 RECORDED = json.loads((Path(__file__).parent / "texts" / "counted.json").read_text("utf-8"))
 TOKENIZERS: Sequence[str] = RECORDED["tokenizers"]

@@ -23,9 +23,10 @@ from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.ports import SIGNALS, STORE
+from hookgate.core.domain.ports import BILLS, SIGNALS, STORE
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
+from hookgate.kit.tokens.bills import Bills
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -48,6 +49,7 @@ class Plugin:
     """Meters every model call, whoever makes it."""
 
     Settings = MeteringSettings
+    provides = (BILLS,)
 
     def __init__(self, settings: MeteringSettings) -> None:
         self._settings = settings
@@ -103,6 +105,7 @@ class Plugin:
             None if store is None else Rollup(store, failed=lambda error: _unadded(host, error))
         )
         host.instruments.apply("metering", INSTRUMENTS)
+        host.provide(BILLS, Bills(host))
         await self._ruling.open(host, durable=durable)
         await budgets.open()
         self._budget_operations.budgets = budgets

@@ -35,7 +35,7 @@ from hookgate.core.domain.models import (
     UsageEvent,
 )
 from hookgate.core.domain.parts import MEDIA, Document, Image, Text, left_out, plain_text
-from hookgate.core.turn.model.pictures import patches, picture_size
+from hookgate.kit.tokens.pictures import patches, picture_size
 from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
 
 if TYPE_CHECKING:

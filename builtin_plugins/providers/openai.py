@@ -50,7 +50,7 @@ from hookgate.core.domain.parts import (
     parts_of,
     plain_text,
 )
-from hookgate.core.turn.model.pictures import picture_size, picture_tokens, tiles
+from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.tags import TagReader, read_tags
 from hookgate.core.domain.errors import EgressError, ProviderError
 from hookgate.core.domain.models import ModelInfo, TextDelta
-from hookgate.core.turn.model.bounds import upper_bound
+from hookgate.kit.tokens.bounds import upper_bound
 
 if TYPE_CHECKING:
     from collections.abc import (

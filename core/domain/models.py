@@ -442,7 +442,7 @@ class Provider(Protocol):
     gateway does not see. Failures are `ProviderError`.
 
     One that knows its bills has ``bound(request) -> int`` as well: the most tokens of input that
-    a request can be billed for. Of others, `core.turn.model.bounds.upper_bound` is taken.
+    a request can be billed for. Of others, `kit.tokens.bounds.upper_bound` is taken.
     """
 
     @property

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData, Table
 
     from hookgate.core.domain.messages import Message, Taint
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, Usage
     from hookgate.core.domain.turn import Address, Fence, Principal, SessionKey, Turn
 
 T = TypeVar("T")
@@ -752,8 +753,35 @@ class Audit(Protocol):
         """
 
 
+class Bills(Protocol):
+    """What calls of models have used, as far as their providers can be believed."""
+
+    def settled(
+        self,
+        request: ModelRequest,
+        said: Sequence[ModelEvent],
+        told: Usage | None,
+        *,
+        whole: bool,
+        answered: bool,
+    ) -> Usage | None:
+        """Return what a call counts as that has ended.
+
+        Args:
+            request: The request, as it was sent.
+            said: What its model has said.
+            told: The provider's figures; None where it has told none that are counts.
+            whole: Whether the provider has come to its end.
+            answered: Whether something came of it, so that there is something to count.
+
+        Returns:
+            The provider's figures, or an estimate that says so; None where nothing was used.
+        """
+
+
 CLOCK: Key[Clock] = Key("clock")
 TOKENS: Key[TokenCounter] = Key("tokens")
+BILLS: Key[Bills] = Key("bills")
 SECRETS: Key[Secrets] = Key("secrets")
 SIGNALS: Key[Signals] = Key("signals")
 LANES: Key[Lanes] = Key("lanes")

@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.parts import Audio, Content, Document, Image, Link, Text
     from hookgate.core.domain.ports import (
         AUDIT,
+        BILLS,
         CLOCK,
         CONVERSATIONS,
         EGRESS,
@@ -165,13 +166,14 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Section, Settings
     from hookgate.core.turn.context import Block, ContextBuilder
     from hookgate.core.turn.handle import TurnHandle
-    from hookgate.core.turn.model.bounds import input_bound, upper_bound
     from hookgate.gateway import Gateway
     from hookgate.hookspecs import blocking, hookimpl, hookspec
+    from hookgate.kit.tokens.bounds import input_bound, upper_bound
     from hookgate.kit.tooling import tool
 
 __all__ = [
     "AUDIT",
+    "BILLS",
     "CLEAN",
     "CLOCK",
     "CONVERSATIONS",
@@ -361,7 +363,7 @@ _NAMES = {
     "hookgate.core.domain.operations": "Access Cors Empty Invocation Operation OperationModel",
     "hookgate.core.domain.parts": "Audio Content Document Image Link Text",
     "hookgate.core.domain.ports": (
-        "AUDIT CLOCK CONVERSATIONS EGRESS EMBEDDER LANES OUTCOME_WINDOWS QUESTIONS SECRETS "
+        "AUDIT BILLS CLOCK CONVERSATIONS EGRESS EMBEDDER LANES OUTCOME_WINDOWS QUESTIONS SECRETS "
         "SIGNALS STORE SWITCHES TOKENS Clock Conversations Embedder Key Lanes Lease Loaded "
         "OutcomeEntry OutcomeWindows Page PartsEmbedder Question Said Settled Switch embed_parts"
     ),
@@ -375,12 +377,12 @@ _NAMES = {
     "hookgate.core.gateway.request_keys": "client_of principal_of",
     "hookgate.core.gateway.routes": "Routes",
     "hookgate.core.gateway.wire.sse": "EventStream",
-    "hookgate.core.hooks.caller": "HookFailure",
+    "hookgate.core.hooks.dispatch": "HookFailure",
     "hookgate.core.host": "Host",
     "hookgate.core.registry.snapshots": "CapabilityIndex",
     "hookgate.core.settings.schema": "Section Settings",
     "hookgate.core.turn.context": "Block ContextBuilder",
-    "hookgate.core.turn.model.bounds": "input_bound upper_bound",
+    "hookgate.kit.tokens.bounds": "input_bound upper_bound",
     "hookgate.core.turn.handle": "TurnHandle",
     "hookgate.gateway": "Gateway",
     "hookgate.hookspecs": "blocking hookimpl hookspec",

@@ -14,7 +14,7 @@ import math
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from hookgate.core.turn.model.sizes import KINDS, TYPICAL
+from hookgate.kit.tokens.sizes import KINDS, TYPICAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Ratios:
 
         Args:
             model: Its name and its provider's.
-            counts: How much there is of each kind; see `core.turn.model.sizes.Sizes`.
+            counts: How much there is of each kind; see `kit.tokens.sizes.Sizes`.
         """
         known, most = self._models.get(model), sum(counts)
         if known is None:

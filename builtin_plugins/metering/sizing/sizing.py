@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.builtin_plugins.metering.sizing.outputs import Outputs
 from hookgate.builtin_plugins.metering.sizing.ratios import Ratios
-from hookgate.core.turn.model.bounds import input_bound, sizes_of
-from hookgate.core.turn.model.plausible import TRIMS, Wording, counted
+from hookgate.kit.tokens.bills import TRIMS, Wording, counted
+from hookgate.kit.tokens.bounds import input_bound, sizes_of
 
 if TYPE_CHECKING:
     from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
-    from hookgate.core.turn.model.sizes import Sizes
+    from hookgate.kit.tokens.sizes import Sizes
 
 DRAWS = frozenset(("audio", "modalities"))
 """Options by which a model answers with something else than text, which costs more."""

@@ -18,14 +18,9 @@ from hookgate.core.domain.errors import (
     RefusedError,
     UnknownProviderError,
 )
-from hookgate.core.domain.models import (
-    Ending,
-    StopEvent,
-    UsageEvent,
-)
+from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
+from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
-from hookgate.core.turn.model.bounds import input_bound
-from hookgate.core.turn.model.plausible import believed, counted, said_of
 from hookgate.core.turn.model.reading import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
 from hookgate.core.turn.tools.soundness import at_least, note_usage, sound_usage
@@ -33,7 +28,7 @@ from hookgate.core.turn.tools.soundness import at_least, note_usage, sound_usage
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator
 
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason, Usage
+    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -254,29 +249,19 @@ class ModelCall:
 
     def _account(self, ending: Ending) -> None:
         """Hold a provider's figures against what they can be, and estimate those that lack."""
-        tally, request, host = self._tally, self.request, self._host
-        said = said_of(tally.said)
-        tally.said.clear()
-        told = tally.usage
-        if told is not None:
-            final = told.reported and tally.stop is not None
-            tally.usage, wrong = believed(host, request, said, told, final=final)
-            if wrong:
-                note_usage(host, request.model.provider, wrong)
-            elif told.total_input > request.input_tokens:
-                self._check_bound(told.total_input)
-        if (told is None or not told.reported) and (tally.started or ending.status == "done"):
-            tally.usage = at_least(counted(host, request, said), tally.usage)
-
-    def _check_bound(self, billed: int) -> None:
-        """Say so where a provider has billed more than budgets were told that it could."""
-        bound = input_bound(self._host, self.request)
-        if billed > bound:
-            self._host.announce(
-                f"bound of provider {self.request.model.provider}",
-                f"it billed {billed:,} tokens of input for a request of {self.request.model} that "
-                f"{bound:,} were the most of: budgets may be overrun; its `bound` is too low",
-            )
+        tally, request = self._tally, self.request
+        said, tally.said = tally.said, []
+        answered = tally.started or ending.status == "done"
+        bills = self._host.get(BILLS)
+        if bills is not None:
+            whole = tally.stop is not None
+            tally.usage = bills.settled(request, said, tally.usage, whole=whole, answered=answered)
+        elif answered and (tally.usage is None or not tally.usage.reported):
+            count = self._host.tokens.count
+            written = sum(count(event.text) for event in said if isinstance(event, TextDelta))
+            read = request.input_tokens
+            counted = Usage(input_tokens=read, output_tokens=written, reported=False)
+            tally.usage = at_least(counted, tally.usage)
 
     def _ended(self, status: str, error: str) -> Ending:
         return Ending(

@@ -96,6 +96,17 @@ async def test_call_that_would_exceed_the_budget_is_refused_before_the_wire(
     assert len(model.requests) == 1
 
 
+async def test_a_provider_that_reports_no_input_turns_no_budget_off(
+    gateway: Started, model: ScriptedModel
+) -> None:
+    model.steps[:] = [[TextDelta("fine"), Used(Usage()), StopEvent("end")]]
+    async with gateway() as running:
+        turn = await running.chat("hello")
+        told = running.host.notices["usage of provider script"]
+    assert turn.usage.total_input > 0
+    assert "0 tokens of input" in told
+
+
 async def test_daily_budget_holds_over_all_sessions_and_begins_anew_the_next_day(
     gateway: Started, model: ScriptedModel, clock: TurnedClock
 ) -> None:

@@ -18,7 +18,7 @@ from hookgate.core.domain.models import (
     Usage,
     UsageEvent,
 )
-from hookgate.core.turn.model.plausible import least_input
+from hookgate.kit.tokens.bills import least_input
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

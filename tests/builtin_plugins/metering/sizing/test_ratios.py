@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.metering.sizing.ratios import MOST_MODELS, Ratios
-from hookgate.core.turn.model.sizes import KINDS, Sizes
+from hookgate.kit.tokens.sizes import KINDS, Sizes
 
 RECORDED = json.loads(
     (Path(__file__).parents[4] / "benchmarks" / "texts" / "counted.json").read_text("utf-8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,27 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.providers.requests_made import request, user
 from tests.support.script import Script, Scripted, gateway
 
-from hookgate import ModelRequest, SystemText, Turn, hookimpl
+from hookgate import BILLS, Host, ModelRequest, SystemText, Turn, hookimpl
 from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
-from hookgate.core.turn.model.sizes import Sizes, typical_of_text
+from hookgate.kit.tokens.bills import Bills, Wording, _least_output, least_input
+from hookgate.kit.tokens.sizes import Sizes, typical_of_text
 
 RECORDED = json.loads(
-    (Path(__file__).parents[2] / "benchmarks" / "texts" / "counted.json").read_text("utf-8")
+    (Path(__file__).parents[3] / "benchmarks" / "texts" / "counted.json").read_text("utf-8")
 )
 TEXTS = RECORDED["texts"]
 PROSE = " ".join(one["text"] for one in TEXTS if one["kind"] == "english")
 ANY = st.text(st.characters(exclude_categories=[]))
+
+
+class Billing:
+    name = "billing"
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        host.provide(BILLS, Bills(host))
+        yield
 
 
 class Seen:
@@ -41,7 +54,7 @@ async def told(message: str, answer: str, usage: Usage, **stop: Any) -> tuple[Us
     """Return what a call counts as of which a provider says `usage`, and what is announced."""
     seen, pieces = Seen(), [TextDelta(f" {piece}") for piece in answer.split(" ")]
     script = Script([*pieces, UsageEvent(usage), StopEvent("end", **stop)])
-    async with gateway(Scripted(script), seen) as gate:
+    async with gateway(Billing, Scripted(script), seen) as gate:
         turn = await gate.chat(message)
         notice = gate.host.notices.get("usage of provider script", "")
     ((_, ending, settled),) = seen.calls
@@ -98,6 +111,7 @@ async def test_an_answer_past_its_limit_is_believed_where_it_was_said() -> None:
 
 async def test_trimmed_requests_may_be_billed_for_less() -> None:
     async with gateway(
+        Billing,
         Scripted(Script([TextDelta("ok"), UsageEvent(Usage(input_tokens=9)), StopEvent("end")])),
         agents={"main": {"model": "script/m", "options": {"truncation": "auto"}}},
     ) as gate:
@@ -110,12 +124,10 @@ async def test_trimmed_requests_may_be_billed_for_less() -> None:
 async def test_what_real_tokenizers_bill_is_always_believed(
     one: dict[str, Any], place: int
 ) -> None:
-    from hookgate.core.turn.model import plausible
-
     text, tokens = one["text"] * 20, one["tokens"][place] * 20
     made = request(user(text), system=(SystemText(text=text),))
-    assert plausible.least_input(made, 0) <= 2 * tokens
-    assert plausible._least_output(plausible.Wording(text, ""), 0) <= tokens
+    assert least_input(made, 0) <= 2 * tokens
+    assert _least_output(Wording(text, ""), 0) <= tokens
 
 
 async def test_stream_without_its_own_end_counts_as_cut_and_its_answer_stands() -> None:
@@ -126,6 +138,17 @@ async def test_stream_without_its_own_end_counts_as_cut_and_its_answer_stands() 
     ((_, ending, _),) = seen.calls
     assert (turn.ending, turn.answer) == ("done", "fine")
     assert (ending.status, ending.stop) == ("cut", "end")
+
+
+@pytest.mark.parametrize(("billed", "told"), [(60, False), (90_000, True)])
+async def test_bill_above_the_bound_is_told(billed: int, told: bool) -> None:
+    usage = Usage(input_tokens=billed, output_tokens=1)
+    script = Script([TextDelta("ok"), UsageEvent(usage), StopEvent("end")])
+    async with gateway(Billing, Scripted(script)) as gate:
+        turn = await gate.chat("hi")
+        assert turn.usage.input_tokens == billed
+        notice = gate.host.notices.get("bound of provider script", "")
+    assert ("billed 90,000 tokens" in notice) == told
 
 
 # -- sizes ---------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hookgate.core.domain.models import ReasoningDelta, TextDelta, ToolUseEvent, Usage
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
-from hookgate.core.turn.model.bounds import input_bound, sizes_of
-from hookgate.core.turn.model.sizes import typical_of_text, typical_tokens
-from hookgate.core.turn.tools.soundness import bytes_of
+from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage
+from hookgate.kit.tokens.bounds import input_bound, sizes_of
+from hookgate.kit.tokens.sizes import typical_of_text, typical_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -75,6 +75,49 @@ def said_of(events: Iterable[ModelEvent]) -> Wording:
                 given if isinstance(given, str) else bytes_of(given).decode(),
             )
     return Wording("".join(texts), "".join(thoughts))
+
+
+class Bills:
+    """The `hookgate.core.domain.ports.Bills` of whoever meters: provided under ``BILLS``.
+
+    Args:
+        host: The gateway.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def settled(
+        self,
+        request: ModelRequest,
+        said: Sequence[ModelEvent],
+        told: Usage | None,
+        *,
+        whole: bool,
+        answered: bool,
+    ) -> Usage | None:
+        """Return what a call counts as; tell the operator of figures that cannot be true."""
+        wording = said_of(said)
+        if told is not None:
+            final = told.reported and whole
+            told, wrong = believed(self._host, request, wording, told, final=final)
+            if wrong:
+                note_usage(self._host, request.model.provider, wrong)
+            elif told.total_input > request.input_tokens:
+                self._check_bound(request, told.total_input)
+        if (told is None or not told.reported) and answered:
+            return at_least(counted(self._host, request, wording), told)
+        return told
+
+    def _check_bound(self, request: ModelRequest, billed: int) -> None:
+        """Say so where a provider has billed more than budgets were told that it could."""
+        bound = input_bound(self._host, request)
+        if billed > bound:
+            self._host.announce(
+                f"bound of provider {request.model.provider}",
+                f"it billed {billed:,} tokens of input for a request of {request.model} that "
+                f"{bound:,} were the most of: budgets may be overrun; its `bound` is too low",
+            )
 
 
 def counted(host: Host, request: ModelRequest, said: Wording) -> Usage:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Audio, Document, Image, parts_of, plain_text
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.turn.model.pictures import picture_tokens
-from hookgate.core.turn.model.sizes import Sizes
+from hookgate.kit.tokens.pictures import picture_tokens
+from hookgate.kit.tokens.sizes import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,16 +21,12 @@ from hookgate.core.domain.messages import Message, ToolUse
 from hookgate.core.domain.models import (
     ModelRef,
     ModelRequest,
-    StopEvent,
     SystemText,
-    TextDelta,
-    Usage,
-    UsageEvent,
 )
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
-from hookgate.core.turn.model.pictures import picture_size, tiles
 from hookgate.core.turn.tools.offering import schema_tokens
+from hookgate.kit.tokens.pictures import picture_size, tiles
 
 COUNTER = QuarterTokens()
 ODD = "\U0001f600\U0001f469\u200d\U0001f467\u6f22\u5b57\u30ab\ud55c\ufdfa\u0301"
@@ -192,14 +188,3 @@ async def test_builtin_providers_bound_by_their_own_formula(tmp_path: Path) -> N
             return input_bound(gate.host, made)
 
         assert bound("anthropic/claude") < bound("openai/gpt-4o") < bound("openai/gpt-4o-mini")
-
-
-@pytest.mark.parametrize(("billed", "told"), [(60, False), (90_000, True)])
-async def test_bill_above_the_bound_is_told(billed: int, told: bool) -> None:
-    usage = Usage(input_tokens=billed, output_tokens=1)
-    script = Script([TextDelta("ok"), UsageEvent(usage), StopEvent("end")])
-    async with gateway(Scripted(script)) as gate:
-        turn = await gate.chat("hi")
-        assert turn.usage.input_tokens == billed
-        notice = gate.host.notices.get("bound of provider script", "")
-    assert ("billed 90,000 tokens" in notice) == told
