@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import counted
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

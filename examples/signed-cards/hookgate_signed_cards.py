@@ -16,7 +16,7 @@ import typer
 from pydantic import Field
 
 from hookgate import Card, Finding, Rejected, Section, StartError, hookimpl
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

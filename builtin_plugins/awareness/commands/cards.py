@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hookgate.cli.brought import checks
-from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, State, state_of
+from hookgate.kit.commands import CommandGroup, JsonOption, State, checks, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console

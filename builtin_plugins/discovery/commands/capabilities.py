@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, State, state_of
+from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 from hookgate.kit.rendering import clean, one_line
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import CommandGroup, JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

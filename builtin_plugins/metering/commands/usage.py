@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import counted
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     settings_of,
     tools,
 )
-from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import HookgateError
+from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.rules.linting import KnownTool
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.cli.state import State
+    from hookgate.kit.commands import State
     from hookgate.kit.content.problems import Problem
 
 Profile: TypeAlias = Literal["open", "balanced", "strict"]

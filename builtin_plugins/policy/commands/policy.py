@@ -21,9 +21,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     tools,
 )
 from hookgate.builtin_plugins.policy.commands.record import coverage, diff, replay
-from hookgate.cli.group import CommandGroup
-from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import HookgateError, counted
+from hookgate.kit.commands import CommandGroup, JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

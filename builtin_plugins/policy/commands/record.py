@@ -16,8 +16,8 @@ from hookgate.builtin_plugins.policy.commands.files import (
     rules,
     settings_of,
 )
-from hookgate.cli.state import JsonOption, State, state_of
 from hookgate.core.domain.errors import StartError, counted
+from hookgate.kit.commands import JsonOption, State, state_of
 from hookgate.kit.durations import FORMS, seconds_of
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from hookgate.builtin_plugins.wasm.commands.showing import (
     read_folder,
     settings_of,
 )
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-    from hookgate.cli.state import State
+    from hookgate.kit.commands import State
 
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Accept what is shown without being asked.")

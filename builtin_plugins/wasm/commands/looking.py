@@ -12,7 +12,7 @@ from hookgate.builtin_plugins.wasm.commands.showing import (
     read_folder,
     settings_of,
 )
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console

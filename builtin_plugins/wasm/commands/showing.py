@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.cli.state import State
+    from hookgate.kit.commands import State
 
 SAID_CHARS = 400
 """Of a stranger's prose; more could push what stands above it out of sight."""

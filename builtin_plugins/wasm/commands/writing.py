@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hookgate.builtin_plugins.wasm.kits import Language
-from hookgate.cli.state import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console

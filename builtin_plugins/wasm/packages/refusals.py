@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from hookgate.core.settings.whole_file import write_whole
+from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path
