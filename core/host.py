@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import structlog
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
-from hookgate.core.domain.events import Event, EventBus
+from hookgate.core.domain.events import Event, EventBus, Standings
 from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.metrics import Instrument, MetricRecord
 from hookgate.core.domain.ports import (
@@ -131,9 +131,9 @@ class Host:
         described: What plugins say of their providers, those that lack a key included, by name.
         channels: The channels, by name. One that comes, changes or goes between starts does so
             with ``host.channels.apply("acme", [channel])``, and is served then.
-        degraded: What does not work as it should: part -> why. Shown by ``status``.
-        notices: What an operator should know although nothing is wrong: part -> what. Shown
-            by ``status``.
+        standing: What operators are told: ``host.standing("part").bad("why")`` says that a part
+            does not work as it should, ``good()`` that it does again, and ``note("what")`` what
+            they should know although nothing is wrong. Shown by ``status``.
         quarantined: Tools that must not run until somebody has looked at them: name -> why.
             Whoever puts one in denies its calls; ``tool.list`` shows it.
         unshown: Tools of others whose words did not pass, so that no model sees them and no turn
@@ -178,8 +178,7 @@ class Host:
         self.operations: dict[str, Operation[Any, Any]] = {}
         self.providers: dict[str, Provider] = {}
         self.described: dict[str, ProviderInfo] = {}
-        self.degraded: dict[str, str] = {}
-        self.notices: dict[str, str] = {}
+        self.standing = Standings(redact=secrets.redact, publish=self.events.publish, log=self.log)
         self.quarantined: dict[str, str] = {}
         self.unshown: dict[str, str] = {}
         self.metrics: deque[MetricRecord] = deque(maxlen=METRICS_CAPACITY)
@@ -533,7 +532,7 @@ class Host:
             if owner in builtin and source not in builtin:
                 why += f'; `replace = {{ {owner} = "{source}" }}` in [plugins] puts {source} in '
                 why += f"the place of {owner} as a whole"
-        self.degrade(f"{what} {name} of {source}", why)
+        self.standing(f"{what} {name} of {source}").bad(why)
 
     def _registry(
         self, what: str, name_of: Callable[[T], str], admit: Callable[[str, T], T]
@@ -545,7 +544,7 @@ class Host:
             file = str(getattr(thing, "source_ref", ""))
             self.clash(what, source, name, owner, file)
         else:
-            self.recover(f"{what} {name} of {source}")
+            self.standing(f"{what} {name} of {source}").good()
 
     # -- telling -----------------------------------------------------------
 
@@ -556,32 +555,15 @@ class Host:
         self.metrics.append(MetricRecord(name=name, timestamp=timestamp, fields=safe))
         self.metrics_ready.set()
 
-    def degrade(self, part: str, why: str) -> None:
-        """Say that `part` does not work as it should: in the log, `status` and `/health`."""
-        part, why = self.secrets.redact(part), self.secrets.redact(why)
-        if self.degraded.get(part) != why:
-            self.degraded[part] = why
-            self.log.warning("degraded", part=part, why=why)
-            self.events.publish(Event("degraded", {"part": part, "why": why}, scope="read"))
+    @property
+    def degraded(self) -> Mapping[str, str]:
+        """What does not work as it should: part -> why."""
+        return self.standing.degraded
 
-    def recover(self, part: str) -> None:
-        """Say that `part` works again."""
-        part = self.secrets.redact(part)
-        if self.degraded.pop(part, None) is not None:
-            self.log.info("recovered", part=part)
-            self.events.publish(Event("recovered", {"part": part}, scope="read"))
-
-    def announce(self, part: str, what: str) -> None:
-        """Say something of `part` that an operator should know, though nothing is wrong."""
-        part, what = self.secrets.redact(part), self.secrets.redact(what)
-        if self.notices.get(part) != what:
-            self.notices[part] = what
-            self.log.info("notice", part=part, what=what)
-            self.events.publish(Event("notice", {"part": part, "what": what}, scope="read"))
-
-    def withdraw(self, part: str) -> None:
-        """Take back what was announced of `part`."""
-        self.notices.pop(self.secrets.redact(part), None)
+    @property
+    def notices(self) -> Mapping[str, str]:
+        """What an operator should know although nothing is wrong: part -> what."""
+        return self.standing.notices
 
     def status(self) -> dict[str, Any]:
         """Return what an operator wants to know at a glance, JSON-ready."""

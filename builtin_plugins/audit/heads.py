@@ -52,7 +52,7 @@ class KeptHead:
             newest = await self._store.read(tables.newest_head)
         except (OSError, ValueError) as error:
             self._sound = False
-            self._host.degrade(PART, f"the last row of the audit is not known: {error}")
+            self._host.standing(PART).bad(f"the last row of the audit is not known: {error}")
             return
         except StoreError:
             return  # the store says so itself; what the file names is compared before it changes
@@ -76,11 +76,10 @@ class KeptHead:
     def _disagree(self, head: Head, *, gone: bool) -> None:
         self._sound = False
         what = "is gone" if gone else "is another one"
-        self._host.degrade(
-            PART,
+        self._host.standing(PART).bad(
             f"row {head.seq} of {head.chain}, which {self._path} names as written, {what}: run "
             "`hookgate audit verify`; where an older copy of the store was put back on purpose, "
-            "move the file away",
+            "move the file away"
         )
 
     async def keep(self, head: Head) -> None:
@@ -90,10 +89,10 @@ class KeptHead:
         try:
             await asyncio.to_thread(write_whole, self._path, f"{head}\n".encode(), durable=True)
         except OSError as error:
-            self._host.degrade(PART, f"{self._path} cannot be written: {error}")
+            self._host.standing(PART).bad(f"{self._path} cannot be written: {error}")
             return
         self.head = head
-        self._host.recover(PART)
+        self._host.standing(PART).good()
 
     def _read(self) -> Head | None:
         try:

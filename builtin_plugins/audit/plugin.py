@@ -67,10 +67,10 @@ class Plugin:
             keeper,
             host.clock,
             host.secrets,
-            failed=lambda error: host.degrade(
-                UNWRITTEN, f"an outcome of a tool call could not be recorded: {error}"
+            failed=lambda error: host.standing(UNWRITTEN).bad(
+                f"an outcome of a tool call could not be recorded: {error}"
             ),
-            worked=lambda: host.recover(UNWRITTEN),
+            worked=lambda: host.standing(UNWRITTEN).good(),
         )
         host.provide(AUDIT, trail)
         if self._settings.metrics.enabled:
@@ -95,7 +95,7 @@ class Plugin:
 
         def failed(error: OSError) -> None:
             why = f"records of metrics were lost: {error}"
-            loop.call_soon_threadsafe(host.degrade, "audit.metrics", why)
+            loop.call_soon_threadsafe(host.standing("audit.metrics").bad, why)
 
         return JsonLinesWriter(file, failed=failed)
 
@@ -116,10 +116,9 @@ class Plugin:
     async def _keeper(self, host: Host, sealer: Sealer) -> Keeper:
         store = host.get(STORE)
         if store is None:
-            host.degrade(
-                PART,
+            host.standing(PART).bad(
                 f"no plugin provides a store: the last {self._settings.ring} rows are kept in "
-                "memory and lost when the gateway stops (enable the plugin `storage`)",
+                "memory and lost when the gateway stops (enable the plugin `storage`)"
             )
             return Ring(self._settings.ring, sealer)
         await tables_of(store, "audit", "hookgate.builtin_plugins.audit.tables")

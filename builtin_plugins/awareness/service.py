@@ -141,9 +141,9 @@ class Awareness:
             await self.registry.settle(self.host)
             await self.registry.judge(self.host)
         except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
-            self.host.degrade(REVIEW, f"the cards could not be looked through: {error!r}")
+            self.host.standing(REVIEW).bad(f"the cards could not be looked through: {error!r}")
             return False
-        self.host.recover(REVIEW)
+        self.host.standing(REVIEW).good()
         return True
 
     async def prepare(self) -> bool:
@@ -159,14 +159,14 @@ class Awareness:
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
             self._without_meaning(error)
             return False
-        self.host.recover(MEANING)
+        self.host.standing(MEANING).good()
         if self._vectors.problem:
             self.host.log.warning("vectors of sentences", problem=self._vectors.problem)
         return True
 
     def _without_meaning(self, error: Exception) -> None:
         why = str(error) if isinstance(error, EmbeddingError) else repr(error)
-        self.host.degrade(MEANING, f"messages are tagged by their words alone: {why}")
+        self.host.standing(MEANING).bad(f"messages are tagged by their words alone: {why}")
 
     def take_settings(self, settings: AwarenessSettings) -> list[str]:
         """Take over changed settings; return the keys that wait for a restart.
@@ -259,7 +259,7 @@ class Awareness:
         except Exception as error:  # noqa: BLE001 - it may be anybody's; words alone find much
             self._without_meaning(error)
             return found
-        self.host.recover(MEANING)
+        self.host.standing(MEANING).good()
         return {**dict.fromkeys(sorted(meant), "meaning"), **found}
 
     # -- cards ---------------------------------------------------------------

@@ -176,23 +176,17 @@ class Hosting:
                 "install the plugin that brings it; that of a plugin NAME of the sandbox is "
                 f"{section_of(guest_channel('NAME'))}"
             )
-        for part in self._told - flaws.keys():
-            self._host.recover(part)
-        for part, why in flaws.items():
-            self._host.degrade(part, why)
-        self._told = set(flaws)
+        self._told = self._host.standing.turned(self._told, flaws)
 
     def _tell_of_approvers(self, hosted: Hosted) -> None:
-        part = APPROVALS.format(hosted.name)
+        why = ""
         if hosted.settings.approvers and not hosted.approvers:
-            self._host.degrade(
-                part,
+            why = (
                 "its approvers are asked nothing and answer nothing: its code is sandboxed, and "
                 "could say of anything that they wrote it. Where that code is trusted with "
-                f"approvals, set `trusted = true` in {section_of(hosted.name)}",
+                f"approvals, set `trusted = true` in {section_of(hosted.name)}"
             )
-        else:
-            self._host.recover(part)
+        self._host.standing(APPROVALS.format(hosted.name)).bad(why)
 
     @staticmethod
     def _flaw(channel: HostedChannel) -> str:

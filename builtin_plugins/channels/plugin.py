@@ -115,10 +115,9 @@ class Plugin:
         if not len(self._hosting):
             return
         if (store := host.get(STORE)) is None:
-            host.degrade(
-                PART,
+            host.standing(PART).bad(
                 "no plugin provides a store, so no channel is served: what comes in twice would be "
-                "answered twice (enable the plugin `storage`)",
+                "answered twice (enable the plugin `storage`)"
             )
             return
         await tables_of(store, "channels", f"{PACKAGE}.book.tables")

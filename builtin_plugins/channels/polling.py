@@ -117,7 +117,7 @@ class Poller:
             return self._failed(error)
         if self._failures:
             self._failures = 0
-            self._host.recover(self._part)
+            self._host.standing(self._part).good()
         took = asyncio.get_running_loop().time() - began
         empty = not read.value.messages
         waits = connection.seconds == 0 or took < QUICK_SECONDS
@@ -127,7 +127,7 @@ class Poller:
         """Count a failure; return the seconds until another attempt."""
         self._failures += 1
         if self._failures >= TOLD_AFTER:
-            self._host.degrade(self._part, f"it cannot be polled, and is tried again: {error}")
+            self._host.standing(self._part).bad(f"it cannot be polled, and is tried again: {error}")
         pause = min(2.0 ** min(self._failures, 10), LONGEST) * random.uniform(0.5, 1.0)
         # A channel may raise whatever it likes, and sets on it what it likes.
         asked = wait_of(getattr(error, "retry_after", None))

@@ -226,9 +226,11 @@ class Service:
                 await self.events.prune(before=before, most=self.settings.keep_events)
                 await self.deliveries.prune(self.settings.keep_events)
         except StoreError as error:
-            self.host.degrade(PART, f"what was left over waits, since the store fails: {error}")
+            self.host.standing(PART).bad(
+                f"what was left over waits, since the store fails: {error}"
+            )
             return
-        self.host.recover(PART)
+        self.host.standing(PART).good()
         self._behind.update(names)
         self._took_up.set()
 

@@ -166,10 +166,7 @@ class Plugin:
             folder = host.settings.home / "discovery"
             surroundings = Surroundings(
                 embedder=lambda: _embedder(host),
-                degrade=host.degrade,
-                recover=host.recover,
-                announce=host.announce,
-                withdraw=host.withdraw,
+                standing=host.standing,
                 path=folder / f"{self._settings.collection_name}.npz",
                 clock=host.clock.monotonic,
                 elsewhere=self._elsewhere.of,

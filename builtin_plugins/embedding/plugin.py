@@ -94,16 +94,16 @@ class Plugin:
             return await self._remote(host)
 
         def failed(why: str) -> None:
-            host.withdraw(PART)
-            host.degrade(PART, f"{why}; {INSTEAD}")
+            host.standing(PART).note("")
+            host.standing(PART).bad(f"{why}; {INSTEAD}")
 
         try:
             model = await asyncio.to_thread(self._find)
         except EmbeddingError as error:
             self._missing(host, str(error))
             return NoEngine(str(error))
-        host.announce(PART, f"the model is not loaded yet; until it is, {INSTEAD}")
-        ready = partial(host.withdraw, PART)
+        host.standing(PART).note(f"the model is not loaded yet; until it is, {INSTEAD}")
+        ready = partial(host.standing(PART).note, "")
         return ThreadEngine(model, failed=failed, ready=ready, bulk_waits=True)
 
     async def _shipped(self, host: Host, fingerprint: str) -> ShippedVectors | None:
@@ -111,7 +111,7 @@ class Plugin:
         try:
             return await asyncio.to_thread(ShippedVectors.read, fingerprint)
         except EmbeddingError as error:
-            host.announce(SHIPPED_PART, str(error))
+            host.standing(SHIPPED_PART).note(str(error))
             return None
 
     def _find(self) -> LocalModel:
@@ -158,7 +158,7 @@ class Plugin:
             raise StartError(
                 f'{why} (`[plugin.embedding] on_missing = "lexical"` starts without it)'
             )
-        host.degrade(PART, f"{why}; {INSTEAD}")
+        host.standing(PART).bad(f"{why}; {INSTEAD}")
 
     async def _load_later(self, engine: ThreadEngine) -> None:
         await asyncio.sleep(self._settings.load_after_seconds)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-from hookgate.builtin_plugins.inventory.projection import Projection
+from hookgate.builtin_plugins.inventory.projection import RECORDS, Projection
 from hookgate.builtin_plugins.inventory.service import Inventory
 from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
 from hookgate.builtin_plugins.inventory.writing.writes import Writes
@@ -85,9 +85,9 @@ class Opened:
         try:
             await self._keeping.load()
         except StoreError as error:
-            self._host.degrade(PART, f"what other gateways switch off is not known: {error}")
+            self._host.standing(PART).bad(f"what other gateways switch off is not known: {error}")
         else:
-            self._host.recover(PART)
+            self._host.standing(PART).good()
 
     async def announce(self) -> None:
         """Let other gateways on the same store know that something was switched or installed."""
@@ -100,7 +100,7 @@ class Opened:
             # Where another one was faster, all have heard.
             await switches.put(CHANGED, known.version + 1, version=known.version)
         except StoreError as error:
-            self._host.degrade(PART, f"other gateways hear of a change later: {error}")
+            self._host.standing(PART).bad(f"other gateways hear of a change later: {error}")
 
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
@@ -126,7 +126,7 @@ async def opened(
         write_seconds=settings.write_seconds,
     )
     projection = Projection(
-        kept, host.clock.now, host.clock.monotonic, degrade=host.degrade, recover=host.recover
+        kept, host.clock.now, host.clock.monotonic, standing=host.standing(RECORDS)
     )
     try:
         yield Opened(host, settings, keeping, multiplexer, projection)
@@ -141,7 +141,9 @@ async def _tables(host: Host, keeping: Keeping) -> Kept | None:
     tables = await tables_of(store, "inventory", "hookgate.builtin_plugins.inventory.kept.tables")
     keeping.keep_in(tables.StoreKeeper(store))
     if store.problem:
-        host.degrade(PART, "the store of earlier runs is lost, and with it what was switched off")
+        host.standing(PART).bad(
+            "the store of earlier runs is lost, and with it what was switched off"
+        )
     kept: Kept = tables.StoreProjection(store)
     return kept
 
@@ -152,7 +154,7 @@ async def _sources(host: Host) -> dict[str, RuntimeSource]:
     brought = await host.hooks.each_by_plugin(inventory_sources, host)
     for answer in sorted(brought, key=lambda one: host.rank(one.plugin)):
         if answer.failure is not None:
-            host.degrade(f"inventory sources of {answer.plugin}", answer.failure.message)
+            host.standing(f"inventory sources of {answer.plugin}").bad(answer.failure.message)
         for source in answer.value or ():
             name = str(source.id)
             wrong = ""
@@ -161,7 +163,7 @@ async def _sources(host: Host) -> dict[str, RuntimeSource]:
             elif name in sources:
                 wrong = "left out, since another one has this id: rename one of the two"
             if wrong:
-                host.degrade(f"inventory source {name[:80]} of {answer.plugin}", wrong)
+                host.standing(f"inventory source {name[:80]} of {answer.plugin}").bad(wrong)
             else:
                 sources[name] = source
     assert NATIVE in sources, "this plugin brings it, and whatever it brings comes first"

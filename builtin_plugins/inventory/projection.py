@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.inventory.multiplexer import Reading
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
+    from hookgate.core.domain.events import PartStanding
 
-PART = "inventory records"
+RECORDS = "inventory records"
 """What `status` calls the table, where it cannot be read or written."""
 
 AGAIN_SECONDS = 60.0
@@ -88,8 +89,7 @@ class Projection:
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         *,
-        degrade: Callable[[str, str], None],
-        recover: Callable[[str], None],
+        standing: PartStanding,
     ) -> None:
         """Serve nothing yet.
 
@@ -97,14 +97,12 @@ class Projection:
             kept: Where records are kept; None for this process alone.
             now: Returns the time in UTC.
             monotonic: Returns seconds that never go backwards.
-            degrade: Tells of what does not work; see `Host.degrade`.
-            recover: Tells that it works again.
+            standing: How it stands; see `Host.standing`.
         """
         self._kept = kept
         self._now = now
         self._monotonic = monotonic
-        self._degrade = degrade
-        self._recover = recover
+        self._standing = standing
         self._good: dict[str, _Good] = {}
         self._numbers: dict[str, int] = {}
         self._keeping = asyncio.Lock()
@@ -143,10 +141,10 @@ class Projection:
             try:
                 await self._kept.reconcile(source, records, good.synced)
             except StoreError as error:
-                self._degrade(PART, f"the last good records of {source} are not kept: {error}")
+                self._standing.bad(f"the last good records of {source} are not kept: {error}")
                 return
             good.kept, good.kept_at = records, now
-            self._recover(PART)
+            self._standing.good()
 
     async def _last_good(self, source: str) -> _Good | None:
         good = self._good.get(source)
@@ -155,7 +153,7 @@ class Projection:
         try:
             records, synced = await self._kept.load(source)
         except StoreError as error:
-            self._degrade(PART, f"the last good records of {source} cannot be read: {error}")
+            self._standing.bad(f"the last good records of {source} cannot be read: {error}")
             return None
         if not synced:
             return None

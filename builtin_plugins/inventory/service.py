@@ -176,10 +176,7 @@ class Inventory:
         if not status.ok:
             shown = "what it had last is shown" if status.stale else "nothing of it is known"
             why = f"{why}; {shown}"
-        if why:
-            self._host.degrade(part, why)
-        else:
-            self._host.recover(part)
+        self._host.standing(part).bad(why)
 
     @property
     def merged(self) -> Merged:

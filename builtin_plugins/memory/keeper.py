@@ -116,12 +116,12 @@ class Keeper:
             self._said.clear()
             try:
                 await self.follow()
-                self._host.recover(LEARNING)
+                self._host.standing(LEARNING).good()
                 await self._embed_idle()
             except Exception as error:
                 if not isinstance(error, StoreError):
                     self._host.log.error("learning failed", exc_info=error)
-                self._host.degrade(LEARNING, f"what is said is not learned: {error}")
+                self._host.standing(LEARNING).bad(f"what is said is not learned: {error}")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             await self._said.wait()

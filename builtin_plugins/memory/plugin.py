@@ -69,10 +69,9 @@ class Plugin:
         """Open what is kept, and follow what is said."""
         self._host, store = host, host.get(STORE)
         if store is None:
-            host.degrade(
-                PART,
+            host.standing(PART).bad(
                 "no plugin provides a store: notes are kept in memory and lost when the gateway "
-                "stops, and nothing that is said is recalled (enable the plugin `storage`)",
+                "stops, and nothing that is said is recalled (enable the plugin `storage`)"
             )
             yield
             return
@@ -101,10 +100,9 @@ class Plugin:
         """Return the conversations, if they are kept as long as what is learned from them."""
         conversations = host.get(CONVERSATIONS)
         if conversations is None or conversations.durable != store.durable:
-            host.degrade(
-                PART,
+            host.standing(PART).bad(
                 "conversations are not kept in the store: what is said is not learned (use one "
-                "plugin for both)",
+                "plugin for both)"
             )
             return None
         return conversations
@@ -140,12 +138,12 @@ class Plugin:
                 hits = await clean(host, [shown_as(hit, here) for hit in found[:MOST_LINES]])
         except TimeoutError:
             why = f"it took longer than {settings.recall_seconds:g} s: a turn went on without"
-            host.degrade(RECALL, why)
+            host.standing(RECALL).bad(why)
             return
         except StoreError as error:
-            host.degrade(RECALL, f"turns go on without what they would recall: {error}")
+            host.standing(RECALL).bad(f"turns go on without what they would recall: {error}")
             return
-        host.recover(RECALL)
+        host.standing(RECALL).good()
         recalled = Recalled()
         first, more = packed_lines(hits, settings.recall_tokens, context.counter.count)
         for block, lines in blocks_of(first, more):
@@ -179,6 +177,6 @@ class Plugin:
             try:
                 claims = await claims_in(host, turn, settings.extractor_model)
                 await keeper.take(said, claims)
-                host.recover(EXTRACTING)
+                host.standing(EXTRACTING).good()
             except HookgateError as error:
-                host.degrade(EXTRACTING, f"facts are found by patterns alone: {error}")
+                host.standing(EXTRACTING).bad(f"facts are found by patterns alone: {error}")

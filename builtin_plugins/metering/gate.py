@@ -123,9 +123,8 @@ class Gate:
         """Let a session ask no model any more, at any gateway on the store."""
         await self._ruling.pause(session, why)
         self._host.metric("metering.paused")
-        self._host.announce(
-            f"session {session}",
-            f"it is paused: {why}; `hookgate budgets resume '{session}'` lets it go on",
+        self._host.standing(f"session {session}").note(
+            f"it is paused: {why}; `hookgate budgets resume '{session}'` lets it go on"
         )
 
     async def _reserve(self, turn: Turn, request: ModelRequest, call: _Open, now: datetime) -> None:
@@ -237,10 +236,9 @@ class Gate:
         asked = rule.over == "ask"
         if asked:
             self._warned[short.want.key] = now + timedelta(seconds=until(rule.window, now) or 0)
-            self._host.announce(
-                f"budget {short.want.key}",
+            self._host.standing(f"budget {short.want.key}").note(
                 f"{turn.agent.name} needs more than the budget {rule.name} has left: {found}. "
-                f"`hookgate budgets raise '{short.want.key}' AMOUNT` lets it go on",
+                f"`hookgate budgets raise '{short.want.key}' AMOUNT` lets it go on"
             )
         return Refusal(
             code="budget_exceeded",
@@ -465,8 +463,8 @@ class Gate:
                 continue
             self._warned[want.key] = now + timedelta(seconds=left)
             taken = amount_text(used, rule.unit, name=False)
-            self._host.announce(
-                f"budget {want.key}", f"{taken} of {amount_text(want.limit, rule.unit)} are used"
+            self._host.standing(f"budget {want.key}").note(
+                f"{taken} of {amount_text(want.limit, rule.unit)} are used"
             )
             self._host.metric("metering.warned", budget=rule.name)
 
@@ -477,7 +475,7 @@ class Gate:
         for key, end in list(self._warned.items()):
             if end <= now or key.partition("/")[0] not in holding:
                 del self._warned[key]
-                self._host.withdraw(f"budget {key}")
+                self._host.standing(f"budget {key}").note("")
         # What a plugin asks behind the end of a turn makes the turn's counters once more.
         for turn, _ in list(self._of_turns.values()):
             if turn.ending is not None:

@@ -76,20 +76,19 @@ class Plugin:
         store, gateway = host.get(STORE), new_id("gateway")
         durable = store is not None and store.durable
         if store is None:
-            host.degrade(
-                PART,
+            host.standing(PART).bad(
                 "no plugin provides a store: what calls cost is kept in memory and lost when the "
-                "gateway stops (enable the plugin `storage`)",
+                "gateway stops (enable the plugin `storage`)"
             )
         else:
             await tables_of(store, "metering", "hookgate.builtin_plugins.metering.tables")
         ledger = Ledger(
             store,
             gateway=gateway,
-            failed=lambda error: host.degrade(
-                PART, f"what a call has cost could not be recorded, and is tried again: {error}"
+            failed=lambda error: host.standing(PART).bad(
+                f"what a call has cost could not be recorded, and is tried again: {error}"
             ),
-            worked=lambda: host.recover(PART),
+            worked=lambda: host.standing(PART).good(),
             wrote=lambda calls: budgets.recorded(calls),
         )
         budgets = Budgets(
@@ -97,7 +96,7 @@ class Plugin:
             host.clock,
             host.get(SIGNALS),
             gateway=gateway,
-            tell=lambda why: host.degrade(BUDGETS, why) if why else host.recover(BUDGETS),
+            tell=host.standing(BUDGETS).bad,
             lost=lambda rows: _lost(host, rows),
         )
         self._reports = Reports(ledger, store)

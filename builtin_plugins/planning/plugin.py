@@ -73,10 +73,6 @@ class Plugin:
 
     async def _opened(self, host: Host) -> Windows:
         """Return the windows as they are kept: by a plugin, or else by the store, or not at all."""
-
-        def tell(why: str) -> None:
-            host.degrade(PART, why) if why else host.recover(PART)
-
         kept, store = host.get(OUTCOME_WINDOWS), host.get(STORE)
         shared = durable = kept is not None
         if kept is None and store is not None:
@@ -85,11 +81,11 @@ class Plugin:
             kept = tables.StoreWindows(store, size)
             shared, durable = store.shared, store.durable
         if kept is None:
-            host.announce(
-                PART,
+            host.standing(PART).note(
                 "no plugin provides a store: how turns went is kept in memory and lost when the "
-                "gateway stops (enable the plugin `storage`)",
+                "gateway stops (enable the plugin `storage`)"
             )
+        tell = host.standing(PART).bad
         windows = Windows(self._settings, kept, durable=durable, shared=shared, tell=tell)
         await windows.flush()
         return windows

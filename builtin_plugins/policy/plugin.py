@@ -132,7 +132,7 @@ class Plugin:
         if reading.failed:
             # What was judged by yesterday's rules is judged by them on: no rules are no policy.
             why = f"the rules before stay in force: {_told(reading)}"
-            host.degrade(RULES, why)
+            host.standing(RULES).bad(why)
             raise HookgateError(why)
         engine = Engine(reading.rules)
         return lambda: self._use(host, engine)
@@ -207,7 +207,7 @@ class Plugin:
     # -- within ------------------------------------------------------------
 
     def _use(self, host: Host, engine: Engine) -> None:
-        host.recover(RULES)
+        host.standing(RULES).good()
         if engine.version == self._judge.engine.version:
             return
         self._judge = self._judging_by(engine)
@@ -218,10 +218,7 @@ class Plugin:
 
     def _tell_of_approvers(self, host: Host) -> None:
         odd = nobody_named(self._judge.engine.rules, self._settings.approvals)
-        if odd:
-            host.announce(APPROVERS, brief([str(one) for one in odd]))
-        else:
-            host.withdraw(APPROVERS)
+        host.standing(APPROVERS).note(brief([str(one) for one in odd]))
 
     def _judging_by(self, engine: Engine) -> Judge:
         def recheck(turn: Turn, call: ToolCall) -> str:

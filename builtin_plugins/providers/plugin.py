@@ -68,7 +68,7 @@ class Plugin:
                 continue
             if egress is None and settings.kind != "demo":
                 why = "no plugin provides the key `egress`: enable the plugin that does"
-                host.degrade(f"provider {name}", why)
+                host.standing(f"provider {name}").bad(why)
                 continue
             provider = make_provider(
                 name,

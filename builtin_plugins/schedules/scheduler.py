@@ -103,11 +103,10 @@ class Scheduler:
             if self._book is None:
                 store = self.host.get(STORE)
                 if store is None or not store.durable:
-                    self.host.degrade(
-                        PART_STORE,
+                    self.host.standing(PART_STORE).bad(
                         "there is no durable store, so runs are known to this process alone: what "
                         "is missed while it is down is not said, and another gateway would run "
-                        "the same (enable the plugin `storage`)",
+                        "the same (enable the plugin `storage`)"
                     )
                 book = await opened(store)
                 await self._give_up(book)
@@ -133,19 +132,21 @@ class Scheduler:
             if book.shared:
                 await self._give_up(book)
         except Exception as error:  # noqa: BLE001 - it is tried again, and said
-            host.degrade(PART, f"schedules cannot be read, so that nothing begins: {error}")
+            host.standing(PART).bad(f"schedules cannot be read, so that nothing begins: {error}")
             return RETRY_SECONDS
-        host.recover(PART)
+        host.standing(PART).good()
         wait = MOST_SECONDS
         for name, job in list(self.jobs.items()):
             part = f"schedule {name}"
             try:
                 wake = await self._look_at(book, name, job)
             except Exception as error:  # noqa: BLE001 - the others go on
-                host.degrade(part, f"what is due cannot be settled, and is tried again: {error}")
+                host.standing(part).bad(
+                    f"what is due cannot be settled, and is tried again: {error}"
+                )
                 wait = min(wait, RETRY_SECONDS)
                 continue
-            host.recover(part)
+            host.standing(part).good()
             if wake is not None:
                 wait = min(wait, (wake - host.clock.now()).total_seconds())
         return max(wait, 0.0)
@@ -202,23 +203,20 @@ class Scheduler:
             self.host.log.warning("schedule run interrupted", schedule=name, due=planned)
 
     def _say_missed(self, name: str, missed: Missed | None) -> None:
-        if missed is None:
-            self.host.withdraw(f"schedule {name}")
-            return
-        self.host.log.warning("schedule missed", schedule=name, missed=str(missed))
-        self.host.announce(
-            f"schedule {name}", f"missed {missed} (`hookgate schedules list` shows it)"
-        )
+        what = ""
+        if missed is not None:
+            self.host.log.warning("schedule missed", schedule=name, missed=str(missed))
+            what = f"missed {missed} (`hookgate schedules list` shows it)"
+        self.host.standing(f"schedule {name}").note(what)
 
     def _say_behind(self, name: str, behind: timedelta) -> None:
         part = f"clock of schedule {name}"
         if behind <= BEHIND:
-            self.host.recover(part)
+            self.host.standing(part).good()
             return
-        self.host.degrade(
-            part,
+        self.host.standing(part).bad(
             f"the clock is {behind} behind the time up to which this schedule is settled, so that "
-            f"nothing is due until then; `hookgate schedules resume {name}` begins anew now",
+            f"nothing is due until then; `hookgate schedules resume {name}` begins anew now"
         )
 
     # -- what operators do -------------------------------------------------------

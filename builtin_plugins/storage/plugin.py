@@ -14,7 +14,7 @@ from hookgate.core.sessions.switches import FileSwitches
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from hookgate.builtin_plugins.storage.lanes import SqlLanes
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
@@ -50,12 +50,11 @@ class Plugin:
 
         if self._settings.url is not None:
             _hide_password(host, self._settings.url.get_secret_value())
-        store = await open_store(self._settings, host.settings.home, tell=_telling(host, PART))
+        store = await open_store(self._settings, host.settings.home, tell=host.standing(PART).bad)
         work: list[asyncio.Task[None]] = []
         lanes: SqlLanes | None = None
         try:
-            if store.problem:
-                host.degrade(PART, store.problem)
+            host.standing(PART).bad(store.problem)
             host.provide(STORE, store)
             host.provide(CONVERSATIONS, SqlConversations(store, host.clock))
             if store.durable:
@@ -97,7 +96,7 @@ class Plugin:
             queue=host.settings.turn.lane_queue,
             wait=self._settings.lane_seconds,
             spawn=host.spawn,
-            tell=_telling(host, LANES_PART),
+            tell=host.standing(LANES_PART).bad,
         )
         host.provide(LANES, lanes)
         return lanes
@@ -108,16 +107,11 @@ class Plugin:
         return self._store
 
 
-def _telling(host: Host, part: str) -> Callable[[str], None]:
-    """Return what says of `part` why it does not work, and with "" that it does again."""
-    return lambda problem: host.degrade(part, problem) if problem else host.recover(part)
-
-
 async def _questions(host: Host, store: SqlStore) -> SqlQuestions:
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
 
     questions = SqlQuestions(
-        store, host.clock, spawn=host.spawn, tell=_telling(host, QUESTIONS_PART), log=host.log
+        store, host.clock, spawn=host.spawn, tell=host.standing(QUESTIONS_PART).bad, log=host.log
     )
     await questions.expire()
     host.provide(QUESTIONS, questions)
@@ -128,7 +122,7 @@ async def _switches(host: Host, store: SqlStore) -> SqlSwitches:
     from hookgate.builtin_plugins.storage.switches import SqlSwitches
 
     switches = SqlSwitches(
-        store, FileSwitches(host.settings.home), tell=_telling(host, SWITCHES_PART)
+        store, FileSwitches(host.settings.home), tell=host.standing(SWITCHES_PART).bad
     )
     await switches.look()
     host.provide(SWITCHES, switches)

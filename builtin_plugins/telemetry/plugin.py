@@ -162,8 +162,8 @@ class Plugin:
             headers=headers,
             payload=figures.payload,
             rejected=module.rejected,
-            failed=lambda why: host.degrade(PART, why),
-            worked=lambda: host.recover(PART),
+            failed=host.standing(PART).bad,
+            worked=host.standing(PART).good,
         )
         return figures, exporter
 

@@ -123,7 +123,7 @@ class Plugin:
         if not self._settings.http_get and "http_get" not in known:
             waiting.append(_waiting("http_get", "web", HTTP_FLAGS, "Fetch a page", "http_get"))
         if not SUPPORTED:
-            host.degrade("tools.read_file", "this system cannot open a file without its links")
+            host.standing("tools.read_file").bad("this system cannot open a file without its links")
         elif not self._settings.read_roots and "read_file" not in known:
             waiting.append(
                 _waiting("read_file", "files", FILE_FLAGS, "Read a text file", "read_roots")

@@ -149,7 +149,9 @@ class WasmPlugins:
         look = asyncio.ensure_future(self._looked())
         done, _ = await asyncio.wait({look}, timeout=LOAD_SECONDS)
         if not done:
-            self.host.announce(PART, "their folders are being read; what they bring comes then")
+            self.host.standing(PART).note(
+                "their folders are being read; what they bring comes then"
+            )
             self._late = self.host.spawn(self._use_late(look), name="wasm.look")
             return None
         found = look.result()
@@ -219,9 +221,9 @@ class WasmPlugins:
         """Put into force what was found. What runs meanwhile ends with the module it began with."""
         if look.problem:
             # What counted before still does: a file that cannot be read accepts nothing new.
-            self.host.degrade(PART, look.problem)
+            self.host.standing(PART).bad(look.problem)
             return
-        self.host.recover(PART)
+        self.host.standing(PART).good()
         self._look = look
         self._loads.keep_only(look.plugins)
         self._publish()
@@ -242,16 +244,10 @@ class WasmPlugins:
         self._brought = brought
         self._publish_channels(parts)
         waiting = [one.found.name for one in self.plugins if one.state == "loading"]
-        if waiting:
-            names = ", ".join(waiting[:8]) + (", ..." if len(waiting) > 8 else "")
-            host.announce(PART, f"being compiled, and brought when that is done: {names}")
-        else:
-            host.withdraw(PART)
-        for part in self._told - parts.keys():
-            host.recover(part)
-        for part, why in parts.items():
-            host.degrade(part, why)
-        self._told = set(parts)
+        names = ", ".join(waiting[:8]) + (", ..." if len(waiting) > 8 else "")
+        what = f"being compiled, and brought when that is done: {names}" if waiting else ""
+        host.standing(PART).note(what)
+        self._told = host.standing.turned(self._told, parts)
 
     def _publish_channels(self, parts: dict[str, str]) -> None:
         """Bring the channels that are ready.

@@ -1,4 +1,4 @@
-"""What a turn emits, and the bounded bus that carries it.
+"""What a turn emits, the bounded bus that carries it, and what operators are told of parts.
 
 An event is a flat, JSON-ready record with a `type`. Clients ignore types that they do
 not know, so a plugin may emit types of its own. A scope says what a listener must be allowed
@@ -14,8 +14,12 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+
+    from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.domain.turn import Principal
 
@@ -225,3 +229,80 @@ class EventBus:
         before, self._wanting_spans = self._wanting_spans, self._wanting_spans + change
         if bool(before) != bool(self._wanting_spans):
             self.on_spans(bool(self._wanting_spans))
+
+
+@dataclass(slots=True)
+class Standings:
+    """All parts that an operator should know something of.
+
+    Attributes:
+        redact: Masks secrets in what is said.
+        publish: Takes an event whenever something else is to be said.
+        log: Where it is logged.
+        degraded: What does not work as it should: part -> why.
+        notices: What an operator should know although nothing is wrong: part -> what.
+    """
+
+    redact: Callable[[str], str] = str
+    publish: Callable[[Event], object] = bool
+    log: FilteringBoundLogger = field(default_factory=lambda: structlog.get_logger("hookgate"))
+    degraded: dict[str, str] = field(default_factory=dict)
+    notices: dict[str, str] = field(default_factory=dict)
+
+    def turned(self, before: Collection[str], now: Mapping[str, str]) -> set[str]:
+        """Say of parts that were bad `before` what is wrong `now`, and that the others are good.
+
+        Args:
+            before: The parts, as this returned them the last time.
+            now: What is wrong: part -> why.
+        """
+        for part in set(before) - now.keys():
+            self(part).good()
+        for part, why in now.items():
+            self(part).bad(why)
+        return set(now)
+
+    def __call__(self, part: str) -> PartStanding:
+        """Return how `part` stands, to say otherwise of it."""
+        return PartStanding(self, self.redact(part))
+
+
+@dataclass(frozen=True, slots=True)
+class PartStanding:
+    """How one part stands; ``host.standing("part")``.
+
+    Saying the same again costs nothing: the log and the event bus hear of a change alone.
+    """
+
+    standings: Standings
+    part: str
+
+    def bad(self, why: str) -> None:
+        """Say that it does not work as it should: in the log, `status` and `/health`.
+
+        Args:
+            why: What is wrong, and what comes of it; "" where it works again.
+        """
+        told, why = self.standings, self.standings.redact(why)
+        if not why:
+            if told.degraded.pop(self.part, None) is not None:
+                told.log.info("recovered", part=self.part)
+                told.publish(Event("recovered", {"part": self.part}, scope="read"))
+        elif told.degraded.get(self.part) != why:
+            told.degraded[self.part] = why
+            told.log.warning("degraded", part=self.part, why=why)
+            told.publish(Event("degraded", {"part": self.part, "why": why}, scope="read"))
+
+    def good(self) -> None:
+        """Say that it works again."""
+        self.bad("")
+
+    def note(self, what: str) -> None:
+        """Say what an operator should know of it, though nothing is wrong; "" takes it back."""
+        told, what = self.standings, self.standings.redact(what)
+        if not what:
+            told.notices.pop(self.part, None)
+        elif told.notices.get(self.part) != what:
+            told.notices[self.part] = what
+            told.log.info("notice", part=self.part, what=what)
+            told.publish(Event("notice", {"part": self.part, "what": what}, scope="read"))

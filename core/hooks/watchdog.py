@@ -108,11 +108,10 @@ class Watchdog:
                 pass
 
     def _announce(self, holder: Implementation) -> None:
-        self._host.announce(
-            f"plugin {holder.plugin}",
+        self._host.standing(f"plugin {holder.plugin}").note(
             f"its hook {holder.hook} has held the event loop for more than "
             f"{self._limit * 1000:g} ms, in which nobody else was served: await what takes its "
-            "time, or mark a plain function @blocking",
+            "time, or mark a plain function @blocking"
         )
 
     def _report(self, frame: FrameType | None, holder: Implementation | None) -> None:

@@ -142,16 +142,14 @@ class Catalogue:
             whole = f"{_PLURAL[registry.what]} of {answer.plugin}"
             if answer.failure is not None:
                 # What it brought before stays: last good rows are better than none.
-                self._host.degrade(whole, answer.failure.message)
+                self._host.standing(whole).bad(answer.failure.message)
                 continue
-            self._host.recover(whole)
+            self._host.standing(whole).good()
             good, refused = self._admitted(registry, answer.plugin, answer.value or ())
-            for part in self._refused.get((registry.what, answer.plugin), set()) - refused.keys():
-                self._host.recover(part)
             registry.replace(answer.plugin, good)
-            for part, why in refused.items():
-                self._host.degrade(part, why)
-            self._refused[registry.what, answer.plugin] = set(refused)
+            before = self._refused.get((registry.what, answer.plugin), ())
+            turned = self._host.standing.turned(before, refused)
+            self._refused[registry.what, answer.plugin] = turned
 
     def _admitted(
         self, registry: Registry[T], plugin: str, things: Sequence[T]

@@ -151,21 +151,16 @@ class Faces:
         unshown = {name: one for name, one in self._looked.items() if one.face is None}
         host.unshown = {name: one.why for name, one in unshown.items()}
         parts: dict[str, str] = {}
+        what = ""
         if self._sanitizes:
             for name, one in unshown.items():
                 part = f"text of tool {name} of {one.tool.plugin}"
                 parts[part] = f"no model sees this tool: {one.why}"
-            host.withdraw(PART)
         elif unshown:
             names = sorted(f"{name} ({one.tool.plugin})" for name, one in unshown.items())
-            host.announce(PART, f"no model sees {', '.join(names)}: {UNSANITIZED}")
-        else:
-            host.withdraw(PART)
-        for part in self._told - parts.keys():
-            host.recover(part)
-        for part, why in parts.items():
-            host.degrade(part, why)
-        self._told = set(parts)
+            what = f"no model sees {', '.join(names)}: {UNSANITIZED}"
+        host.standing(PART).note(what)
+        self._told = host.standing.turned(self._told, parts)
 
     @property
     def _sanitizes(self) -> bool:

@@ -118,10 +118,8 @@ def tell_models(host: Host, settings: Settings) -> None:
             faults.setdefault(f"agent {fault.agent}", []).append(str(fault.problem))
     told = {part: "; ".join(texts) for part, texts in faults.items()}
     told |= {f"provider {name}": _lack(known[name]) for name in lacking}
-    for part in {f"agent {name}" for name in (*settings.agents, DEMO_AGENT.name)} - told.keys():
-        host.recover(part)
-    for part in sorted(told):
-        host.degrade(part, told[part])
+    agents = {f"agent {name}" for name in (*settings.agents, DEMO_AGENT.name)}
+    host.standing.turned(agents, dict(sorted(told.items())))
 
 
 def _lack(info: ProviderInfo) -> str:

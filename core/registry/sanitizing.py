@@ -42,12 +42,13 @@ class Sanitizer:
     def tell(self) -> None:
         """Say it where no plugin sanitizes, and what that means for text of others."""
         if self._host.hooks.implemented(hookspecs.sanitize_card):
-            self._host.withdraw(PART)
+            what = ""
         elif self._host.settings.context.unsanitized == "allow":
-            what = "models see text of others as it is, as `[context] unsanitized` allows"
-            self._host.announce(PART, f"no plugin sanitizes: {what}")
+            what = "no plugin sanitizes: models see text of others as it is, as "
+            what += "`[context] unsanitized` allows"
         else:
-            self._host.announce(PART, f"no plugin sanitizes: no model sees text of others; {WAYS}")
+            what = f"no plugin sanitizes: no model sees text of others; {WAYS}"
+        self._host.standing(PART).note(what)
 
     def reloaded(self, *, settings: bool) -> None:
         """Forget the verdicts at a reload after which plugins may judge otherwise.

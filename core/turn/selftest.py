@@ -34,7 +34,7 @@ async def check_that_policy_is_asked(host: Host, calls: ToolCalls, snapshot: Sna
         StartError: An implementation was not called.
     """
     if odd := odd_answerers(host):
-        host.announce("answerers", "; ".join(odd))
+        host.standing("answerers").note("; ".join(odd))
     expected = {item.plugin for item in host.hooks.implementations(hookspecs.before_tool_call)}
     if not expected:
         host.log.warning("no plugin judges tool calls", default=host.settings.turn.default_verdict)

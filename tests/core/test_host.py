@@ -12,13 +12,13 @@ async def test_a_part_whose_name_holds_a_secret_recovers_and_is_withdrawn() -> N
         host = gate.host
         host.secrets.register(SECRET)
         part = f"cards of https://cards.example/{SECRET}"
-        host.degrade(part, "it does not answer")
-        host.announce(part, "it has changed")
+        host.standing(part).bad("it does not answer")
+        host.standing(part).note("it has changed")
         masked = host.secrets.redact(part)
         assert masked in host.degraded
         assert masked in host.notices
         assert SECRET not in repr((host.degraded, host.notices))
-        host.recover(part)
-        host.withdraw(part)
+        host.standing(part).good()
+        host.standing(part).note("")
         assert masked not in host.degraded
         assert masked not in host.notices

@@ -106,10 +106,10 @@ async def test_a_section_that_is_wrong_changes_nothing() -> None:
 async def test_a_notice_is_shown_until_it_is_withdrawn_and_is_no_fault() -> None:
     async with gateway(Scripted(Script(say("ok")))) as gate:
         before = gate.host.status()["notices"]
-        gate.host.announce("cards", "the card a has changed")
+        gate.host.standing("cards").note("the card a has changed")
         assert gate.host.status()["notices"] == {**before, "cards": "the card a has changed"}
         assert gate.host.status()["degraded"] == {}
-        gate.host.withdraw("cards")
+        gate.host.standing("cards").note("")
         assert gate.host.status()["notices"] == before
 
 

@@ -47,7 +47,7 @@ class Leaky:
             """Say it."""
             host.log.warning("told", secret=CANARIES["registered"], nested={"a": [what]})
             host.metric("leak", **{CANARIES["settings"]: CANARIES["key-file"]})
-            host.degrade("leaky", f"cannot use {CANARIES['environment']}")
+            host.standing("leaky").bad(f"cannot use {CANARIES['environment']}")
             return " ".join(CANARIES.values())
 
         async def fail(what: str) -> str:
@@ -271,8 +271,8 @@ class Telling:
             """Say it everywhere."""
             host.log.warning("told", what=what)
             host.metric("told", **{what: what})
-            host.degrade(f"part {what}", f"cannot use {what}")
-            host.announce("telling", what)
+            host.standing(f"part {what}").bad(f"cannot use {what}")
+            host.standing("telling").note(what)
             host.events.publish(Event("told", {"what": what, what: [what]}, scope="read"))
             return f"told {what}"
 

@@ -180,18 +180,15 @@ class CardRegistry:
     async def _accepted(self, host: Host) -> tuple[Path | None, list[Problem]]:
         """Return where the workspace's cards are read, and what is wrong with them."""
         if not self.settings.allow_workspace_cards:
-            host.withdraw(WAITING)
+            host.standing(WAITING).note("")
             return None, []
         workspaces = Workspaces(host.settings.home)
         try:
             standing = await asyncio.to_thread(workspaces.standing, self._workspace)
         except ContentError as error:
-            host.withdraw(WAITING)
+            host.standing(WAITING).note("")
             return None, [error.problem]
-        if told := standing.waiting(CARDS):
-            host.announce(WAITING, told)
-        else:
-            host.withdraw(WAITING)
+        host.standing(WAITING).note(standing.waiting(CARDS))
         return standing.copy, []
 
     def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:
@@ -200,10 +197,7 @@ class CardRegistry:
             if problem.severity == "warning" and problem not in known:
                 host.log.info("card file", problem=str(problem))
         errors = [str(one) for one in problems if one.severity == "error"]
-        if errors:
-            host.degrade(FILES, f"passed over: {brief(errors)}")
-        else:
-            host.recover(FILES)
+        host.standing(FILES).bad(f"passed over: {brief(errors)}" if errors else "")
 
     # -- what is in them ---------------------------------------------------
 
@@ -301,13 +295,10 @@ class CardRegistry:
 
     def _say_review(self, host: Host) -> None:
         review = self.review
-        if review.rejected:
-            told = [f"{card} ({why})" for card, why in sorted(review.rejected.items())]
-            host.degrade(REJECTED, f"no model sees {brief(told)}")
-        else:
-            host.recover(REJECTED)
+        told = [f"{card} ({why})" for card, why in sorted(review.rejected.items())]
+        host.standing(REJECTED).bad(f"no model sees {brief(told)}" if told else "")
         if not review.differing:
-            host.withdraw(CHANGED)
+            host.standing(CHANGED).note("")
             return
         strict = self.settings.pin == "strict"
         one = len(review.differing) == 1
@@ -317,7 +308,7 @@ class CardRegistry:
             what = f"{verb} not approved like this"
         named = brief(review.differing, ", ")
         then = "`hookgate cards approve --id ID`, or `--all`"
-        host.announce(CHANGED, f"{named} {what}: look, then {then}")
+        host.standing(CHANGED).note(f"{named} {what}: look, then {then}")
 
     def waiting(self, cards: Mapping[str, Card]) -> frozenset[str]:
         """Return the ids of the cards that nobody has approved in their present form."""

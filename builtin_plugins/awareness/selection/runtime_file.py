@@ -132,9 +132,9 @@ class ShownFiles:
             await asyncio.wait([writing])
         self._writing = None
         if (error := writing.exception()) is None:
-            self._host.recover(PART)
+            self._host.standing(PART).good()
         else:
             self._tell(path, str(error))
 
     def _tell(self, path: Path, why: str) -> None:
-        self._host.degrade(PART, f"{path} cannot be written: {why}")
+        self._host.standing(PART).bad(f"{path} cannot be written: {why}")

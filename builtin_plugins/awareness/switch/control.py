@@ -95,7 +95,7 @@ class Control:
             try:
                 await asyncio.to_thread(replay)
             except OSError as error:
-                host.degrade(RECORDS, f"the records of earlier turns cannot be read: {error}")
+                host.standing(RECORDS).bad(f"the records of earlier turns cannot be read: {error}")
             self._writer = self._opened(host, path)
         self._say(host)
 
@@ -105,7 +105,7 @@ class Control:
 
         def failed(error: OSError) -> None:
             why = f"records of turns were lost: {error}"
-            loop.call_soon_threadsafe(host.degrade, RECORDS, why)
+            loop.call_soon_threadsafe(host.standing(RECORDS).bad, why)
 
         file = JsonLines(path, max_bytes=records.max_bytes, keep=records.keep, secrets=host.secrets)
         return JsonLinesWriter(file, failed=failed)
@@ -216,10 +216,8 @@ class Control:
             await self._writer.flush()
 
     def _say(self, host: Host) -> None:
-        if self.switch.state.on:
-            host.recover(PART)
-        else:
-            host.degrade(PART, f"cards are off: {self.switch.state.reason}; {TURN_ON}")
+        state = self.switch.state
+        host.standing(PART).bad("" if state.on else f"cards are off: {state.reason}; {TURN_ON}")
 
     async def _save(self, host: Host, *, last_word: bool = True) -> None:
         """Keep the switch; where another gateway switched meanwhile, override it or follow it."""
@@ -234,6 +232,6 @@ class Control:
                 self._version = there.version
             self._version = made.version
         except StoreError as error:
-            host.degrade(STATE, f"whether cards are on is lost at the next start: {error}")
+            host.standing(STATE).bad(f"whether cards are on is lost at the next start: {error}")
         else:
-            host.recover(STATE)
+            host.standing(STATE).good()

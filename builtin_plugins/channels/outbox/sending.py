@@ -82,9 +82,9 @@ class Sender:
             self._more.clear()
             try:
                 pause = IDLE_SECONDS if self._paused() else await self._round()
-                self._host.recover(part)
+                self._host.standing(part).good()
             except StoreError as error:
-                self._host.degrade(part, f"what is to be said waits: {error}")
+                self._host.standing(part).bad(f"what is to be said waits: {error}")
                 pause = LOOK_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):

@@ -252,7 +252,7 @@ class Engine:
         what = "" if self.problem else words_alone(self._around.embedder(), newest)
         if what != self._told:
             self._told = what
-            self._around.notice(PART, what)
+            self._around.standing(PART).note(what)
 
     async def _build(self, capabilities: Capabilities) -> Index:
         async with self._building:
@@ -389,7 +389,7 @@ class Engine:
     def _recover(self) -> None:
         if self.problem:
             self.problem = ""
-            self._around.recover(PART)
+            self._around.standing(PART).good()
 
     def _lose(self, error: VectorsError) -> None:
         """Go on by words alone, until the vectors of the newest version are looked up anew."""
@@ -407,7 +407,7 @@ class Engine:
         self._failed_at = self._around.clock()
         if why != self.problem:
             self.problem = why
-            self._around.degrade(PART, f"{why}; search goes by words alone")
+            self._around.standing(PART).bad(f"{why}; search goes by words alone")
         self._tell()
 
     # -- kept on disk --------------------------------------------------------
@@ -420,7 +420,7 @@ class Engine:
         try:
             saved = await asyncio.to_thread(Saved.read, path)
         except SavedError as error:
-            self._around.degrade("discovery: index", f"{error}; it is made anew")
+            self._around.standing("discovery: index").bad(f"{error}; it is made anew")
             return
         if saved is not None:
             self._material.restore(saved)
@@ -447,9 +447,9 @@ class Engine:
                 await finish(asyncio.to_thread(saved.write, path))
             except OSError as error:
                 self._dirty = True
-                self._around.degrade("discovery: index", f"{path} cannot be written: {error}")
+                self._around.standing("discovery: index").bad(f"{path} cannot be written: {error}")
             else:
-                self._around.recover("discovery: index")
+                self._around.standing("discovery: index").good()
 
     async def close(self) -> None:
         """Stop what runs beside the turns, and write the index a last time."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING
+
+from hookgate.core.domain.events import Standings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.searching import Index
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
     from hookgate.builtin_plugins.discovery.show.results import Found
+    from hookgate.core.domain.events import PartStanding
     from hookgate.core.domain.ports import Embedder
 
 
@@ -22,10 +25,7 @@ class Surroundings:
 
     Attributes:
         embedder: Returns the embedder, or None where there is none.
-        degrade: Says that a part does not work as it should, and why.
-        recover: Says that it does again.
-        announce: Says of a part what an operator should know, though nothing is wrong.
-        withdraw: Takes that back.
+        standing: Returns how a part stands, to say otherwise; see `Host.standing`.
         path: Where the index is kept; None keeps it in memory alone.
         clock: Seconds that never go backwards.
         elsewhere: Returns the vectors of an embedder, by its fingerprint, where they are kept
@@ -33,20 +33,10 @@ class Surroundings:
     """
 
     embedder: Callable[[], Embedder | None] = lambda: None
-    degrade: Callable[[str, str], None] = lambda _part, _why: None
-    recover: Callable[[str], None] = lambda _part: None
-    announce: Callable[[str, str], None] = lambda _part, _what: None
-    withdraw: Callable[[str], None] = lambda _part: None
+    standing: Callable[[str], PartStanding] = field(default_factory=Standings)
     path: Path | None = None
     clock: Callable[[], float] = perf_counter
     elsewhere: Callable[[str], Vectors | None] = lambda _: None
-
-    def notice(self, part: str, what: str) -> None:
-        """Announce `what` of a part; take back what was announced where it is ""."""
-        if what:
-            self.announce(part, what)
-        else:
-            self.withdraw(part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

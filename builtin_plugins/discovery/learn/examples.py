@@ -116,10 +116,9 @@ class Examples:
         self._view = ExampleView(self._bounds)
         if self._store is None:
             if self._enabled:
-                host.degrade(
-                    PART,
+                host.standing(PART).bad(
                     "no plugin provides a store: examples are kept in memory and lost when the "
-                    "gateway stops (enable the plugin `storage`)",
+                    "gateway stops (enable the plugin `storage`)"
                 )
             return
         try:
@@ -300,7 +299,7 @@ class Examples:
                 self._fails(error)
                 return 0
             if kept is not None and self._host is not None:
-                self._host.recover(PART)
+                self._host.standing(PART).good()
             new = [example for example in examples if example not in self._view]
             self._view.keep(examples)
             return sum(example in self._view for example in new)
@@ -362,7 +361,7 @@ class Examples:
 
     def _fails(self, error: StoreError) -> None:
         if self._host is not None:
-            self._host.degrade(PART, f"nothing is learned from use: {error}")
+            self._host.standing(PART).bad(f"nothing is learned from use: {error}")
 
 
 def _microseconds(time: datetime) -> int:

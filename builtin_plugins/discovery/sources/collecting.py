@@ -158,7 +158,7 @@ class Sources:
         """Read everything again; return the rows for the hook `list_capabilities`.
 
         What manifests say of tools and channels goes to ``host.descriptions``. What is wrong
-        is said by ``host.degrade``. The files are read on a thread.
+        is said by ``host.standing``. The files are read on a thread.
         """
         async with self._reading:
             inventory = await asyncio.to_thread(self._read, host, self._around(host))
@@ -212,19 +212,13 @@ class Sources:
         """Make `inventory` the one that counts."""
         known = self._inventory.problems
         self._inventory = inventory
-        if inventory.waiting:
-            host.announce(WAITING, inventory.waiting)
-        else:
-            host.withdraw(WAITING)
+        host.standing(WAITING).note(inventory.waiting)
         host.descriptions.replace(self._source, inventory.descriptions)
         for problem in inventory.problems:
             if problem.severity == "warning" and problem not in known:
                 host.log.info("capability file", problem=str(problem))
         errors = [str(one) for one in inventory.problems if one.severity == "error"]
-        if not errors:
-            host.recover(PART)
-            return
-        host.degrade(PART, f"passed over: {brief(errors)}")
+        host.standing(PART).bad(f"passed over: {brief(errors)}" if errors else "")
 
     def _around(self, host: Host) -> _Around:
         plugins = host.settings.plugins

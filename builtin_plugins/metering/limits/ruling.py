@@ -160,9 +160,9 @@ class Ruling:
         try:
             self.set = self._read(switch)
         except StoreError as error:
-            self._host.degrade(PART, str(error))
+            self._host.standing(PART).bad(str(error))
         else:
-            self._host.recover(PART)
+            self._host.standing(PART).good()
         self._apply()
 
     def _read(self, switch: Switch) -> Set:

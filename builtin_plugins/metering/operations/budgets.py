@@ -406,7 +406,7 @@ class BudgetOperations:
         made = await self._changed(invocation, change, done, {})
         for part in list(invocation.host.notices):
             if part.startswith((f"budget {params.name}.tokens/", f"budget {params.name}.usd/")):
-                invocation.host.withdraw(part)
+                invocation.host.standing(part).note("")
         return made
 
     async def raise_by(self, invocation: Invocation, params: RaiseParams) -> Changed:
@@ -446,7 +446,7 @@ class BudgetOperations:
 
         done = f"{params.key} is raised by {amount_text(by, rules[0].unit)}"
         made = await self._changed(invocation, change, done, {"key": params.key, "more": str(by)})
-        invocation.host.withdraw(f"budget {params.key}")
+        invocation.host.standing(f"budget {params.key}").note("")
         return made
 
     async def resume(self, invocation: Invocation, params: ResumeParams) -> Changed:
@@ -465,7 +465,7 @@ class BudgetOperations:
 
         done = f"session {params.session} goes on"
         made = await self._changed(invocation, change, done, {"session": params.session})
-        invocation.host.withdraw(f"session {params.session}")
+        invocation.host.standing(f"session {params.session}").note("")
         return made
 
     async def _changed(

@@ -125,9 +125,9 @@ class Desk:
             found = await self.grants.fitting(turn, call, by=still)
         except StoreError as error:
             # A person can still be asked.
-            self._host.degrade(PART, f"what was allowed always is asked about again: {error}")
+            self._host.standing(PART).bad(f"what was allowed always is asked about again: {error}")
             return None
-        self._host.recover(PART)
+        self._host.standing(PART).good()
         return found
 
     def _registered(self, call: ToolCall) -> str:
@@ -247,7 +247,7 @@ class Desk:
                 if await self.grants.revoke(grant.id):
                     await self._record("grant_revoked", grant, revoked_by="core")
         except StoreError as error:
-            self._host.degrade(PART, f"grants of {principal} cannot be taken back: {error}")
+            self._host.standing(PART).bad(f"grants of {principal} cannot be taken back: {error}")
 
     async def _record(self, kind: str, grant: Grant, **more: str) -> None:
         audit = self._host.get(AUDIT)

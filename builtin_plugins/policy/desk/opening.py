@@ -44,7 +44,7 @@ async def opened(
         await desk.grants.prune()
         await pins.load()
     except StoreError as error:
-        host.degrade(PART, f"tools that others bring wait, since the store fails: {error}")
+        host.standing(PART).bad(f"tools that others bring wait, since the store fails: {error}")
     host.tools.watch(quarantine.noticed)
     # What may leave a question without an answer that counts: its tool, or its approvers.
     host.tools.watch(desk.inbox.look_again)

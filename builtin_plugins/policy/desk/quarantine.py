@@ -149,12 +149,12 @@ class Quarantine:
                 await self._compare()
             except Exception as error:  # noqa: BLE001 - store and audit may be anybody's
                 why = f"tools that others bring wait, since pins cannot be kept: {error}"
-                self._host.degrade(PART, why)
+                self._host.standing(PART).bad(why)
                 return False
             finally:
                 self._settled = version
                 self._tell()
-            self._host.recover(PART)
+            self._host.standing(PART).good()
             return True
 
     async def _compare(self) -> None:
@@ -180,13 +180,12 @@ class Quarantine:
         }
         for name in self._told - waiting.keys():
             host.quarantined.pop(name, None)
-            host.recover(f"quarantine of {name}")
+            host.standing(f"quarantine of {name}").good()
         host.quarantined.update(waiting)
         if not self._pins.problem:
             for name, why in waiting.items():
-                host.degrade(
-                    f"quarantine of {name}", f"{why}; `hookgate tools accept {name}` accepts it"
-                )
+                why += f"; `hookgate tools accept {name}` accepts it"
+                host.standing(f"quarantine of {name}").bad(why)
         self._told = set(waiting)
 
     # -- accepting ---------------------------------------------------------

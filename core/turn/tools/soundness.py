@@ -115,7 +115,6 @@ def at_least(counted: Usage, told: Usage | None) -> Usage:
 def note_usage(host: Host, provider: str, found: str) -> None:
     """Tell the operator that a provider reported token counts that cannot be."""
     host.log.warning("impossible usage reported", provider=provider, found=found)
-    host.announce(
-        f"usage of provider {provider}",
-        f"it reports impossible token counts, so they are estimated: {found}",
+    host.standing(f"usage of provider {provider}").note(
+        f"it reports impossible token counts, so they are estimated: {found}"
     )

@@ -93,7 +93,7 @@ async def test_the_list_shows_what_the_client_may_call() -> None:
 
 async def test_status_says_how_the_gateway_is() -> None:
     async with serving() as served, served.socket() as socket:
-        served.gate.host.degrade("storage", "gone")
+        served.gate.host.standing("storage").bad("gone")
         status = await socket.result("status")
     assert (status["version"], status["protocol"], status["ready"]) == (__version__, 1, True)
     assert status["degraded"] == {"storage": "gone"}
@@ -241,7 +241,7 @@ async def test_a_subscriber_sees_what_its_scopes_and_bindings_cover() -> None:
         await ops.send("chat.send", content="a secret", peer="bob")
         await ops.until("done")
         served.gate.host.events.publish(Event("internals", {}, scope="operate"))
-        served.gate.host.degrade("part", "why")
+        served.gate.host.standing("part").bad("why")
         event = await ann.until("event")
         assert (event["type"], event["data"]) == ("degraded", {"part": "part", "why": "why"})
 

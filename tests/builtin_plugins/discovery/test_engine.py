@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.discovery.index.relevance import small_talk
 from hookgate.builtin_plugins.discovery.index.searching import Index
 from hookgate.builtin_plugins.discovery.index.surroundings import Surroundings
 from hookgate.builtin_plugins.discovery.learn.learned import Learned
+from hookgate.core.domain.events import Event, Standings
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -51,27 +52,21 @@ class World:
     def __init__(self, path: Path | None = None) -> None:
         self.embedder: FakeEmbedder | None = FakeEmbedder()
         self.clock = TurnedClock()
-        self.degraded: dict[str, str] = {}
+        standings = Standings(publish=self.hear)
+        self.degraded, self.notices = standings.degraded, standings.notices
         self.said: list[str] = []
-        self.notices: dict[str, str] = {}
         self.engine = Engine(
             Surroundings(
                 embedder=lambda: self.embedder,
-                degrade=self.degrade,
-                recover=self.recover,
-                announce=self.notices.__setitem__,
-                withdraw=lambda part: self.notices.pop(part, None) and None,
+                standing=standings,
                 path=path,
                 clock=self.clock.monotonic,
             )
         )
 
-    def degrade(self, part: str, why: str) -> None:
-        self.degraded[part] = why
-        self.said.append(why)
-
-    def recover(self, part: str) -> None:
-        self.degraded.pop(part, None)
+    def hear(self, event: Event) -> None:
+        if event.type == "degraded":
+            self.said.append(event.data["why"])
 
     @property
     def model(self) -> FakeEmbedder:

@@ -27,6 +27,7 @@ from hookgate.builtin_plugins.discovery.index.vectors import VectorsError, Vecto
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
+from hookgate.core.domain.events import Standings
 from hookgate.core.domain.ports import STORE
 
 if TYPE_CHECKING:
@@ -274,14 +275,14 @@ class Around:
 
     def __init__(self, table: VectorTable, path: Path | None = None) -> None:
         self.embedder = FakeEmbedder()
-        self.degraded: dict[str, str] = {}
+        standings = Standings()
+        self.degraded = standings.degraded
         self.seconds = 1000.0
         self.table = table
         self.engine = Engine(
             Surroundings(
                 embedder=lambda: self.embedder,
-                degrade=self.degraded.__setitem__,
-                recover=lambda part: self.degraded.pop(part, None) and None,
+                standing=standings,
                 path=path,
                 clock=lambda: self.seconds,
                 elsewhere=partial(PostgresVectors, table),

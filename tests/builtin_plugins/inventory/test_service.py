@@ -15,6 +15,7 @@ from hookgate.builtin_plugins.inventory.projection import Projection
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 from hookgate.builtin_plugins.inventory.service import Inventory
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
+from hookgate.core.domain.events import Standings
 
 
 class Opening:
@@ -45,14 +46,11 @@ async def test_who_asks_while_a_read_from_the_opening_is_under_way_gets_a_whole_
         ready=False,
         clock=SimpleNamespace(monotonic=time.monotonic, now=lambda: datetime.now(UTC)),
         spawn=lambda work, name: asyncio.create_task(work, name=name),
-        degrade=lambda part, why: None,
-        recover=lambda part: None,
+        standing=Standings(),
         agents=lambda: (),
         capabilities=SimpleNamespace(apply=lambda *_, **__: None),
     )
-    projection = Projection(
-        None, host.clock.now, time.monotonic, degrade=host.degrade, recover=host.recover
-    )
+    projection = Projection(None, host.clock.now, time.monotonic, standing=host.standing("records"))
     sources: Any = {"native": source}
     keeping = Keeping(ProcessKeeper())
     multiplexer = Multiplexer(sources)

@@ -319,7 +319,7 @@ async def test_events_can_be_followed_over_http_and_not_in_one_answer() -> None:
 async def test_health_and_readiness_say_what_a_probe_needs_and_no_more() -> None:
     async with serving() as served:
         assert await served.get("/health") == (200, {"status": "ok", "degraded": []})
-        served.gate.host.degrade("storage", "/secret/path is gone")
+        served.gate.host.standing("storage").bad("/secret/path is gone")
         expected = {"status": "degraded", "degraded": ["storage"]}
         assert await served.get("/health") == (200, expected)
         assert await served.get("/ready") == (200, {"ready": True})

@@ -118,7 +118,7 @@ async def test_no_failure_shows_a_secret_on_the_wire_or_in_the_log(
         served.socket() as watcher,
         served.socket() as socket,
     ):
-        served.gate.host.degrade("storage", f"cannot open {CANARIES[0]}")
+        served.gate.host.standing("storage").bad(f"cannot open {CANARIES[0]}")
         await watcher.result("events.subscribe", spans=True)
         for number in range(len(FAILURES)):
             for name in (f"leak.{number}", f"leak.{number}.quick"):

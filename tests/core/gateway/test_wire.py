@@ -31,7 +31,7 @@ async def test_the_first_frame_says_who_answers_and_what_the_limits_are() -> Non
         serving(wire={"limits": limits}, turn={"lane_queue": 4}) as served,
         served.socket(hello=False) as socket,
     ):
-        served.gate.host.degrade("storage", "the disk is gone")
+        served.gate.host.standing("storage").bad("the disk is gone")
         async with served.socket(hello=False) as late:
             hello = await socket.next()
             after = await late.next()

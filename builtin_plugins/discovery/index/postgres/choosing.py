@@ -45,9 +45,9 @@ class Elsewhere:
 
             self._table = await VectorTable.open(store, collection, now=host.clock.now)
         except (VectorsError, StoreError) as error:
-            host.degrade(PART, f"{error}. Until a restart, vectors are kept in memory")
+            host.standing(PART).bad(f"{error}. Until a restart, vectors are kept in memory")
         else:
-            host.recover(PART)
+            host.standing(PART).good()
 
     def of(self, fingerprint: str) -> Vectors | None:
         """Return the vectors of an embedder; None where the memory keeps them."""

@@ -92,7 +92,7 @@ def _leave_note(gateway: Gateway, running: Running) -> None:
     """Say where the gateway is; where that fails, say so, and try again until it works."""
     why = _note_problem(gateway, running)
     if why:
-        gateway.host.degrade(NOTE_PART, why)
+        gateway.host.standing(NOTE_PART).bad(why)
         gateway.host.spawn(_leave_note_later(gateway, running), name="the gateway's note")
 
 
@@ -122,10 +122,9 @@ async def _leave_note_later(gateway: Gateway, running: Running) -> None:
     while True:
         await asyncio.sleep(RETRY_SECONDS)
         why = await asyncio.to_thread(_note_problem, gateway, running)
+        gateway.host.standing(NOTE_PART).bad(why)
         if not why:
-            gateway.host.recover(NOTE_PART)
             return
-        gateway.host.degrade(NOTE_PART, why)
 
 
 def _read_again(state: State) -> Settings:

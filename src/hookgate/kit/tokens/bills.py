@@ -113,10 +113,9 @@ class Bills:
         """Say so where a provider has billed more than budgets were told that it could."""
         bound = input_bound(self._host, request)
         if billed > bound:
-            self._host.announce(
-                f"bound of provider {request.model.provider}",
+            self._host.standing(f"bound of provider {request.model.provider}").note(
                 f"it billed {billed:,} tokens of input for a request of {request.model} that "
-                f"{bound:,} were the most of: budgets may be overrun; its `bound` is too low",
+                f"{bound:,} were the most of: budgets may be overrun; its `bound` is too low"
             )
 
 
