@@ -111,7 +111,7 @@ class Awareness:
         if store is None:
             # Pins of the process alone: a change is noticed until the gateway stops.
             return Pins(ProcessPins(), self.settings.pin)
-        tables = await tables_of(
+        tables, _ = await tables_of(
             store, "awareness", "hookgate.builtin_plugins.awareness.cards.tables"
         )
         pins = Pins(tables.StorePins(store), self.settings.pin)

@@ -138,7 +138,9 @@ async def _tables(host: Host, keeping: Keeping) -> Kept | None:
     store = host.get(STORE)
     if store is None:
         return None
-    tables = await tables_of(store, "inventory", "hookgate.builtin_plugins.inventory.kept.tables")
+    tables, _ = await tables_of(
+        store, "inventory", "hookgate.builtin_plugins.inventory.kept.tables"
+    )
     keeping.keep_in(tables.StoreKeeper(store))
     if store.problem:
         host.standing(PART).bad(

@@ -76,7 +76,9 @@ class Plugin:
         kept, store = host.get(OUTCOME_WINDOWS), host.get(STORE)
         shared = durable = kept is not None
         if kept is None and store is not None:
-            tables = await tables_of(store, "planning", "hookgate.builtin_plugins.planning.tables")
+            tables, _ = await tables_of(
+                store, "planning", "hookgate.builtin_plugins.planning.tables"
+            )
             size = lambda: self._settings.outcomes.rolling_window_size  # noqa: E731 - as settings go
             kept = tables.StoreWindows(store, size)
             shared, durable = store.shared, store.durable

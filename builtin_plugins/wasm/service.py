@@ -296,7 +296,7 @@ class WasmPlugins:
         store = self.host.get(STORE)
         if store is None:
             return None
-        values: Values = (await tables_of(store, SOURCE, TABLES)).Values(store)
+        values: Values = (await tables_of(store, SOURCE, TABLES))[0].Values(store)
         return values
 
     async def close(self) -> None:

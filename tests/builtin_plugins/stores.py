@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.kit.records import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, MetaData
 
     from hookgate.builtin_plugins.storage.store import SqlStore
+    from hookgate.core.domain.ports import Store
 
 
 @asynccontextmanager
@@ -29,6 +31,17 @@ async def opened_store(home: Path) -> AsyncIterator[SqlStore]:
         yield store
     finally:
         await store.close()
+
+
+@asynccontextmanager
+async def kept_in(kind: str, home: Path, plugin: str, tables: Any) -> AsyncIterator[Store]:
+    """Open what a plugin's tables are kept in: a real ``store``, or that of the ``process``."""
+    if kind == "process":
+        yield MemoryStore(tables.METADATA)
+        return
+    async with opened_store(home) as store:
+        await store.migrate(plugin, tables.METADATA, tables.SCRIPTS)
+        yield store
 
 
 async def differences(store: SqlStore, metadata: MetaData) -> list[Any]:

@@ -28,6 +28,7 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.domain.ports import OutcomeEntry
+from hookgate.kit.records import trim
 
 pytestmark = pytest.mark.slow
 
@@ -57,6 +58,22 @@ async def test_migrations_make_the_tables_that_the_code_knows(store: SqlStore, p
     tables = TABLES[plugin]
     await store.migrate(plugin, tables.METADATA, tables.SCRIPTS)
     assert await differences(store, tables.METADATA) == []
+
+
+async def test_records_are_the_same_on_this_database(store: SqlStore) -> None:
+    await store.migrate("policy", policy_tables.METADATA, policy_tables.SCRIPTS)
+    pins = policy_tables.ToolPin.records(store)
+    values = dict.fromkeys(("accepted", "seen", "identity", "accepted_by", "changed"), "x")
+    made = [pins.row(tool=tool, **values) for tool in "abcd"]
+    assert await pins.add(made[:2]) == made[:2]
+    other = made[0].model_copy(update={"seen": "y"})
+    assert await pins.add([other, made[2]]) == [made[0], made[2]]
+    await pins.save([made[3], other])
+    assert [pin.seen for pin in await pins.page(limit=2, newest=False)] == ["y", "x"]
+    assert await pins.page(after=("c",)) == [made[1], other]
+    await store.write(lambda c: trim(c, (), (pins.c.seen, pins.c.tool), 2))
+    assert await pins.all() == [other, made[3]]
+    assert await pins.remove(pins.c.tool == "d") == 1
 
 
 async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStore) -> None:

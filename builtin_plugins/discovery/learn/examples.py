@@ -348,7 +348,7 @@ class Examples:
         if self._kept is not None or self._store is None:
             return self._kept
         module = "hookgate.builtin_plugins.discovery.learn.store"
-        tables = await tables_of(self._store, "discovery", module)
+        tables, _ = await tables_of(self._store, "discovery", module)
         kept: StoreExamples = tables.StoreExamples(self._store, self._bounds)
         rows = await kept.load()
         view = ExampleView(self._bounds)

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hookgate.builtin_plugins.policy.desk.approvals import Choice
-    from hookgate.builtin_plugins.policy.desk.grants import Grant, GrantScope, GrantStore
+    from hookgate.builtin_plugins.policy.desk.grants import GrantScope
+    from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
     from hookgate.core.domain.ports import Question
     from hookgate.core.domain.tools import Ask, ToolCall
     from hookgate.core.domain.turn import Principal, Turn
     from hookgate.core.host import Host
+    from hookgate.kit.records import Records
 
 PART = "policy grants"
 """What `status` calls grants that cannot be read."""
@@ -50,7 +52,7 @@ class Desk:
         self,
         host: Host,
         settings: ApprovalSettings,
-        store: GrantStore,
+        store: Records[Grant],
         policy: Callable[[], str],
     ) -> None:
         """Open the desk.
@@ -253,7 +255,7 @@ class Desk:
         audit = self._host.get(AUDIT)
         if audit is None:
             return
-        row = grant.to_row()
+        row = dict(grant)
         row["by"] = row.pop("allowed_by")
         await audit.append(kind, {**row, **more})
 

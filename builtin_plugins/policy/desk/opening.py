@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.desk.desk import Desk
-from hookgate.builtin_plugins.policy.desk.grants import ProcessGrants
 from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.core.domain.errors import StoreError
@@ -18,9 +17,10 @@ from hookgate.kit.tables import tables_of
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from hookgate.builtin_plugins.policy.desk.grants import GrantStore
+    from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.builtin_plugins.policy.settings import PolicySettings
     from hookgate.core.host import Host
+    from hookgate.kit.records import Records
 
 
 @asynccontextmanager
@@ -65,11 +65,10 @@ async def opened(
         await asyncio.gather(following, return_exceptions=True)
 
 
-async def _keeping(host: Host) -> tuple[GrantStore, ToolPins]:
-    store = host.get(STORE)
-    if store is None:
-        return ProcessGrants(), ToolPins(None)
-    tables = await tables_of(store, "policy", "hookgate.builtin_plugins.policy.desk.tables")
+async def _keeping(host: Host) -> tuple[Records[Grant], ToolPins]:
+    tables, store = await tables_of(
+        host.get(STORE), "policy", "hookgate.builtin_plugins.policy.desk.tables"
+    )
     # A store that stands in for one that cannot be read knows nothing of what was accepted.
-    pins = ToolPins(tables.StorePins(store), trust_first=not store.problem)
-    return tables.StoreGrants(store), pins
+    pins = ToolPins(tables.ToolPin.records(store), trust_first=not store.problem)
+    return tables.Grant.records(store), pins

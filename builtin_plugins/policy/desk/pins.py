@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.descriptors import FLAG_NAMES
 from hookgate.core.domain.strict_json import canonical
@@ -13,37 +13,14 @@ from hookgate.core.domain.strict_json import canonical
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hookgate.builtin_plugins.policy.desk.tables import ToolPin
     from hookgate.core.domain.tools import Tool
+    from hookgate.kit.records import Records
 
 PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin", "idempotent")
 """What can change beside the flags. A tool of another name is another tool."""
 
 UNREAD = "they have not been read yet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolPin:
-    """What is known of one tool.
-
-    Attributes:
-        tool: Its name.
-        accepted: The mark that was accepted; see `mark`.
-        seen: The mark that was seen last.
-        identity: What was accepted, in canonical JSON; see `identity`.
-        accepted_by: The principal who accepted it; "" where it was the first of its name.
-        changed: When this row last changed, ISO 8601 in UTC.
-    """
-
-    tool: str
-    accepted: str
-    seen: str
-    identity: str
-    accepted_by: str
-    changed: str
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns of its row."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,19 +37,6 @@ class Change:
     part: str
     before: str
     after: str
-
-
-class PinStore(Protocol):
-    """Where pins are kept."""
-
-    async def load(self) -> Mapping[str, ToolPin]:
-        """Return all pins by the tool's name."""
-
-    async def add(self, pins: Sequence[ToolPin]) -> Sequence[ToolPin]:
-        """Keep those of `pins` whose tools have none; return what is kept of all of them."""
-
-    async def save(self, pins: Sequence[ToolPin]) -> None:
-        """Keep `pins` in place of those of the same tools."""
 
 
 def identity(tool: Tool) -> dict[str, Any]:
@@ -118,27 +82,24 @@ class ToolPins:
 
     Attributes:
         problem: Why the pins cannot be relied on; "" where they can.
+        in_process: Whether they end with the process, and are all known here.
     """
 
-    def __init__(self, store: PinStore | None, *, trust_first: bool = True) -> None:
+    def __init__(self, store: Records[ToolPin], *, trust_first: bool = True) -> None:
         """Keep pins in `store`.
 
         Args:
-            store: Where they are kept; None for this process alone.
+            store: Where they are kept.
             trust_first: Whether the first tool of a name is accepted. Not where the pins of
                 earlier runs are lost: then nothing shows that it is the first.
         """
-        self.problem = UNREAD if store is not None else ""
+        self.in_process = store.in_process
+        self.problem = "" if self.in_process else UNREAD
         self._store = store
         self._trust_first = trust_first
         self._loaded = False
         self._pins: dict[str, ToolPin] = {}
         self._marks: dict[str, tuple[Tool, str]] = {}
-
-    @property
-    def in_process(self) -> bool:
-        """Whether they end with the process."""
-        return self._store is None
 
     async def load(self) -> None:
         """Read the pins of earlier runs, and of other gateways on the same store.
@@ -147,10 +108,10 @@ class ToolPins:
             StoreError: They cannot be read. Those that had been read before count on; where
                 there are none, `problem` says so.
         """
-        if self._store is None:
+        if self.in_process:
             return
         try:
-            self._pins = dict(await self._store.load())
+            self._pins = {pin.tool: pin for pin in await self._store.all()}
         except Exception as error:
             if not self._loaded:
                 self.problem = str(error) or repr(error)
@@ -196,9 +157,9 @@ class ToolPins:
             pin, seen = self._pins.get(tool.name), self._mark(tool)
             if pin is None:
                 if self._trust_first:
-                    fresh.append(_pin(tool, seen, "", now))
+                    fresh.append(self._pin(tool, seen, "", now))
             elif pin.seen != seen:
-                changed.append((tool, replace(pin, seen=seen, changed=now)))
+                changed.append((tool, pin.model_copy(update={"seen": seen, "changed": now})))
         return fresh, changed
 
     def accepted(self, tool: Tool) -> str:
@@ -218,8 +179,7 @@ class ToolPins:
         Raises:
             StoreError: They cannot be kept.
         """
-        kept = fresh if self._store is None else await self._store.add(fresh)
-        self.keep_here(kept)
+        self.keep_here(await self._store.add(fresh))
 
     def keep_here(self, pins: Sequence[ToolPin]) -> None:
         """Keep `pins` in the process."""
@@ -231,8 +191,7 @@ class ToolPins:
         Raises:
             StoreError: They cannot be kept.
         """
-        if self._store is not None:
-            await self._store.save(pins)
+        await self._store.save(pins)
         self.keep_here(pins)
 
     async def accept(self, tools: Iterable[Tool], by: str, now: str) -> None:
@@ -241,7 +200,7 @@ class ToolPins:
         Raises:
             StoreError: It cannot be kept, and they are not accepted.
         """
-        await self.save([_pin(tool, self._mark(tool), by, now) for tool in tools])
+        await self.save([self._pin(tool, self._mark(tool), by, now) for tool in tools])
 
     def _mark(self, tool: Tool) -> str:
         known = self._marks.get(tool.name)
@@ -249,19 +208,18 @@ class ToolPins:
             known = self._marks[tool.name] = (tool, mark(tool))
         return known[1]
 
+    def _pin(self, tool: Tool, seen: str, by: str, now: str) -> ToolPin:
+        return self._store.row(
+            tool=tool.name,
+            accepted=seen,
+            seen=seen,
+            identity=canonical(identity(tool)).decode(),
+            accepted_by=by,
+            changed=now,
+        )
+
 
 def _step(change: Change) -> str:
     if change.part == "module":
         return f"{change.before[:12] or 'none'} to {change.after[:12] or 'none'}"
     return f"{change.before or 'none'} to {change.after or 'none'}"
-
-
-def _pin(tool: Tool, seen: str, by: str, now: str) -> ToolPin:
-    return ToolPin(
-        tool=tool.name,
-        accepted=seen,
-        seen=seen,
-        identity=canonical(identity(tool)).decode(),
-        accepted_by=by,
-        changed=now,
-    )

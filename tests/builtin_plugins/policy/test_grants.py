@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builtin_plugins.policy.asking import OPS, SENDS, Asked, mail, opened
-from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
+from tests.builtin_plugins.stores import BrokenStore, differences, kept_in, opened_store
 from tests.builtin_plugins.turns import TurnedClock, make_call, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantStore, ProcessGrants
-from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StoreGrants
+from hookgate.builtin_plugins.policy.desk import tables
+from hookgate.builtin_plugins.policy.desk.grants import Grants
+from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, Grant
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
@@ -20,6 +21,7 @@ from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
 from hookgate.core.gateway.access.tokens import token_book
+from hookgate.kit.records import MemoryStore, Records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -315,10 +317,10 @@ async def test_where_grants_cannot_be_read_a_person_is_asked(tmp_path: Path) -> 
         await gate.always(gate.turn(), mail())
         desk = gate.plugin._desk
         assert desk is not None
-        desk.grants._store = StoreGrants(BrokenStore())  # type: ignore[arg-type]
+        desk.grants._store = Grant.records(BrokenStore())  # type: ignore[arg-type]
         assert await gate.is_asked(gate.turn(), mail())
         assert "asked about again" in gate.host.degraded["policy grants"]
-        desk.grants._store = StoreGrants(gate.host[STORE])
+        desk.grants._store = Grant.records(gate.host[STORE])
         assert not await gate.is_asked(gate.turn(), mail())
         assert "policy grants" not in gate.host.degraded
 
@@ -339,30 +341,28 @@ async def test_where_grants_cannot_be_read_a_person_is_asked(tmp_path: Path) -> 
 )
 def test_a_grant_that_differs_in_one_thing_does_not_fit(other: Mapping[str, Any]) -> None:
     turn, call = make_turn(taint={"x"}), mail()
-    grants = Grants(ProcessGrants(), TurnedClock(), days=1, policy=lambda: "one")
+    grants = Grants(
+        Grant.records(MemoryStore(METADATA)), TurnedClock(), days=1, policy=lambda: "one"
+    )
     grant = grants.drafted(OPS, grants.basis(turn, call, "one"), "arguments")
     assert grant.fits(turn, call)
-    assert not replace(grant, **other).fits(turn, call)
+    assert not grant.model_copy(update=other).fits(turn, call)
 
 
 @pytest.fixture(params=["process", "store"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[GrantStore]:
-    if request.param == "process":
-        yield ProcessGrants()
-        return
-    async with opened_store(tmp_path) as store:
-        await store.migrate("policy", METADATA, SCRIPTS)
-        yield StoreGrants(store)
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Records[Grant]]:
+    async with kept_in(request.param, tmp_path, "policy", tables) as store:
+        yield Grant.records(store)
 
 
-async def test_both_keepers_keep_alike(kept: GrantStore) -> None:
+async def test_both_keepers_keep_alike(kept: Records[Grant]) -> None:
     clock = TurnedClock()
     grants = Grants(kept, clock, days=1, policy=lambda: "one")
 
     async def made(turn: Turn) -> str:
         grant = grants.drafted(OPS, grants.basis(turn, mail(), "one"), "arguments")
-        if isinstance(kept, StoreGrants):
-            await kept._store.write(grants.keeping(grant))
+        if not kept.in_process:
+            await kept.store.write(grants.keeping(grant))
         else:
             grants.keeping(grant)(None)
         clock.advance(1)

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builtin_plugins.policy.asking import Asked, opened
-from tests.builtin_plugins.stores import BrokenStore, opened_store
+from tests.builtin_plugins.stores import BrokenStore, kept_in, opened_store
 from tests.builtin_plugins.turns import attach, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.policy.desk.pins import PinStore, ToolPins, changes, identity
-from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, StorePins
+from hookgate.builtin_plugins.policy.desk import tables
+from hookgate.builtin_plugins.policy.desk.pins import ToolPins, changes, identity
+from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, ToolPin
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.tools import Effect, Tool, ToolCall
 from hookgate.core.host import PluginInfo
+from hookgate.kit.records import MemoryStore, Records
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,13 +52,9 @@ CHANGED = {
 
 
 @pytest.fixture(params=["process", "store"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PinStore | None]:
-    if request.param == "process":
-        yield None
-        return
-    async with opened_store(tmp_path) as store:
-        await store.migrate("policy", METADATA, SCRIPTS)
-        yield StorePins(store)
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Records[ToolPin]]:
+    async with kept_in(request.param, tmp_path, "policy", tables) as store:
+        yield ToolPin.records(store)
 
 
 # -- the pins --------------------------------------------------------------
@@ -64,7 +62,7 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest.mark.parametrize("part", CHANGED)
 async def test_a_tool_that_differs_in_anything_is_told_from_the_accepted_one(
-    part: str, kept: PinStore | None
+    part: str, kept: Records[ToolPin]
 ) -> None:
     pins = ToolPins(kept)
     await pins.load()
@@ -76,7 +74,7 @@ async def test_a_tool_that_differs_in_anything_is_told_from_the_accepted_one(
 
 
 async def test_a_change_is_seen_once_and_stands_until_it_is_accepted(
-    kept: PinStore | None,
+    kept: Records[ToolPin],
 ) -> None:
     pins = ToolPins(kept)
     await pins.load()
@@ -86,7 +84,7 @@ async def test_a_change_is_seen_once_and_stands_until_it_is_accepted(
     assert (fresh, tool, pin.changed) == ([], other, LATER)
     await pins.save([pin])
     assert pins.compare([other], LATER) == ([], [])
-    again = pins if kept is None else ToolPins(kept)
+    again = pins if kept.in_process else ToolPins(kept)
     await again.load()
     assert again.compare([other], LATER) == ([], [])
     assert again.standing(other)
@@ -99,7 +97,7 @@ async def test_a_change_is_seen_once_and_stands_until_it_is_accepted(
 async def test_of_two_gateways_that_see_a_new_tool_the_first_one_counts(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("policy", METADATA, SCRIPTS)
-        one, two = ToolPins(StorePins(store)), ToolPins(StorePins(store))
+        one, two = ToolPins(ToolPin.records(store)), ToolPins(ToolPin.records(store))
         await one.load()
         await two.load()
         mine, theirs = one.compare([WEATHER], NOW)[0], two.compare([CHANGED["schema"]], NOW)[0]
@@ -110,7 +108,7 @@ async def test_of_two_gateways_that_see_a_new_tool_the_first_one_counts(tmp_path
 
 
 async def test_nothing_passes_before_the_pins_were_read_or_where_they_cannot_be() -> None:
-    pins = ToolPins(StorePins(BrokenStore()))  # type: ignore[arg-type]
+    pins = ToolPins(ToolPin.records(BrokenStore()))  # type: ignore[arg-type]
     assert "not been read yet" in pins.standing(WEATHER)
     with pytest.raises(StoreUnavailableError):
         await pins.load()
@@ -118,7 +116,7 @@ async def test_nothing_passes_before_the_pins_were_read_or_where_they_cannot_be(
 
 
 async def test_where_earlier_pins_are_lost_the_first_of_a_name_is_not_accepted_by_itself() -> None:
-    pins = ToolPins(None, trust_first=False)
+    pins = ToolPins(ToolPin.records(MemoryStore(METADATA)), trust_first=False)
     assert pins.compare([WEATHER], NOW) == ([], [])
     assert "earlier runs are lost" in pins.standing(WEATHER)
     await pins.accept([WEATHER], "ops", NOW)
@@ -261,7 +259,7 @@ async def test_what_another_gateway_on_the_store_has_accepted_runs_here_too(
         gate.host.tools.apply("x", [changed])
         await settled(gate)
         assert judged(gate, changed) is Effect.DENY
-        elsewhere = ToolPins(StorePins(gate.host[STORE]))
+        elsewhere = ToolPins(ToolPin.records(gate.host[STORE]))
         await elsewhere.load()
         await elsewhere.accept([changed], "ops", LATER)
         await until(lambda: judged(gate, changed) is Effect.ALLOW)
@@ -292,7 +290,7 @@ async def test_where_the_pins_cannot_be_read_others_tools_wait_and_then_go_on(
         quarantine = gate.plugin._quarantine
         assert quarantine is not None
         real = quarantine._pins
-        broken = StorePins(BrokenStore())  # type: ignore[arg-type]
+        broken = ToolPin.records(BrokenStore())  # type: ignore[arg-type]
         quarantine._pins = ToolPins(broken)
         assert not await quarantine.settle()
         assert judged(gate, WEATHER) is Effect.DENY

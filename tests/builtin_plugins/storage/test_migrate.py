@@ -269,9 +269,9 @@ async def test_the_example_on_the_plugins_page_works(store: SqlStore, tmp_path: 
     exec(compile(tables, "tables.py", "exec"), module.__dict__)
     folder = write(tmp_path / "migrations", v0001_notes=script)
     await store.migrate("notes", module.METADATA, folder)
-    await store.insert(module.NOTES, [{"text": "hello"}])
-    query = sa.select(module.NOTES.c.id, module.NOTES.c.text)
-    assert await store.read(lambda c: [tuple(row) for row in c.execute(query)]) == [(1, "hello")]
+    notes = module.Note.records(store)
+    await notes.save([module.Note(id="1", text="hello")])
+    assert [note.text for note in await notes.all()] == ["hello"]
 
 
 async def test_a_table_that_no_script_makes_stops_the_start(store: SqlStore, scripts: Path) -> None:

@@ -1,0 +1,446 @@
+"""Rows that a plugin keeps: a class is its table, the check of each row, and what goes out.
+
+A plugin's ``tables.py`` has metadata of its own, and a class for each table::
+
+    METADATA = MetaData()
+    SCRIPTS = Path(__file__).parent / "migrations"
+
+    class Visit(Record):
+        \"\"\"One visit.\"\"\"
+
+        __tablename__ = "acme_visit"
+        metadata = METADATA
+
+        id: str = Field(primary_key=True)
+        session: str
+        at: str
+        \"\"\"ISO 8601 in UTC.\"\"\"
+
+`hookgate.kit.tables.tables_of` imports it off the event loop and opens the store, and `Records`
+reads and writes the rows::
+
+    tables, store = await tables_of(host.get(STORE), "acme", "acme_visits.tables")
+    visits = tables.Visit.records(store)
+    await visits.save([tables.Visit(id="1", session="", at=now)])
+    latest = await visits.page(by=(visits.c.at, visits.c.id), limit=10)
+
+What is more than that is a statement of SQLAlchemy's on ``Visit.table``, in a function that
+``store.read`` or ``store.write`` runs. It has to be one that SQLite and PostgreSQL both take:
+`insert_new`, `upsert` and `trim` are where they differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import weakref
+from datetime import datetime
+from functools import partial
+from types import NoneType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+)
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Float,
+    LargeBinary,
+    MetaData,
+    StaticPool,
+    Table,
+    Text,
+    create_engine,
+    delete,
+    false,
+    insert,
+    or_,
+    select,
+    true,
+    tuple_,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlmodel import Field, SQLModel
+
+from hookgate.core.domain.operations import OperationModel
+from hookgate.core.domain.turn import SessionKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from sqlalchemy import ColumnElement, Connection, Select
+
+    from hookgate.core.domain.ports import Store
+    from hookgate.core.domain.turn import Claim, Principal
+
+__all__ = ["Field", "MemoryStore", "Record", "Records", "insert_new", "trim", "upsert"]
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Record")
+
+PAGE = 1000
+"""So many rows are read at once where all are wanted."""
+
+_TYPES: Mapping[Any, Any] = {
+    str: Text,
+    int: BigInteger,
+    float: Float,
+    bool: Boolean,
+    bytes: LargeBinary,
+    datetime: DateTime(timezone=True),
+}
+
+
+class Record(OperationModel, SQLModel):  # type: ignore[misc]  # whose settings are a dict each
+    """A row. Its class says the table; a value that does not fit is refused when it is made.
+
+    It is a model of SQLModel, and no mapped class (``table=True``): those check nothing, and cost
+    eight times as much to make. It can be the result of an operation as it is.
+
+    Attributes:
+        metadata: The plugin's own; a class with ``__tablename__`` needs it.
+        table: The table, for statements.
+    """
+
+    table: ClassVar[Table]
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **more: Any) -> None:
+        super().__pydantic_init_subclass__(**more)
+        name = cls.__dict__.get("__tablename__")
+        if name is None:
+            return
+        if cls.metadata is SQLModel.metadata:
+            raise TypeError(
+                f"found no `metadata` in {cls.__name__}, expected `metadata = METADATA` of its "
+                "plugin: in one that all share, each would be asked for the tables of the others"
+            )
+        columns = [_column(each, field) for each, field in cls.model_fields.items()]
+        cls.table = Table(name, cls.metadata, *columns, *cls.__dict__.get("__table_args__", ()))
+
+    @classmethod
+    def records(cls, store: Store) -> Records[Self]:
+        """Return what reads and writes the rows in `store`."""
+        return Records(store, cls)
+
+
+def _column(name: str, field: Any) -> Column[Any]:
+    kind = field.annotation
+    optional = NoneType in get_args(kind)
+    if optional:
+        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+    return Column(
+        name,
+        _said(field, "sa_type") or (Text if get_origin(kind) is Literal else _TYPES[kind]),
+        primary_key=bool(_said(field, "primary_key")),
+        nullable=optional,
+        index=bool(_said(field, "index")),
+        autoincrement=False,
+        **(_said(field, "sa_column_kwargs") or {}),
+    )
+
+
+def _said(field: Any, name: str) -> Any:
+    """Return what SQLModel's `Field` was told; None where it was not, or another made it."""
+    value = getattr(field, name, None)
+    return None if repr(value) == "PydanticUndefined" else value
+
+
+class MemoryStore:
+    """A store of the process, for a plugin's tables where no plugin provides one.
+
+    It does what `hookgate.core.domain.ports.Store` says, but that all of it ends with the process.
+    """
+
+    durable = False
+    problem = ""
+    shared = False
+
+    def __init__(self, metadata: MetaData) -> None:
+        self._engine = create_engine(
+            "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+        )
+        metadata.create_all(self._engine, checkfirst=False)
+        weakref.finalize(self, self._engine.dispose)
+
+    async def migrate(self, plugin: str, metadata: MetaData, scripts: Path) -> None:
+        """Do nothing: the tables were made as they are to be."""
+
+    def run(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction, at once."""
+        with self._engine.begin() as connection:
+            return work(connection)
+
+    async def read(self, work: Callable[[Connection], T]) -> T:
+        """Run `work` in a transaction."""
+        return self.run(work)
+
+    async def write(self, work: Callable[[Connection], T], *, order: str = "") -> T:
+        """Run `work` in a transaction; if it raises, nothing was changed."""
+        return self.run(work)
+
+    async def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Insert `rows`, all or none."""
+        self.run(lambda connection: connection.execute(insert(table), list(rows)))
+
+    def insert_soon(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> asyncio.Future[None]:
+        """Insert `rows` at once."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self.run(lambda connection: connection.execute(insert(table), list(rows)))
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+        return done
+
+
+class Records(Generic[R]):
+    """The rows of one table.
+
+    Args:
+        store: Has the table.
+        row: Its class.
+
+    Attributes:
+        row: The class of the rows.
+        c: The columns, for conditions.
+        store: The store, for what is written together with other rows.
+    """
+
+    def __init__(self, store: Store, row: type[R]) -> None:
+        self.row = row
+        self.c = row.table.c
+        self.store = store
+        self._table = row.table
+        self._keys = tuple(row.table.primary_key)
+
+    @property
+    def in_process(self) -> bool:
+        """Whether they end with the process, and nobody else writes them."""
+        return isinstance(self.store, MemoryStore)
+
+    # -- reading -----------------------------------------------------------
+
+    async def get(self, *key: Any) -> R | None:
+        """Return the row of this key; None where there is none."""
+        found = await self.all(tuple_(*self._keys) == tuple_(*key))
+        return found[0] if found else None
+
+    async def all(
+        self, *where: ColumnElement[bool], by: Sequence[ColumnElement[Any]] = ()
+    ) -> list[R]:
+        """Return the rows that fit, in the order of `by`, and then of their keys.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        return await self.store.read(lambda connection: self.read(connection, *where, by=by))
+
+    def read(
+        self, connection: Connection, *where: ColumnElement[bool], by: Sequence[Any] = ()
+    ) -> list[R]:
+        """Do what `all` does, in the transaction of `connection`."""
+        query = select(self._table).where(*where).order_by(*by, *self._keys)
+        return self._made(query, connection)
+
+    async def page(
+        self,
+        *where: ColumnElement[bool],
+        by: Sequence[ColumnElement[Any]] = (),
+        after: Sequence[Any] | None = None,
+        newest: bool = True,
+        limit: int = PAGE,
+        principal: Principal | None = None,
+    ) -> list[R]:
+        """Return some of the rows that fit. A page costs the same wherever it lies.
+
+        Args:
+            where: What is to be true of a row.
+            by: Columns that give each row a place of its own; the key where none are given.
+            after: The place of the last row of the page before; None for the first page.
+            newest: Whether the highest place comes first.
+            limit: So many rows at most.
+            principal: Only rows whose `session` this one may see; None for all.
+
+        Raises:
+            StoreError: They cannot be read.
+        """
+        place = tuple(by or self._keys)
+        query = select(self._table).where(*where).limit(limit)
+        query = query.order_by(*(column.desc() if newest else column for column in place))
+        if principal is not None:
+            query = query.where(may_see(principal, self.c.session))
+        found: list[R] = []
+        while True:
+            part = query
+            if after is not None:
+                here, there = tuple_(*place), tuple_(*after)
+                part = query.where(here < there if newest else here > there)
+            rows = await self.store.read(partial(self._made, part))
+            # A database may not tell A from a, or know what a key is: the last word is here.
+            found += [row for row in rows if principal is None or principal.sees(_session(row))]
+            if len(rows) < limit or len(found) >= limit:
+                return found[:limit]
+            after = [getattr(rows[-1], str(column.key)) for column in place]
+
+    async def each(self, *where: ColumnElement[bool], size: int = PAGE) -> AsyncIterator[list[R]]:
+        """Yield all rows that fit, in the order of their keys, page by page."""
+        after: list[Any] | None = None
+        while rows := await self.page(*where, after=after, newest=False, limit=size):
+            yield rows
+            after = [getattr(rows[-1], column.key) for column in self._keys]
+
+    async def export(self, *where: ColumnElement[bool]) -> AsyncIterator[str]:
+        """Yield the rows that fit as lines of JSON, in the order of their keys."""
+        async for rows in self.each(*where):
+            for row in rows:
+                yield row.model_dump_json()
+
+    # -- writing -----------------------------------------------------------
+
+    async def add(self, rows: Sequence[R]) -> list[R]:
+        """Keep those of `rows` whose key nobody has; return what is kept of all of them.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+
+        def work(connection: Connection) -> list[R]:
+            for row in rows:
+                insert_new(connection, self._table, dict(row))
+            keys = [tuple(getattr(row, key.key) for key in self._keys) for row in rows]
+            return self.read(connection, tuple_(*self._keys).in_(keys))
+
+        return await self.store.write(work, order=self._table.name) if rows else []
+
+    async def save(self, rows: Sequence[R]) -> None:
+        """Keep `rows` in place of those of the same keys; return once they are committed.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        if rows:
+            values = [dict(row) for row in rows]
+            await self.store.write(
+                lambda connection: upsert(connection, self._table, values), order=self._table.name
+            )
+
+    async def remove(self, *where: ColumnElement[bool]) -> int:
+        """Forget the rows that fit; return how many they were.
+
+        Raises:
+            StoreError: Nothing was written.
+        """
+        gone = delete(self._table).where(*where)
+        return await self.store.write(lambda connection: connection.execute(gone).rowcount)
+
+    def adding(self, row: R) -> Callable[[Connection | None], None]:
+        """Return what keeps `row` in the transaction that another holds, and hands over.
+
+        Where there is no store, there is none: None is handed over.
+        """
+        added = insert(self._table).values(dict(row))
+
+        def add(connection: Connection | None) -> None:
+            if isinstance(self.store, MemoryStore):
+                self.store.run(lambda own: own.execute(added))
+            else:
+                assert connection is not None, "where there is a store, answers are kept in it"
+                connection.execute(added)
+
+        return add
+
+    def _made(self, query: Select[Any], connection: Connection) -> list[R]:
+        # They were checked when they were written.
+        rows = connection.execute(query).mappings()
+        return [self.row.model_construct(**row) for row in rows]
+
+
+# -- statements --------------------------------------------------------------
+
+
+def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert a row unless there is one of its key; return whether there was none."""
+    made = _insert(connection, table).values(dict(row)).on_conflict_do_nothing()
+    return bool(connection.execute(made).rowcount)
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows that name all columns, each in place of the one of its key."""
+    made = _insert(connection, table)
+    key = [column.name for column in table.primary_key]
+    changed = {each.name: made.excluded[each.name] for each in table.c if not each.primary_key}
+    connection.execute(
+        made.on_conflict_do_update(index_elements=key, set_=changed),
+        # In one order, so that two gateways never wait for each other.
+        sorted(rows, key=lambda row: [row[name] for name in key]),
+    )
+
+
+def trim(
+    connection: Connection,
+    where: Sequence[ColumnElement[bool]],
+    by: Sequence[Column[Any]],
+    keep: int,
+    *spared: ColumnElement[bool],
+) -> None:
+    """Delete all but the newest rows that fit.
+
+    Args:
+        connection: Of the transaction.
+        where: Which rows are meant.
+        by: Columns that give each row a place of its own; the newest has the highest.
+        keep: How many stay.
+        spared: What else is to be true of a row that goes.
+    """
+    table = by[0].table
+    places = select(*by).where(*where).order_by(*(column.desc() for column in by))
+    first = connection.execute(places.offset(keep).limit(1)).one_or_none()
+    if first is not None:
+        gone = tuple_(*by) <= tuple_(*first)
+        connection.execute(delete(table).where(*where, gone, *spared))
+
+
+def may_see(principal: Principal, session: ColumnElement[str]) -> ColumnElement[bool]:
+    """Return a condition that every row meets whose session `principal` may see.
+
+    Others may meet it, too, since SQLite does not tell A from a here.
+    """
+    if principal.sees_all:
+        return true()
+    covered = [session.like(_sessions(claim), escape="\\") for claim in principal.bindings]
+    return or_(false(), *covered)
+
+
+def _session(row: Any) -> str:
+    return str(row.session)
+
+
+def _sessions(claim: Claim) -> str:
+    """Return what the keys of the sessions are like that `claim` covers."""
+    meant = (claim.channel, claim.account, claim.peer)
+    key = str(SessionKey("", *meant)).split(":")[1:]
+    told = (
+        "%" if part == "*" else re.sub(r"([\\%_])", r"\\\1", text)
+        for part, text in zip(meant, key, strict=True)
+    )
+    # No part of a key holds a colon, so each `%` stands for one part.
+    return ":".join(("%", *told))
+
+
+def _insert(connection: Connection, table: Table) -> Any:
+    # Both databases know the clause; SQLAlchemy has it in their dialects alone.
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
