@@ -27,7 +27,7 @@ from hookgate.core.domain.ports import (
     TOKENS,
     Key,
 )
-from hookgate.core.domain.turn import Origin
+from hookgate.core.domain.turn import Origin, TurnRequest
 from hookgate.core.hooks.shielding import contained_task
 from hookgate.core.registry.admission import (
     admit_capability,
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
         Principal,
         RequestFlag,
         Turn,
-        TurnRequest,
     )
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
@@ -76,7 +75,7 @@ if TYPE_CHECKING:
     from hookgate.core.sessions.routing import AgentRoute
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
-    from hookgate.core.turn.run import Turns
+    from hookgate.core.turn.start import Turns
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -379,9 +378,8 @@ class Host:
                 arguments are no JSON.
             StartError: The gateway has not started.
         """
-        return await self._runner.call_tool(
-            principal, origin, address, name, arguments, agent=agent, taint=taint, sink=sink
-        )
+        request = TurnRequest(content="", address=address, agent=agent, taint=taint)
+        return await self._runner.call_tool(principal, origin, request, name, arguments, sink)
 
     async def offered(
         self,
@@ -408,7 +406,8 @@ class Host:
             HookError: What should be withheld could not be found out.
         """
         origin = origin or Origin(provenance=Provenance.EXTERNAL_USER, path="offered")
-        return await self._runner.offered(principal, address, agent, origin)
+        request = TurnRequest(content="", address=address, agent=agent)
+        return await self._runner.offered(principal, origin, request)
 
     def running(self) -> Sequence[Turn]:
         """Return the turns that run or wait for their lane."""
@@ -461,7 +460,7 @@ class Host:
 
     def agents(self) -> Sequence[str]:
         """Return the names of the agents."""
-        return sorted(self._runner.maker.router.agents)
+        return sorted(self._runner.router.agents)
 
     def route(self, address: Address) -> AgentRoute:
         """Return which agent answers `address`, and why.
@@ -469,7 +468,7 @@ class Host:
         Raises:
             NoAgentError: None does.
         """
-        return self._runner.maker.router.resolve(address)
+        return self._runner.router.resolve(address)
 
     def call_model(self, turn: Turn, request: ModelRequest) -> AsyncIterator[ModelEvent]:
         """Ask a model on behalf of `turn`, through every hook that guards and meters.
@@ -579,7 +578,7 @@ class Host:
             "agents": self.agents(),
             "providers": sorted(self.providers),
             "tools": len(self.tools),
-            "capabilities": len(self._runner.maker.snapshot().capabilities),
+            "capabilities": len(self._runner.snapshot().capabilities),
             "plugins": [info.name for info in self.plugins()],
         }
 

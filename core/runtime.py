@@ -24,7 +24,6 @@ from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.access.tokens import followed_token_book
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
-from hookgate.core.hooks.watchdog import Watchdog
 from hookgate.core.host import Host
 from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 from hookgate.core.observability.log import Log
@@ -41,10 +40,8 @@ from hookgate.core.sessions.routing import Router
 from hookgate.core.sessions.signals import InProcessSignals
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
-from hookgate.core.turn.loop import Loop
-from hookgate.core.turn.making import TurnMaker
-from hookgate.core.turn.run import Turns
 from hookgate.core.turn.selftest import check_that_policy_is_asked
+from hookgate.core.turn.start import Turns
 from hookgate.core.turn.tools.call import ToolCalls
 
 if TYPE_CHECKING:
@@ -126,7 +123,6 @@ class Runtime:
         self._catalogue = Catalogue(self.host, self._faces)
         self._turns: Turns | None = None
         self._reloading = Lock()
-        self._watchdog = Watchdog(self.host)
 
     # -- start and stop ------------------------------------------------------
 
@@ -175,13 +171,11 @@ class Runtime:
         host.provide(ERROR_CODES, self.routes.codes)
         calls = ToolCalls(host, self._catalogue.check_of)
         router = await self._router(self.settings)
-        maker = TurnMaker(host, router, self._catalogue.snapshot)
-        self._turns = Turns(host, Loop(host, calls), maker, begins=self._watchdog.begins)
+        self._turns = Turns(host, calls, router, self._catalogue.snapshot)
         host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
         host.spawn(self._faces.follow(), name="words of tools")
-        stack.enter_context(self._watchdog)
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
@@ -210,7 +204,7 @@ class Runtime:
     @property
     def router(self) -> Router:
         """Chooses the agents."""
-        return self.turns.maker.router
+        return self.turns.router
 
     async def chat(
         self,
@@ -286,7 +280,7 @@ class Runtime:
         self._sanitizer.reloaded(settings=bool(live))
         counts = await self._catalogue.fill()
         tell_models(self.host, settings)
-        self.turns.maker.router = router
+        self.turns.router = router
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},
             "restart": sorted(differing - RESTART_FREE),

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.control.inspection import inspection_operations
 from hookgate.builtin_plugins.control.operations import control_operations
+from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host
 
 
 class Plugin:
-    """Brings the operations; it has no settings and keeps nothing."""
+    """Brings the operations, and names whoever holds the event loop; it has no settings."""
+
+    def __init__(self) -> None:
+        self._watchdog: Watchdog | None = None
+
+    @hookimpl
+    @asynccontextmanager
+    async def lifespan(self, host: Host) -> AsyncIterator[None]:
+        """Watch the event loop as long as the gateway runs."""
+        with Watchdog(host) as self._watchdog:
+            yield
+
+    @hookimpl(tryfirst=True)
+    def before_turn(self) -> None:
+        """Have the event loop looked at closely while there is something to do."""
+        if self._watchdog is not None:
+            self._watchdog.begins()
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

@@ -17,7 +17,7 @@ from hookgate.core.domain.operations import Empty, Invocation, Operation, Operat
 from hookgate.core.domain.turn import TurnPlan
 from hookgate.core.settings.sections import nearest
 from hookgate.core.turn.tools.call import matches
-from hookgate.core.turn.tools.offering import is_chosen
+from hookgate.core.turn.tools.offer import is_chosen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

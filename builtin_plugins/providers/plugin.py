@@ -16,7 +16,7 @@ from hookgate.builtin_plugins.providers.assembly import (
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
 from hookgate.core.domain.ports import EGRESS, SECRETS, Key
-from hookgate.core.turn.tools.soundness import note_usage
+from hookgate.core.turn.tools.sound import note_usage
 from hookgate.hookspecs import blocking, hookimpl
 
 if TYPE_CHECKING:

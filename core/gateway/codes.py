@@ -25,7 +25,7 @@ from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import Key
 from hookgate.core.hooks.shielding import told
 from hookgate.core.settings.secret_store import redact_json
-from hookgate.core.turn.endings import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
+from hookgate.core.turn.end import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 
 if TYPE_CHECKING:
     from hookgate.core.host import Host

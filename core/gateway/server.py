@@ -22,7 +22,7 @@ from hookgate.core.gateway.wire.stream import QUEUE_BYTES
 from hookgate.core.host import KEY_ENDED
 from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.settings.secret_store import masked_json, redact_json
-from hookgate.core.turn.run import RETRY_AFTER
+from hookgate.core.turn.start import RETRY_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

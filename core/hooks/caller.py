@@ -31,6 +31,7 @@ from hookgate.hookspecs import Contract
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
     import pluggy
 
@@ -137,6 +138,17 @@ class Hooks:
     def contract(self, spec: Callable[..., Any]) -> Contract:
         """Return the contract of `spec` as this gateway has tightened it."""
         return self._chains[spec].contract
+
+    def running(self, frame: FrameType | None) -> Implementation | None:
+        """Return whose hook runs in `frame`; the innermost one where hooks call hooks."""
+        while frame is not None:
+            if frame.f_globals.get("__name__", "").startswith("hookgate.core.hooks."):
+                for name in ("implementation", "self"):
+                    found = frame.f_locals.get(name)
+                    if isinstance(found, Implementation):
+                        return found
+            frame = frame.f_back
+        return None
 
     # -- calls -------------------------------------------------------------
 

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.events import CUT_SHORT, HookSpan
 from hookgate.core.hooks.dispatch import Failed
-from hookgate.core.hooks.watchdog import LIMIT
 
 if TYPE_CHECKING:
     from hookgate.core.hooks.contracts import Chain
     from hookgate.core.hooks.dispatch import Implementation
 
 WORDS_CHARS = 80
+
+LIMIT = 0.05
+"""Seconds for which an implementation may hold the event loop before that is said of it."""
 
 HELD = "held the event loop"
 

@@ -16,7 +16,7 @@ from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Principal, Turn
-from hookgate.core.turn.tools.client import admitted, stricter
+from hookgate.core.turn.tools.held import admitted, stricter
 from hookgate.hookspecs import hookimpl
 
 OWNER = Principal.owner()

@@ -27,8 +27,8 @@ from hookgate.builtin_plugins.providers.openai import OpenAIReader
 from hookgate.core.domain.messages import Message, Provenance
 from hookgate.core.domain.models import ToolUseEvent
 from hookgate.core.domain.turn import Origin, Principal, TurnRequest
-from hookgate.core.turn.loop import BREATH
 from hookgate.core.turn.model.reply import MAX_CALLS
+from hookgate.core.turn.talk import BREATH
 
 OWNER, USER = Principal.owner("test"), Origin(provenance=Provenance.EXTERNAL_USER)
 TEXT = {"text": "x"}

@@ -15,7 +15,7 @@ from hookgate.core.domain.messages import Message
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Decision, ToolResult
 from hookgate.core.domain.turn import FinishedCall
-from hookgate.core.turn.outcome import judge
+from hookgate.core.turn.end import judge
 
 DISCOVERED = {"tool_selection": "discovered"}
 ALL = ["always", "echo", "other"]

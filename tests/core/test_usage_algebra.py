@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate import Usage
-from hookgate.core.turn.tools.soundness import MAX_TOKENS, at_least, sound_usage
+from hookgate.core.turn.tools.sound import MAX_TOKENS, at_least, sound_usage
 
 COUNTS = (*Usage.INPUTS, *Usage.OUTPUTS)
 USAGES = st.builds(

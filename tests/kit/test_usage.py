@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate import Usage
-from hookgate.core.turn.tools.soundness import sound_usage
+from hookgate.core.turn.tools.sound import sound_usage
 from hookgate.kit.usage import (
     StreamedUsage,
     UsageError,

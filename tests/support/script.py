@@ -179,7 +179,7 @@ class Events(list[Event]):
 
 async def settled(gate: Gateway) -> None:
     """Wait until everything that follows turns has run."""
-    await gate.turns._after.drain()
+    await gate.turns.after.drain()
 
 
 async def until(condition: Callable[[], bool], *, seconds: float = 20.0) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.strict_json import well_formed
-from hookgate.core.turn.outcome import WHOLE_ANSWER
+from hookgate.core.turn.end import WHOLE_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ somebody's letter, and it asks for several things at once, so that it resembles 
 """
 
 HEURISTIC = "heuristic"
-"""The source of an outcome that no plugin has judged; see `hookgate.core.turn.outcome`."""
+"""The source of an outcome that no plugin has judged; see `hookgate.core.turn.end`."""
 
 
 def fold(text: str) -> str:

@@ -21,9 +21,9 @@ from hookgate.core.domain.errors import (
 from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.domain.ports import BILLS
 from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
-from hookgate.core.turn.model.reading import readable
+from hookgate.core.turn.model.media import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
-from hookgate.core.turn.tools.soundness import at_least, note_usage, sound_usage
+from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator

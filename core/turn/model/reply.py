@@ -10,7 +10,7 @@ from hookgate.core.domain.models import OpaqueDelta, ReasoningDelta, TextDelta, 
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import well_formed
 from hookgate.core.settings.secret_store import redact_json
-from hookgate.core.turn.tools.soundness import sound_use
+from hookgate.core.turn.tools.sound import sound_use
 
 if TYPE_CHECKING:
     from hookgate.core.domain.messages import Part, Taint

@@ -8,7 +8,7 @@ came; what was judged is byte for byte what the tool gets; `tool_decided` and th
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +22,13 @@ from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
 from hookgate.core.domain.turn import FinishedCall
 from hookgate.core.hooks.shielding import apart, finish, raise_if_cancelled, told
-from hookgate.core.turn.tools.results import cut, masked
-from hookgate.core.turn.tools.soundness import bytes_of, wrong_in_result, wrong_in_verdict
+from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from hookgate.core.domain.messages import ToolUse
-    from hookgate.core.domain.tools import Verdict
+    from hookgate.core.domain.tools import ToolOwner, Verdict
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
 
@@ -40,39 +39,44 @@ MAX_ROUNDS = 3
 """Rounds of judging, rewrites included; after them the call is denied."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A call on which it has been decided.
+@dataclass(slots=True, eq=False)
+class Call:
+    """A model's call on its way: judged, run, and over once it has a result.
 
     Attributes:
-        use: The model's call.
-        call: The call as it would run; None where there is no such tool or its
-            arguments do not fit its schema, so that there was nothing to judge.
+        use: The call as the model wrote it.
+        call: The call as it would run; None where there is no such tool or its arguments do not
+            fit its schema, so that there is nothing to judge.
         arguments: The bytes that were judged, in canonical JSON; nothing else runs.
-        decision: What was decided.
+        decision: What was decided; a denial until something was.
         problem: What the model is told where `call` is None.
+        result: What it came to.
     """
 
     use: ToolUse
     call: ToolCall | None = None
     arguments: bytes = b"{}"
-    decision: Decision | None = None
+    decision: Decision = field(default_factory=lambda: Decision.deny("cancelled"))
     problem: str = ""
+    result: ToolResult | None = None
 
     @property
     def allowed(self) -> bool:
         """Whether the call runs."""
-        return self.decision is not None and self.decision.allowed
+        return self.call is not None and self.decision.allowed
 
 
 def _never_judged(turn: Turn, use: ToolUse) -> ToolCall:
     """Return a call as the model wrote it, of a tool that may not be there."""
-    tool = turn.offered.get(use.name)
-    if tool is None:
-        tool = Tool(name=use.name, description="", schema={"type": "object"})
+    tool = turn.offered.get(use.name) or unknown_tool(use.name)
     arguments = {} if isinstance(use.input, str) else use.input
     index = len(turn.calls)
     return ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
+
+
+def unknown_tool(name: str, owner: ToolOwner = "host") -> Tool:
+    """Return what stands in for a tool of which nothing is known but its name."""
+    return Tool(name=name, description="", schema={"type": "object"}, owner=owner)
 
 
 def may_use(turn: Turn, tool: Tool) -> bool:
@@ -125,43 +129,43 @@ class ToolCalls:
 
     # -- judging -----------------------------------------------------------
 
-    async def judge(self, turn: Turn, use: ToolUse, *, index: int) -> Judged:
+    async def judge(self, turn: Turn, item: Call, *, index: int) -> None:
         """Decide on one call of the model.
 
-        Never raises for what the model wrote: an unknown tool or wrong arguments come
-        back as a `Judged` with a `problem`.
+        Never raises for what the model wrote: an unknown tool and wrong arguments are a `problem`.
         """
-        tool = turn.offered.get(use.name)
-        if tool is None or (tool.owner == "host" and not may_use(turn, tool)):
-            known = ", ".join(sorted(turn.offered)) or "none"
-            return Judged(use=use, problem=f"unknown tool {use.name!r}: the tools are {known}")
-        if isinstance(use.input, str):
-            return Judged(
-                use=use,
-                problem=f"the arguments of {use.name!r} are no JSON object: {use.input[:200]!r}",
-            )
-        wrong = self._validator_of(tool)(use.input)
-        if wrong:
-            return Judged(
-                use=use, problem=f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong)
-            )
+        use = item.use
+        item.problem = self._problem(turn, use)
+        if item.problem or isinstance(use.input, str):
+            return
         # Copies: a hook that changes the arguments in place changes neither the message, nor what
         # is said of a call that is cancelled meanwhile.
         written = canonical(use.input)
-        arguments: dict[str, Any] = orjson.loads(written)
+        tool, arguments = turn.offered[use.name], orjson.loads(written)
         call = ToolCall(id=use.id, tool=tool, arguments=arguments, depth=turn.depth, index=index)
-        decision = Decision.deny("cancelled")
+        item.call = call
         try:
             try:
                 judging = replace(call, arguments=orjson.loads(written))
-                call, decision = await self._decide(turn, judging)
+                item.call, item.decision = await self._decide(turn, judging)
             finally:
                 # Whole, and also where nothing was decided: what is over has been decided on.
-                judged, decision = await finish(self._noted(turn, call, decision))
+                item.arguments = item.call.canonical
+                item.decision = await finish(self._noted(turn, item.call, item.decision))
         except BaseException as error:
-            await self.finished(turn, call, decision, cut_short(error))
+            await self.end(turn, item, cut_short(error))
             raise
-        return Judged(use=use, call=call, arguments=judged, decision=decision)
+
+    def _problem(self, turn: Turn, use: ToolUse) -> str:
+        """Say why there is nothing to judge, or ""."""
+        tool = turn.offered.get(use.name)
+        if tool is None or (tool.owner == "host" and not may_use(turn, tool)):
+            known = ", ".join(sorted(turn.offered)) or "none"
+            return f"unknown tool {use.name!r}: the tools are {known}"
+        if isinstance(use.input, str):
+            return f"the arguments of {use.name!r} are no JSON object: {use.input[:200]!r}"
+        wrong = self._validator_of(tool)(use.input)
+        return f"the arguments of {use.name!r} are wrong: " + "; ".join(wrong) if wrong else ""
 
     async def verdict(self, turn: Turn, use: ToolUse) -> Decision:
         """Judge a call without asking anybody, recording anything or running it."""
@@ -180,10 +184,8 @@ class ToolCalls:
             call = replace(call, arguments=orjson.loads(judged))
         return call, decision
 
-    async def _noted(
-        self, turn: Turn, call: ToolCall, decision: Decision
-    ) -> tuple[bytes, Decision]:
-        """Let plugins take note of a decision; return the bytes that were judged, and it."""
+    async def _noted(self, turn: Turn, call: ToolCall, decision: Decision) -> Decision:
+        """Let plugins take note of a decision, which becomes a denial where one of them cannot."""
         judged = call.canonical
         # Copies: what is done to them changes neither what was decided nor what runs.
         told, said = replace(call, arguments=orjson.loads(judged)), replace(decision)
@@ -191,12 +193,11 @@ class ToolCalls:
             await self._host.hooks.notify(hookspecs.tool_decided, turn, told, said)
         except HookError as error:
             why = f"the decision could not be recorded: {error}"
-            return judged, Decision.deny(why, by=error.plugin)
+            return Decision.deny(why, by=error.plugin)
         if bytes_of(told.arguments) != judged or told.tool is not call.tool or said != decision:
             # Whoever took note of it after that has recorded something else.
-            why = "the decision could not be recorded: a plugin changed it in place"
-            return judged, Decision.deny(why)
-        return judged, decision
+            return Decision.deny("the decision could not be recorded: a plugin changed it in place")
+        return decision
 
     async def _verdict(self, turn: Turn, call: ToolCall) -> tuple[ToolCall, Decision, Ask | None]:
         """Go through rounds of judging until nobody rewrites any more."""
@@ -268,19 +269,12 @@ class ToolCalls:
         return decision, Ask.joined([(item.plugin, item.ask_for) for item in asks]), rewrite
 
     def _default(self, rounds: int) -> tuple[Decision, Ask | None, Verdict | None]:
-        effect = self._host.settings.turn.default_verdict
+        effect = Effect[self._host.settings.turn.default_verdict.upper()]
         reason = "no policy had a say; `turn.default_verdict` stands"
-        if effect == "allow":
-            return Decision(effect=Effect.ALLOW, reason=reason, rounds=rounds), None, None
-        if effect == "ask":
-            ask = Ask(title="No policy had a say in this call")
-            return Decision(effect=Effect.ASK, reason=reason, rounds=rounds), ask, None
-        denial = Decision(
-            effect=Effect.DENY,
-            reason=f"{reason}: deny (is the policy plugin enabled?)",
-            rounds=rounds,
-        )
-        return denial, None, None
+        if effect is Effect.DENY:
+            reason += ": deny (is the policy plugin enabled?)"
+        ask = Ask(title="No policy had a say in this call") if effect is Effect.ASK else None
+        return Decision(effect=effect, reason=reason, rounds=rounds), ask, None
 
     async def _resolve(self, turn: Turn, call: ToolCall, ask: Ask, asked: Decision) -> Decision:
         """Get an answer to `ask`; nobody, too late, or a failure denies."""
@@ -309,62 +303,59 @@ class ToolCalls:
         reason = f"{ask.title}: {why}"
         return replace(asked, effect=Effect.DENY, reason=reason, by="core", asked=ask)
 
-    def still(self, turn: Turn, judged: Judged) -> Judged:
-        """Return `judged`; as a denial, where a verdict on it does not stand any more."""
-        call, decision = judged.call, judged.decision
-        if call is None or decision is None or not decision.allowed:
-            return judged
-        for verdict in decision.verdicts:
+    def recheck(self, turn: Turn, item: Call) -> bool:
+        """Whether a call may run still: it is denied where a verdict does not stand any more."""
+        if item.call is None or not item.allowed:
+            return False
+        for verdict in item.decision.verdicts:
             if verdict.recheck is None:
                 continue
             try:
-                why = verdict.recheck(turn, call)
+                why = verdict.recheck(turn, item.call)
             except Exception as error:  # noqa: BLE001 - what cannot be said is no permission
                 why = f"whether it may still run cannot be said: {error!r}"
             if why:
-                denied = replace(decision, effect=Effect.DENY, reason=why, by=verdict.plugin)
-                return replace(judged, decision=denied)
-        return judged
+                item.decision = replace(
+                    item.decision, effect=Effect.DENY, reason=why, by=verdict.plugin
+                )
+                return False
+        return True
 
     # -- running -----------------------------------------------------------
 
     async def run(
         self,
         turn: Turn,
-        judged: Judged,
+        item: Call,
         *,
         keep: Callable[[ToolResult], Awaitable[ToolResult]] | None = None,
-    ) -> ToolResult:
+    ) -> None:
         """Run a call that was decided on, or say why it does not run.
 
         `tool_finished` has run when this returns or is cancelled.
 
         Args:
             turn: The turn.
-            judged: The call.
+            item: The call.
             keep: Called with what the tool came to before anybody is told; returns what is told.
         """
-        if judged.call is None:
-            result = masked(self._host, cut(self._host, ToolResult.error(judged.problem)))
-            self._tell(turn, judged.use.id, result)
-            as_written = _never_judged(turn, judged.use)
-            turn.calls.append(FinishedCall(as_written, Decision.deny(judged.problem), result))
-            return result
-        judged = self.still(turn, judged)
-        call, decision = judged.call, judged.decision
-        assert call is not None and decision is not None, "a call that was judged has a decision"
-        if not decision.allowed:
-            result = ToolResult.error(f"denied: {decision.reason}", status="denied")
-            return await self.finished(turn, call, decision, result)
+        if item.call is None:
+            result = masked(self._host, cut(self._host, ToolResult.error(item.problem)))
+            self._over(turn, item, result, _never_judged(turn, item.use))
+            return
+        if not self.recheck(turn, item):
+            denied = f"denied: {item.decision.reason}"
+            await self.end(turn, item, ToolResult.error(denied, status="denied"))
+            return
         began = self._host.clock.monotonic()
         try:
-            result = await self._execute(turn, call, judged.arguments)
+            result = await self._execute(turn, item.call, item.arguments)
             if keep is not None:
                 result = await keep(result)
         except BaseException as error:
-            await self.finished(turn, call, decision, cut_short(error), began=began)
+            await self.end(turn, item, cut_short(error), began=began)
             raise
-        return await self.finished(turn, call, decision, result, began=began)
+        await self.end(turn, item, result, began=began)
 
     async def _execute(self, turn: Turn, call: ToolCall, judged: bytes) -> ToolResult:
         tool = call.tool
@@ -414,47 +405,43 @@ class ToolCalls:
             result = cut(self._host, masked(self._host, result))
         return replace(result, taint=frozenset(result.taint | before.taint))
 
-    async def finished(
-        self,
-        turn: Turn,
-        call: ToolCall,
-        decision: Decision,
-        result: ToolResult,
-        *,
-        began: float | None = None,
-    ) -> ToolResult:
+    async def end(
+        self, turn: Turn, item: Call, result: ToolResult, *, began: float | None = None
+    ) -> None:
         """Record and announce what a call came to, whatever happens to the turn.
 
         Args:
             turn: The turn.
-            call: The call.
-            decision: What was decided on it.
+            item: The call.
             result: What it came to.
             began: The clock's seconds when the tool was started; None where it did not run here.
         """
-        took = {} if began is None else self._milliseconds(began)
-        result = masked(self._host, result)
-        turn.calls.append(FinishedCall(call, decision, result))
-        self._tell(turn, call.id, result)
-        self._host.metric(
+        call, host = item.call, self._host
+        assert call is not None, "a call that ends here was judged"
+        took = {}
+        if began is not None:
+            took["milliseconds"] = (host.clock.monotonic() - began) * 1000
+        result = masked(host, result)
+        self._over(turn, item, result, call)
+        host.metric(
             "tool.call",
             turn=turn.id,
             session=str(turn.session),
             tool=call.name,
             status=result.status,
-            by=decision.by,
+            by=item.decision.by,
             **took,
         )
-        await finish(self._host.hooks.notify(hookspecs.tool_finished, turn, call, result))
-        return result
-
-    def _milliseconds(self, began: float) -> dict[str, float]:
-        return {"milliseconds": (self._host.clock.monotonic() - began) * 1000}
+        await finish(host.hooks.notify(hookspecs.tool_finished, turn, call, result))
 
     @staticmethod
-    def _tell(turn: Turn, use_id: str, result: ToolResult) -> None:
+    def _over(turn: Turn, item: Call, result: ToolResult, call: ToolCall) -> None:
+        """Keep a result, and tell the client of it."""
+        item.result = result
+        decision = Decision.deny(item.problem) if item.problem else item.decision
+        turn.calls.append(FinishedCall(call, decision, result))
         data = {
-            "tool_use_id": use_id,
+            "tool_use_id": item.use.id,
             "content": result.text,
             "is_error": result.is_error,
             "status": result.status,

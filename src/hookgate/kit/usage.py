@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.models import Usage
-from hookgate.core.turn.tools.soundness import MAX_TOKENS, sound_usage
+from hookgate.core.turn.tools.sound import MAX_TOKENS, sound_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

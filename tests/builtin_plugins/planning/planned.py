@@ -92,7 +92,7 @@ async def asked(gate: Gateway, flags: Mapping[str, Any] | None = None, text: str
     events = Events()
     options = {"customFlags": flags} if flags else {}
     turn = await gate.chat(text, options=options, sink=events)
-    await gate.turns._after.drain()
+    await gate.turns.after.drain()
     return turn, events
 
 

@@ -427,7 +427,7 @@ async def test_windows_of_two_agents_and_channels_are_apart() -> None:
     async with planning(Script(GOOD), agents=agents) as gate:
         for agent, channel in (("main", "cli"), ("main", "web"), ("other", "cli")):
             await gate.chat("go", agent=agent, address=Address(channel, "local", "main"))
-        await gate.turns._after.drain()
+        await gate.turns.after.drain()
         keys = [row["scopeKey"] for row in (await shown(gate))["scopes"]]
         one = await shown(gate, scope="agent:other/channel:cli")
 
@@ -449,7 +449,7 @@ async def test_a_turn_that_waits_for_its_client_is_no_sample_yet(tmp_path: Path)
             TurnRequest(content="light", address=Address(), client_tools=(lamp,)),
         )
         turn = await handle.wait()
-        await gate.turns._after.drain()
+        await gate.turns.after.drain()
         found = await shown(gate)
 
     assert turn.ending == "awaiting_client"

@@ -19,7 +19,7 @@ from hookgate import Gateway
 from hookgate.core.domain.metrics import MetricRecord
 from hookgate.core.domain.models import StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.observability.log import Log
-from hookgate.core.turn.tools.soundness import MAX_TOKENS
+from hookgate.core.turn.tools.sound import MAX_TOKENS
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:

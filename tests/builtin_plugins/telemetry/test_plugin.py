@@ -74,7 +74,7 @@ async def scraped(http: aiohttp.ClientSession, **more: Any) -> dict[str, dict[st
 
 async def taken(gate: Gateway) -> None:
     """Wait until the records of all turns have been taken."""
-    await gate.turns._after.drain()
+    await gate.turns.after.drain()
     await gate._flush_metrics()
 
 
@@ -254,7 +254,7 @@ async def test_figures_reach_a_collector_when_the_gateway_stops(
         async with gateway(tmp_path, otel=otel) as gate:
             await gate.chat(SUM)
             assert gate.host.degraded == {}
-            await gate.turns._after.drain()
+            await gate.turns.after.drain()
 
     assert collector.totals() == {
         "hookgate.turns": 1,

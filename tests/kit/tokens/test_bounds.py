@@ -25,7 +25,7 @@ from hookgate.core.domain.models import (
 )
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
-from hookgate.core.turn.tools.offering import schema_tokens
+from hookgate.core.turn.tools.offer import schema_tokens
 from hookgate.kit.tokens.pictures import picture_size, tiles
 
 COUNTER = QuarterTokens()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hookgate.core.domain.models import ReasoningDelta, TextDelta, ToolUseEvent, Usage
 from hookgate.core.host import QuarterTokens
 from hookgate.core.turn.context import message_tokens
-from hookgate.core.turn.tools.soundness import at_least, bytes_of, note_usage
+from hookgate.core.turn.tools.sound import at_least, bytes_of, note_usage
 from hookgate.kit.tokens.bounds import input_bound, sizes_of
 from hookgate.kit.tokens.sizes import typical_of_text, typical_tokens
 

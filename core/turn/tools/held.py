@@ -14,6 +14,9 @@ from hookgate.core.domain.descriptors import FLAG_NAMES, Flags, identity
 from hookgate.core.domain.errors import ClientToolError
 from hookgate.core.domain.messages import CLEAN, ToolResultPart, join_taints
 from hookgate.core.domain.ports import AUDIT, CONVERSATIONS
+from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
+from hookgate.core.turn.tools.call import Call, unknown_tool
+from hookgate.core.turn.tools.round import MISSING, each, results_message
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Principal, Turn, TurnRequest
     from hookgate.core.host import Host
+    from hookgate.core.turn.tools.call import ToolCalls
 
 FOREIGN: Taint = frozenset(("client:history",))
 """What taints a result in a conversation that the caller keeps."""
@@ -128,23 +132,107 @@ def _with_taint(message: Message, taint: Taint) -> Message:
     return replace(message, parts=parts, taint=message.taint | carried)
 
 
-async def released(
-    host: Host, turn: Turn, waiting: Sequence[ToolUse], stored: Sequence[Message]
-) -> Mapping[str, ToolUse]:
-    """Return those of `waiting` that this gateway released in the session, as it released them.
+class HeldCalls:
+    """The calls that wait for their client, and what it brings of them.
 
     Args:
         host: The host.
-        turn: The turn that brings what they came to.
-        waiting: Calls, as the caller tells of them.
-        stored: The session's last messages, of which there may be more.
+        calls: Checks the results, and says that the calls are over.
+        turn: The turn that brings them.
+        waiting: The calls, as whoever keeps the conversation tells of them.
     """
-    found = _open_calls(stored)
-    if any(use.id not in found for use in waiting):
-        conversations = host[CONVERSATIONS]
-        found = _open_calls(await conversations.history(turn.session, turns=RELEASED_TURNS))
-    own = ((use, found.get(use.id)) for use in waiting)
-    return {use.id: call for use, call in own if call is not None and call.name == use.name}
+
+    def __init__(
+        self, host: Host, calls: ToolCalls, turn: Turn, waiting: Sequence[ToolUse]
+    ) -> None:
+        self._host = host
+        self._calls = calls
+        self._turn = turn
+        self._waiting = waiting
+        self._decided: list[Call] = []
+
+    async def take(self, given: Sequence[ToolResultPart], stored: Sequence[Message]) -> Message:
+        """Return what the calls came to: what the client brought, past `after_tool_call`.
+
+        A call for which it brought nothing is answered with an error. What calls came to that
+        this gateway has not released is hearsay, and recorded as that.
+
+        Args:
+            given: What the client brought.
+            stored: The session's last messages, of which there may be more.
+        """
+        turn, brought = self._turn, {part.tool_use_id: part for part in given}
+        released = await self._released(stored)
+        hearsay = [use for use in self._waiting if use.id in brought and use.id not in released]
+        await self._record(hearsay)
+        own = {tool.name: tool for tool in turn.client_tools}
+        every = []
+        for index, told in enumerate(self._waiting):
+            use = released.get(told.id, told)
+            call = ToolCall(
+                id=use.id,
+                # The caller of this turn may declare the tool no more: what it does is not known.
+                tool=own.get(use.name) or unknown_tool(use.name, "client"),
+                arguments={} if isinstance(use.input, str) else use.input,
+                depth=turn.depth,
+                index=index,
+            )
+            taint = CLEAN if use.id in released else UNVERIFIED
+            result = await self._result(call, brought.get(use.id), taint)
+            decided = Decision.allow("decided when the call was made")
+            every.append(Call(use, call, decision=decided, result=result))
+        self._decided = [item for item in every if item.use.id in released]
+        return results_message(turn, every)
+
+    async def _result(
+        self, call: ToolCall, part: ToolResultPart | None, hearsay: Taint
+    ) -> ToolResult:
+        if part is None:
+            return ToolResult.error("the client brought no result", status="cancelled")
+        brought = ToolResult(
+            content=part.content,
+            is_error=part.is_error,
+            taint=part.taint | hearsay,
+            status="failed" if part.is_error else "done",
+        )
+        return await self._calls.after(self._turn, call, brought)
+
+    async def over(self) -> None:
+        """Say what the calls came to, as if they had run here, once that is committed.
+
+        Until then the results may be brought again. Of what was not released nothing is said.
+        """
+        await each(
+            self._decided,
+            lambda item: self._calls.end(self._turn, item, item.result or MISSING),
+        )
+
+    async def _released(self, stored: Sequence[Message]) -> Mapping[str, ToolUse]:
+        """Return those calls that this gateway released in the session, as it released them."""
+        found = _open_calls(stored)
+        if any(use.id not in found for use in self._waiting):
+            session, conversations = self._turn.session, self._host[CONVERSATIONS]
+            found = _open_calls(await conversations.history(session, turns=RELEASED_TURNS))
+        own = ((use, found.get(use.id)) for use in self._waiting)
+        return {use.id: call for use, call in own if call is not None and call.name == use.name}
+
+    async def _record(self, uses: Sequence[ToolUse]) -> None:
+        """Record that a client told of calls and what they came to, which nobody released."""
+        if not uses:
+            return
+        turn, most = self._turn, MOST_CHARS
+        data = {
+            "turn": turn.id,
+            "session": str(turn.session),
+            "principal": turn.principal.id,
+            "count": len(uses),
+            "calls": [
+                {"id": use.id[:most], "tool": use.name[:most]} for use in uses[:MOST_RECORDED]
+            ],
+        }
+        self._host.log.warning("results of calls that were never released", **data)
+        if (audit := self._host.get(AUDIT)) is not None:
+            await audit.append("tool_unverified", data)
 
 
 def _open_calls(stored: Sequence[Message]) -> dict[str, ToolUse]:
@@ -157,22 +245,3 @@ def _open_calls(stored: Sequence[Message]) -> dict[str, ToolUse]:
         if message.role == "assistant":
             found.update((use.id, use) for use in message.tool_uses)
     return found
-
-
-async def record_unverified(host: Host, turn: Turn, uses: Sequence[ToolUse]) -> None:
-    """Record that a client told of calls and what they came to, which nobody here has released."""
-    if not uses:
-        return
-    named = [
-        {"id": use.id[:MOST_CHARS], "tool": use.name[:MOST_CHARS]} for use in uses[:MOST_RECORDED]
-    ]
-    data = {
-        "turn": turn.id,
-        "session": str(turn.session),
-        "principal": turn.principal.id,
-        "count": len(uses),
-        "calls": named,
-    }
-    host.log.warning("results of calls that were never released", **data)
-    if (audit := host.get(AUDIT)) is not None:
-        await audit.append("tool_unverified", data)

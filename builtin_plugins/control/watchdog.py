@@ -11,11 +11,10 @@ import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from hookgate.core.hooks.dispatch import Implementation
-
 if TYPE_CHECKING:
     from types import FrameType
 
+    from hookgate.core.hooks.dispatch import Implementation
     from hookgate.core.host import Host
 
 LIMIT = 0.05
@@ -29,13 +28,6 @@ IDLE_SHARE = 0.01
 
 SETTLING = 10.0
 """Seconds after the start for which that is no warning: what is loaded then is loaded once."""
-
-_CALLERS = (
-    "hookgate.core.hooks.caller",
-    "hookgate.core.hooks.dispatch",
-    "hookgate.core.hooks.limits",
-)
-"""Modules that call implementations."""
 
 
 class Watchdog:
@@ -99,7 +91,7 @@ class Watchdog:
             if alive.wait(self._limit) or self._stop.is_set():
                 continue
             frame = sys._current_frames().get(thread)
-            holder = _implementation(frame)
+            holder = self._host.hooks.running(frame)
             self._report(frame, holder)
             if holder is not None and time.monotonic() >= self._settled:
                 with suppress(RuntimeError):  # the loop is closed
@@ -132,15 +124,3 @@ def _processor_time(thread: int) -> float:
     if not hasattr(time, "pthread_getcpuclockid"):
         return math.inf  # which is never idle: the difference is not a number
     return time.clock_gettime(time.pthread_getcpuclockid(thread))
-
-
-def _implementation(frame: FrameType | None) -> Implementation | None:
-    """Return whose hook runs in `frame`; the innermost one where hooks call hooks."""
-    while frame is not None:
-        if frame.f_globals.get("__name__") in _CALLERS:
-            for name in ("implementation", "self"):
-                found = frame.f_locals.get(name)
-                if isinstance(found, Implementation):
-                    return found
-        frame = frame.f_back
-    return None

@@ -4,14 +4,17 @@ import asyncio
 import time
 from typing import Any
 
+import pluggy
 import pytest
 from tests.support.script import Script, Scripted, gateway, say
 
-from hookgate.core.hooks.watchdog import Watchdog
+from hookgate import hookspecs
+from hookgate.builtin_plugins.control.watchdog import Watchdog
+from hookgate.core.hooks.caller import Hooks
 from hookgate.core.host import Host
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
-from hookgate.hookspecs import hookimpl
+from hookgate.hookspecs import PROJECT, hookimpl
 
 
 class Lines:
@@ -24,11 +27,21 @@ class Lines:
         return lambda event, **_: self.kept.append((level, event))
 
 
+def bare_host() -> Host:
+    """Return the host of a gateway without plugins."""
+    settings = Settings()
+    host = Host(settings, SecretStore(settings))
+    manager = pluggy.PluginManager(PROJECT)
+    manager.add_hookspecs(hookspecs)
+    host.attach(hooks=Hooks(manager))
+    return host
+
+
 @pytest.mark.parametrize(("settling", "level"), [(3600.0, "debug"), (0.0, "warning")])
 async def test_whoever_holds_the_loop_is_a_warning_once_the_gateway_has_settled(
     settling: float, level: str
 ) -> None:
-    host = Host(Settings(), SecretStore(Settings()))
+    host = bare_host()
     lines = Lines()
     host.log = lines
     with Watchdog(host, limit=0.02, settling=settling) as watchdog:
@@ -53,7 +66,7 @@ async def test_a_loop_with_nothing_to_do_is_asked_seldom_until_a_turn_begins(
         return call(callback, *args, **more)
 
     monkeypatch.setattr(loop, "call_soon_threadsafe", heard)
-    with Watchdog(Host(Settings(), SecretStore(Settings())), limit=0.01) as watchdog:
+    with Watchdog(bare_host(), limit=0.01) as watchdog:
         async with asyncio.timeout(30):
             await seldom.wait()
             began = time.monotonic()
@@ -64,9 +77,13 @@ async def test_a_loop_with_nothing_to_do_is_asked_seldom_until_a_turn_begins(
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: str) -> None:
+    def watchdog() -> Watchdog:
+        control: Any = gate.plugins.get("control")
+        return control._watchdog  # type: ignore[no-any-return]
+
     def hold() -> None:
         deadline = time.monotonic() + 30
-        while gate._watchdog.reports == 0:
+        while watchdog().reports == 0:
             assert time.monotonic() < deadline
             time.sleep(0.01)
 
@@ -88,7 +105,7 @@ async def test_a_hook_that_holds_the_event_loop_is_named_with_its_plugin(kind: s
     plugin = Plain() if kind == "plain" else Async()
     async with gateway(Scripted(Script(say("ok"))), plugin) as gate:
         # A start holds the loop too, now and then; that is not what is looked at.
-        gate._watchdog._settled = gate._watchdog.reports = 0
+        watchdog()._settled = watchdog().reports = 0
         gate.host.notices.clear()
         await gate.chat("hi")
         async with asyncio.timeout(20):

@@ -22,14 +22,14 @@ from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
 from hookgate.core.turn.history import Past
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.model.reply import Reply
-from hookgate.core.turn.tools.offering import choose_tools, schema_tokens
+from hookgate.core.turn.tools.offer import choose_tools, schema_tokens
 from hookgate.core.turn.tools.round import ToolRound
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.core.domain.models import ModelRef, SystemText
-    from hookgate.core.domain.turn import Turn, TurnPlan
+    from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
     from hookgate.core.turn.context import Context
     from hookgate.core.turn.tools.call import ToolCalls
@@ -40,67 +40,46 @@ BREATH = 32
 """Tool calls of one message after which everybody else gets their turn of the event loop."""
 
 
-class Loop:
-    """Runs the inside of turns."""
+async def prepare(host: Host, turn: Turn) -> None:
+    """Let the turn be refused, tagged and planned, and choose what it is offered.
 
-    def __init__(self, host: Host, calls: ToolCalls) -> None:
-        self._host = host
-        self.calls = calls
-
-    async def prepare(self, turn: Turn) -> None:
-        """Let the turn be refused, tagged and planned, and choose what it is offered.
-
-        Raises:
-            RefusedError: A plugin refused the turn.
-            HookError: A required hook failed.
-            TurnError: Discovery failed and the plan says ``fail_closed``.
-        """
-        _tell_unknown(turn)
-        await self.admit(turn)
-        hooks = self._host.hooks
-        turn.plan = self._held(turn, await hooks.fold(hookspecs.plan_turn, turn, turn.plan))
-        await choose_tools(self._host, turn)
-
-    async def admit(self, turn: Turn) -> None:
-        """Let the turn be refused and tagged.
-
-        Raises:
-            RefusedError: A plugin refused the turn.
-            HookError: A required hook failed.
-        """
-        hooks = self._host.hooks
-        for answer in await hooks.each_by_plugin(hookspecs.before_turn, turn):
-            if answer.value is not None:
-                raise RefusedError(replace(answer.value, plugin=answer.plugin))
-        for tags in await hooks.each(hookspecs.tag_turn, turn):
-            turn.tags |= frozenset(tags)
-
-    def _held(self, turn: Turn, plan: TurnPlan) -> TurnPlan:
-        """Apply what no planner may loosen: a ``fail_closed`` of the request or the settings."""
-        configured = self._host.settings.turn.failure_mode == "fail_closed"
-        if configured or turn.flags.get(FAILURE_MODE.name) == "fail_closed":
-            return replace(plan, failure_mode="fail_closed")
-        return plan
-
-    async def converse(self, turn: Turn) -> bool:
-        """Ask the model, run its tools, and so on, until there is an answer.
-
-        Returns:
-            True where the turn now waits for its client to run tools.
-        """
-        return await Rounds(self._host, self.calls, turn).run()
-
-
-def _tell_unknown(turn: Turn) -> None:
-    """Tell the client of flags that nobody reads: it may have misspelt one that matters."""
+    Raises:
+        RefusedError: A plugin refused the turn.
+        HookError: A required hook failed.
+        TurnError: Discovery failed and the plan says ``fail_closed``.
+    """
     if turn.unknown_flags:
+        # The client may have misspelt one that matters.
         names = ", ".join(f"`{name}`" for name in turn.unknown_flags)
-        data = {
-            "code": "unknown_flags",
-            "message": f"nobody here reads these flags of the request: {names}",
-            "action": "look for a misspelt name, or leave them out",
-        }
-        turn.emit(Event("warning", data, scope="chat"))
+        why = f"nobody here reads these flags of the request: {names}"
+        _warn(turn, "unknown_flags", why, "look for a misspelt name, or leave them out")
+    await admit(host, turn)
+    turn.plan = await host.hooks.fold(hookspecs.plan_turn, turn, turn.plan)
+    # No planner may loosen a `fail_closed` of the request or the settings.
+    asked = turn.flags.get(FAILURE_MODE.name), host.settings.turn.failure_mode
+    if "fail_closed" in asked:
+        turn.plan = replace(turn.plan, failure_mode="fail_closed")
+    await choose_tools(host, turn)
+
+
+async def admit(host: Host, turn: Turn) -> None:
+    """Let the turn be refused and tagged.
+
+    Raises:
+        RefusedError: A plugin refused the turn.
+        HookError: A required hook failed.
+    """
+    for answer in await host.hooks.each_by_plugin(hookspecs.before_turn, turn):
+        if answer.value is not None:
+            raise RefusedError(replace(answer.value, plugin=answer.plugin))
+    for tags in await host.hooks.each(hookspecs.tag_turn, turn):
+        turn.tags |= frozenset(tags)
+
+
+def _warn(turn: Turn, code: str, message: str, action: str) -> None:
+    """Tell the client of something that is no failure, and what it can do about it."""
+    data = {"code": code, "message": message, "action": action}
+    turn.emit(Event("warning", data, scope="chat"))
 
 
 class Rounds:
@@ -330,15 +309,14 @@ class Rounds:
 
     def _too_many(self, calls: int, most: int) -> None:
         """Say that a message called more tools than may run, to the operator and the client."""
-        turn = self._turn
-        self._host.log.warning("too many tool calls", turn=turn.id, calls=calls, limit=most)
-        data = {
-            "code": "too_many_tool_calls",
-            "message": f"the model called {calls} tools in one message; the first {most} are "
-            "looked at, and the others get an error",
-            "action": "ask for less at once, or raise `turn.max_tool_calls`",
-        }
-        turn.emit(Event("warning", data, scope="chat"))
+        self._host.log.warning("too many tool calls", turn=self._turn.id, calls=calls, limit=most)
+        _warn(
+            self._turn,
+            "too_many_tool_calls",
+            f"the model called {calls} tools in one message; the first {most} are looked at, and "
+            "the others get an error",
+            "ask for less at once, or raise `turn.max_tool_calls`",
+        )
 
     def _odd_end(self, message: Message, call: ModelCall) -> None:
         """Tell the client of an answer with nothing in it, and of one that its limit has cut."""
@@ -356,12 +334,7 @@ class Rounds:
             action = "ask it to go on"
         if cut and request.max_output_tokens >= self._most_output:
             action += f", or raise `agents.{turn.agent.name}.max_output_tokens`"
-        data = {
-            "code": "empty_answer" if empty else "answer_cut",
-            "message": told,
-            "action": action,
-        }
-        turn.emit(Event("warning", data, scope="chat"))
+        _warn(turn, "empty_answer" if empty else "answer_cut", told, action)
 
     def _spent(self, call: ModelCall) -> None:
         turn, ending = self._turn, call.ending
@@ -410,9 +383,9 @@ class Rounds:
                 self._messages.append(message)
         failed = work.failure()
         if failed is not None and turn.plan.failure_mode == "fail_closed":
+            name, result = failed
             raise TurnError(
-                f"tool {failed.call.name!r} failed and the turn is fail_closed: "
-                f"{failed.result.text[:FAILURE_CHARS]}",
+                f"tool {name!r} failed and the turn is fail_closed: {result.text[:FAILURE_CHARS]}",
                 code="tool_failed",
             )
         work.reveal()

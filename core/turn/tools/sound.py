@@ -1,7 +1,8 @@
-"""What plugins and providers hand over, looked at before it is relied on.
+"""What plugins, tools and providers hand over, made such that it can be relied on.
 
 Types are declared, and nobody checks them at run time but this module: a value that JSON
-cannot hold would break far from where it came from, in the store or on the wire.
+cannot hold would break far from where it came from, in the store or on the wire. A tool's result
+is masked and cut to what a model, a client and the store may have.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.messages import ToolUse, new_id
 from hookgate.core.domain.models import Usage
-from hookgate.core.domain.parts import wrong_in_content
+from hookgate.core.domain.parts import (
+    MEDIA,
+    Text,
+    left_out,
+    parts_of,
+    plain_text,
+    with_texts,
+    wrong_in_content,
+)
 from hookgate.core.domain.strict_json import StrictJSONError, canonical, loads, well_formed
 from hookgate.core.domain.tools import Effect
 
@@ -19,12 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from hookgate.core.domain.models import ToolUseEvent
+    from hookgate.core.domain.parts import ContentPart
+    from hookgate.core.domain.ports import TokenCounter
     from hookgate.core.domain.tools import ToolResult, Verdict
     from hookgate.core.host import Host
 
 MAX_TOKENS = 1_000_000_000
 """The most tokens that one call can have used; beyond it a figure is an error. The longest
 contexts on offer hold some ten million."""
+
+CUT_MARKER = "\n[cut here: the result was {tokens} tokens, {kept} are shown]"
 
 
 def bytes_of(arguments: Mapping[str, Any] | None) -> bytes:
@@ -118,3 +131,59 @@ def note_usage(host: Host, provider: str, found: str) -> None:
     host.standing(f"usage of provider {provider}").note(
         f"it reports impossible token counts, so they are estimated: {found}"
     )
+
+
+def masked(host: Host, result: ToolResult) -> ToolResult:
+    """Return `result` with every known secret in it masked, and its text well-formed."""
+    content = with_texts(result.content, lambda text: host.secrets.redact(well_formed(text)))
+    return result if content == result.content else replace(result, content=content)
+
+
+def cut(host: Host, result: ToolResult) -> ToolResult:
+    """Return `result` within `context.result_tokens` and `context.result_media_bytes`."""
+    limits, content = host.settings.context, result.content
+    if isinstance(content, str) and host.tokens.count(content) <= limits.result_tokens:
+        return result
+    parts = parts_of(content)
+    kept = _cut(parts, limits.result_tokens, limits.result_media_bytes, host.tokens)
+    if kept == parts:
+        return result
+    return replace(result, content=plain_text(kept) if isinstance(content, str) else kept)
+
+
+def _cut(
+    content: tuple[ContentPart, ...], limit: int, most: int, counter: TokenCounter
+) -> tuple[ContentPart, ...]:
+    """Cut the texts where they are too long together, and leave out media that are too large."""
+    counts = [
+        0 if isinstance(part, MEDIA) else counter.count(plain_text((part,))) for part in content
+    ]
+    tokens, room, full = sum(counts), limit, False
+    kept: list[ContentPart] = []
+    for part, count in zip(content, counts, strict=True):
+        if isinstance(part, MEDIA):
+            if part.size > most:
+                kept.append(left_out(part, f"at most {most:,} bytes of a result are shown"))
+            else:
+                kept.append(part)
+                most -= part.size
+        elif not full and count <= room:
+            kept.append(part)
+            room -= count
+        elif not full:
+            full = True
+            text = _beginning(plain_text((part,)), room, counter)
+            kept.append(Text(text + CUT_MARKER.format(tokens=tokens, kept=limit)))
+    return tuple(kept)
+
+
+def _beginning(text: str, limit: int, counter: TokenCounter) -> str:
+    # By bisection, since a counter need not be linear in the length of the text.
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if counter.count(text[:middle]) <= limit:
+            low = middle
+        else:
+            high = middle - 1
+    return text[:low]

@@ -1,0 +1,309 @@
+"""A turn in the lane of its session: from its wait for it to its end.
+
+What holds, whatever happens inside: the user's message is committed before a model is
+asked, the answer before `done` goes out; `done` goes out exactly once; `after_turn` runs
+exactly once for every turn whose message was committed, in the order of the session.
+
+A tool call without a model holds the lane as well, so no turn runs beside it. It is admitted,
+judged, asked about, recorded and tainted as any other. It begins with what the session is tainted
+with, and what it brings back taints the session before anybody sees it: that something was
+fetched in one call is known when the next one would send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from hookgate.core.domain.errors import StaleFenceError, StoreError, TurnCancelledError, TurnError
+from hookgate.core.domain.events import Event
+from hookgate.core.domain.ports import CONVERSATIONS, LANES
+from hookgate.core.domain.tools import ToolResult
+from hookgate.core.hooks.shielding import finish, raise_if_cancelled
+from hookgate.core.settings.secret_store import redact_json
+from hookgate.core.turn.end import ended, ending_of, follow
+from hookgate.core.turn.history import MOST_TURNS, load_turns, whole
+from hookgate.core.turn.talk import Rounds, admit, prepare
+from hookgate.core.turn.tools.call import Call
+from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered
+from hookgate.core.turn.tools.offer import usable_tools
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from hookgate.core.domain.messages import Taint, ToolUse
+    from hookgate.core.domain.ports import Lease
+    from hookgate.core.domain.turn import Turn, TurnRequest
+    from hookgate.core.turn.start import Turns
+
+BEGINNINGS = 3
+"""So often a turn begins of which nothing was committed, since somebody else had the lane."""
+
+
+class TurnRun:
+    """What runs in the task of a turn: the turn itself, or the one tool call that it is made for.
+
+    Args:
+        turns: Those that run.
+        turn: The turn; it has not begun.
+        request: What was asked.
+    """
+
+    def __init__(self, turns: Turns, turn: Turn, request: TurnRequest) -> None:
+        self._turns = turns
+        self._host = turns.host
+        self._turn = turn
+        self._request = request
+        self._held: HeldCalls | None = None
+        self._committed = 0
+        """How many of the turn's messages are in the store."""
+
+    async def run(self) -> None:
+        """Run the turn. It begins anew where somebody else had its lane meanwhile.
+
+        Raises:
+            StaleFenceError: Somebody else has written to the session, or has its lane by now, and
+                nothing of the turn was committed.
+            TurnError: The message cannot be taken.
+        """
+        turn, taint = self._turn, self._turn.extra_taint
+        for left in reversed(range(BEGINNINGS)):
+            try:
+                await self._hold()
+                break
+            except StaleFenceError:
+                if turn.ending is not None:
+                    break  # the lane went while it ended: it was committed, and `done` was said
+                if not left:
+                    raise
+                # Nothing of it is committed, and nobody has seen any of it: it begins anew.
+                self._forget(taint)
+
+    def _lane(self) -> AbstractAsyncContextManager[Lease]:
+        lanes, turn = self._host[LANES], self._turn
+        if ahead := lanes.ahead(turn.session):
+            # Its client does not know the turn yet, and may want to cancel it.
+            turn.emit(Event("queued", {"turn": turn.id, "before": ahead}, scope="chat"))
+        return lanes.hold(turn.session, turn)
+
+    def _forget(self, taint: Taint) -> None:
+        self._turn.messages.clear()
+        self._turn.extra_taint = taint
+
+    async def _hold(self) -> None:
+        turn = self._turn
+        async with self._lane() as lease:
+            turn.fence = lease.fence
+            taint = turn.extra_taint
+            recalled = self._recall()
+            if not recalled:
+                await self._take_in()
+            try:
+                try:
+                    # Whole: a cancellation must not leave it open whether it was committed.
+                    await finish(self._begin())
+                except StaleFenceError:
+                    if not recalled:
+                        raise
+                    # What was recalled is not there any more, and nobody has seen it yet.
+                    self._forget(taint)
+                    await self._take_in()
+                    await finish(self._begin())
+                await self._inside()
+            except BaseException as error:
+                # Whatever a plugin has raised, also what would stop the loop of all turns.
+                if not self._committed:
+                    raise
+                self._failed(error)
+            # Whole, even if another cancellation comes: the turn was begun, so it ends.
+            await finish(self._end())
+
+    # -- what the user brings ------------------------------------------------
+
+    def _recall(self) -> bool:
+        """Begin with what the store remembers, where the message goes on with no earlier turn.
+
+        Returns:
+            False where the session is to be read.
+        """
+        turn, request = self._turn, self._request
+        if request.tool_results or request.client_history is not None:
+            return False
+        wanted, conversations = turn.plan.history_turns, self._host[CONVERSATIONS]
+        stored = conversations.recall(turn.session, turns=max(wanted, 1), fence=turn.fence)
+        if stored is None or not whole(stored.messages) or unanswered(stored.messages):
+            return False
+        turn.extra_taint |= stored.taint
+        turn.history = tuple(stored.messages) if wanted else ()
+        turn.messages.append(turn.message)
+        return True
+
+    async def _take_in(self) -> None:
+        """Load the history, and set what the user brought: a message, or tool results."""
+        turn, request, conversations = self._turn, self._request, self._host[CONVERSATIONS]
+        turns = max(turn.plan.history_turns, 1)
+        stored = await load_turns(conversations, turn.session, turns, turn.fence)
+        turn.extra_taint |= stored.taint  # what the messages carry comes with them
+        history, given = stored.messages, request.tool_results
+        if request.client_history is not None:
+            history, given = brought_history(request)
+            # What the caller leaves out was read all the same, and it may have kept the answers.
+            turn.extra_taint |= await conversations.taint(turn.session, turns=MOST_TURNS)
+        waiting = unanswered(history)
+        turn.history = tuple(history) if turn.plan.history_turns or waiting else ()
+        unknown = {part.tool_use_id for part in given} - {use.id for use in waiting}
+        if unknown:
+            raise TurnError(
+                f"no call waits for the results of {sorted(unknown)}",
+                code="unknown_tool_use",
+                action="bring the results of the calls that the last turn ended with",
+            )
+        if waiting:
+            self._held = HeldCalls(self._host, self._turns.calls, turn, waiting)
+            turn.messages.append(await self._held.take(given, stored.messages))
+        if request.content or request.images or not waiting:
+            turn.messages.append(turn.message)
+        else:
+            turn.message = turn.messages[0]
+
+    async def _begin(self) -> None:
+        """Commit what the user brought."""
+        turn, messages = self._turn, tuple(self._turn.messages)
+        await self._host[CONVERSATIONS].append(turn.session, messages, fence=turn.fence)
+        self._committed = len(messages)
+        turn.tell(Event("accepted", _named(turn), scope="chat"))
+        if self._held is not None:
+            await self._held.over()
+
+    async def _inside(self) -> None:
+        turn, loop = self._turn, asyncio.get_running_loop()
+        async with _deadline(self._host.settings.turn.deadline_seconds) as clock:
+            await prepare(self._host, turn)
+            clock.reschedule(min(clock.when() or 0, loop.time() + turn.plan.deadline))
+            waits = await Rounds(self._host, self._turns.calls, turn).run()
+            raise_if_cancelled()
+        turn.ending = "awaiting_client" if waits else "done"
+
+    # -- one call --------------------------------------------------------------
+
+    async def call(self, use: ToolUse) -> None:
+        """Judge and run `use` without a model; what it came to stands in ``turn.calls``.
+
+        Raises:
+            TurnError: It was refused before it was judged, or something that it needs has failed.
+        """
+        turn = self._turn
+        async with self._lane() as lease:
+            turn.fence = lease.fence
+            try:
+                async with _deadline(self._host.settings.turn.deadline_seconds):
+                    await self._call(use)
+                    raise_if_cancelled()
+            except Exception as error:
+                _, told = ending_of(turn, error, "")
+                if told.code == "internal":
+                    self._log(told, error)
+                raise told from error
+            turn.ending = "done"
+
+    async def _call(self, use: ToolUse) -> None:
+        turn, host, conversations = self._turn, self._host, self._host[CONVERSATIONS]
+        turns = max(turn.plan.history_turns, 1)
+        known = await conversations.taint(turn.session, turns=turns)
+        turn.extra_taint |= known
+        await admit(host, turn)
+        turn.offered = {tool.name: tool for tool in await usable_tools(host, turn)}
+
+        async def keep(result: ToolResult) -> ToolResult:
+            # What came with the arguments, and what a turn nested in the call has read.
+            fresh = result.taint | (turn.extra_taint - known)
+            if not fresh:
+                return result
+            try:
+                await conversations.add_taint(turn.session, fresh, fence=turn.fence)
+            except StoreError as error:
+                return ToolResult.error(
+                    f"the tool has run, and its result is not handed out: {error}; that the "
+                    "session has read it could not be kept"
+                )
+            return result
+
+        item = Call(use)
+        await self._turns.calls.judge(turn, item, index=0)
+        await self._turns.calls.run(turn, item, keep=keep)
+
+    # -- the end ---------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """Commit the answer, say that the turn is done, and let what follows follow."""
+        turn = self._turn
+        fresh = turn.messages[self._committed :]
+        if fresh:
+            try:
+                await self._host[CONVERSATIONS].append(turn.session, fresh, fence=turn.fence)
+            except BaseException as error:  # noqa: BLE001 - told
+                # Who has heard already that the lane is lost does not hear it again.
+                if not (isinstance(error, StaleFenceError) and turn.fence.lost and turn.error):
+                    self._failed(error)
+        data = {
+            **_named(turn),
+            "ending": turn.ending,
+            "text": turn.answer,
+            "stop": turn.stop,
+            "usage": turn.usage.to_json(),
+        }
+        await ended(self._host, turn)
+        # Client and bus hear the same; what the conversation keeps is for the model.
+        turn.emit(Event("done", redact_json(self._host.secrets, data), scope="chat"))
+        self._turns.after.run(turn.session, lambda: follow(self._host, turn))
+
+    def _failed(self, error: BaseException) -> None:
+        """Set how the turn ended, in words that a client can act on."""
+        turn, task = self._turn, asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None:
+            # It has been heard: what follows is the turn's orderly end.
+            task.uncancel()
+            if turn.fence.lost:
+                error = StaleFenceError.of(turn.session)
+        handle = self._turns.handle(turn.id)
+        turn.ending, turn.error = ending_of(turn, error, handle.reason if handle else "")
+        self._log(turn.error, error)
+        data = {
+            "code": turn.error.code,
+            "message": str(turn.error),
+            "action": turn.error.action,
+            **turn.error.data,
+        }
+        turn.emit(Event("error", redact_json(self._host.secrets, data), scope="chat"))
+
+    def _log(self, told: TurnError, error: BaseException) -> None:
+        """Name a turn that did not end well, for whoever has to look for the reason."""
+        turn = self._turn
+        log, about = self._host.log, {"turn": turn.id, "session": str(turn.session)}
+        if told.code == "internal":
+            log.error("turn failed", **about, code=told.code, exc_info=error)
+        elif turn.ending == "cancelled":
+            log.info("turn cancelled", **about, code=told.code, reason=str(told))
+        else:
+            log.warning(f"turn {turn.ending}", **about, code=told.code, reason=str(told))
+
+
+def _named(turn: Turn) -> dict[str, Any]:
+    return {"turn": turn.id, "session": str(turn.session)}
+
+
+@asynccontextmanager
+async def _deadline(seconds: float) -> AsyncIterator[asyncio.Timeout]:
+    try:
+        async with asyncio.timeout(seconds) as clock:
+            yield clock
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        raise TurnCancelledError(
+            "the turn reached its deadline",
+            code="deadline",
+            action="raise `turn.deadline_seconds`, or ask for less at once",
+        ) from None
