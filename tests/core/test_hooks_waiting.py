@@ -324,12 +324,15 @@ def test_work_on_a_thread_has_its_limit_in_time_of_the_processor(run: Run) -> No
     run(main())
 
 
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize("works", [True, False])
 def test_work_on_a_thread_that_does_not_end_is_left_alone(
     run: Run, works: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether it is busy, which is over once it has had its limit of the processor, or hangs."""
-    monkeypatch.setattr("hookgate.core.hooks.limits.LATE", 1_000)
+    monkeypatch.setattr("hookgate.core.hooks.limits.LATE", 10_000)
+    if works:  # also where other programs leave it nothing for a while
+        monkeypatch.setattr("hookgate.core.hooks.limits.WORKING", 0.0)
     over = threading.Event()
 
     @blocking

@@ -377,6 +377,8 @@ async def test_a_store_that_was_gone_for_a_while_costs_nobody_its_lease(store: S
             clock.advance(100)  # in which neither could write or read
             await other.tick()
             await one.tick()
+            clock.advance(20)
+            await other.tick()  # it has seen that beat when the store is gone again
         assert await row(store) == {"settled": 0, "leased": 6, "lost": 0}
 
 
