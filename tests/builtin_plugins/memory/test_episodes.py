@@ -114,7 +114,7 @@ async def texts(
     return [hit.text for hit in await episodes.search(scopes, query, **more)]
 
 
-async def rows_of(store: SqlStore, table: sa.Table = tables.TURNS) -> Sequence[Any]:
+async def rows_of(store: SqlStore, table: sa.Table = rows.TURNS) -> Sequence[Any]:
     return await store.read(lambda connection: connection.execute(sa.select(table)).all())
 
 
@@ -447,7 +447,7 @@ async def test_a_kill_while_learning_leaves_nothing_half_done(
         with pytest.raises(LookupError):
             await made(store).follow(conversations, of_session)
     assert await rows_of(store) == []
-    assert await rows_of(store, tables.CURSORS) == []
+    assert await rows_of(store, rows.CURSORS) == []
     assert await made(store).follow(conversations, of_session) == 2
 
 
@@ -497,7 +497,7 @@ async def test_forgetting_leaves_no_row_and_nothing_in_memory(store: SqlStore) -
     assert await episodes.forget(scope=B) == 1
     assert await texts(episodes, "dog", [A, B]) == []
     assert await rows_of(store) == []
-    assert await rows_of(store, tables.SCOPES) == []
+    assert await rows_of(store, rows.SCOPES) == []
     with pytest.raises(ValueError, match="nothing to forget by"):
         await episodes.forget()
 

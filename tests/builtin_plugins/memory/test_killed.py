@@ -111,11 +111,13 @@ async def test_kill_while_turns_are_learned_and_forgotten(tmp_path: Path) -> Non
             # What a kill has left: forgotten where it was said, and kept here until it is
             # forgotten here as well.
             said = {m.turn for m in await conversations.history(SESSION, turns=1000)}
-            kept = await store.read(lambda c: c.execute(sa.select(tables.TURNS.c.turn)).all())
+            kept = await store.read(
+                lambda c: c.execute(sa.select(tables.episodes.TURNS.c.turn)).all()
+            )
             for turn in {row.turn for row in kept} - said:
                 await episodes.forget(session=str(SESSION), turns=[turn])
             await episodes.follow(conversations, of)
-            rows = await store.read(lambda c: c.execute(sa.select(tables.TURNS)).all())
+            rows = await store.read(lambda c: c.execute(sa.select(tables.episodes.TURNS)).all())
             pieces: dict[str, int] = {}
             for row in rows:
                 pieces[row.turn] = pieces.get(row.turn, 0) + 1
