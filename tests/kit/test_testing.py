@@ -55,6 +55,13 @@ async def test_the_model_follows_its_script(gateway: Callable, model: ScriptedMo
     assert len(model.requests) == 2
 
 
+async def test_of_the_builtin_plugins_those_run_that_are_named(gateway: Callable) -> None:
+    async with gateway(Night, only=["control", "policy"]) as running:
+        there = {info.name for info in running.plugins.infos() if info.state == "running"}
+
+    assert there == {"around", "control", "policy", "night"}
+
+
 async def test_a_step_may_fail_and_may_look_at_the_request(
     gateway: Callable, model: ScriptedModel
 ) -> None:

@@ -57,6 +57,10 @@ class Serve(Protocol):
     ) -> AbstractAsyncContextManager[Served]: ...
 
 
+AROUND = ("control", "storage", "egress", "policy", "metering", "audit", "channels", "wasm")
+"""The builtin plugins that channels are tested with."""
+
+
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "LATE_SECONDS", 0.0)
@@ -89,7 +93,9 @@ def serve(tmp_path: Path) -> Serve:
         home = tmp_path / "home"
         clock = more.pop("clock", None) or Running()
         async with (
-            started(*plugins, home=home, model=model, clock=clock, **sections) as gateway,
+            started(
+                *plugins, home=home, model=model, clock=clock, only=AROUND, **sections
+            ) as gateway,
             listen(gateway) as listener,
             aiohttp.ClientSession() as http,
         ):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["clock", "gateway", "model"]
 
 OPS = Principal.owner("ops")
+AROUND = ("control", "storage", "policy", "audit", "schedules")
+"""The builtin plugins that schedules are tested with."""
 
 
 class Turns:
@@ -101,7 +103,7 @@ def scheduled(
         settings = {"every": "1h", "text": "do it", **(job or {})}
         sections = {"schedules": {"jobs": {"job": settings}}, **(plugin or {})}
         turns = Turns()
-        async with gateway(turns, *plugins, plugin=sections, **more) as gate:
+        async with gateway(turns, *plugins, plugin=sections, **{"only": AROUND, **more}) as gate:
             made = Scheduled(gate, clock, turns)
             await made.look()
             yield made
