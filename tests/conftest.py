@@ -21,7 +21,11 @@ from typer.main import get_command
 from hookgate.builtin_plugins.egress import client as egress
 from hookgate.core.hooks import contracts
 
-pytest_plugins = ["tests.support.postgres", "hookgate.kit.testing.fixtures"]
+pytest_plugins = [
+    "hookgate.kit.testing.fixtures",
+    "tests.support.migrations",
+    "tests.support.postgres",
+]
 
 # A deadline would measure the machine: on a busy one any example can take long for once.
 # `make test-slow` runs the properties again with the profile "full".
