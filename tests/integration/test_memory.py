@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     Started = Callable[..., AbstractAsyncContextManager[Gateway]]
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 ME = Address(channel="cli", account="local", peer="me")
 OTHER = Address(channel="cli", account="local", peer="eve")
 

@@ -15,8 +15,6 @@ from hookgate.core.gateway.wire.rpc import Methods
 
 PAGE = Path(__file__).parents[2] / "docs" / "replacing-a-builtin.md"
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 
 async def test_the_plugin_of_the_page_runs_in_place_of_memory(
     gateway: Callable[..., Any], model: Any

@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from hookgate import CLOCK, Flags, Section, ToolCall, Verdict, hookimpl, tool
-from hookgate.kit.testing.fixtures import clock, gateway, model
 from hookgate.kit.testing.gateway import TurnedClock
 from hookgate.kit.testing.model import ScriptedModel, call, say
-
-__all__ = ["clock", "gateway", "model"]
 
 
 async def shout(text: str) -> str:

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 ANN = Principal(id="token:ann", scopes=frozenset({"read"}), bindings=(Claim(peer="ann"),))
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from sqlalchemy import select
 from tests.support.script import until
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 ROOT = Path(__file__).parents[3]
 
 PARAMS: dict[str, dict[str, Any]] = {
@@ -39,6 +38,11 @@ PARAMS: dict[str, dict[str, Any]] = {
     "tool.call": {"name": "deeper", "arguments": {}},
 }
 """What operations are called with that reach a model; all others with nothing."""
+
+
+@pytest.fixture
+def builtin_plugins() -> None:
+    """All of them: each has operations and hooks that could ask a model."""
 
 
 class Everywhere:

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 
 async def key_of(running: Gateway) -> str:
     """Return the key of the one counter that is used."""

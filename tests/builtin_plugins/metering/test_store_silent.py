@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from hookgate.gateway import Gateway
     from hookgate.kit.testing.model import ScriptedModel
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 
 async def test_a_call_is_refused_for_the_store_and_not_for_a_slow_hook(
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]],

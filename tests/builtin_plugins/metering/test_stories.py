@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     Started = Callable[..., AbstractAsyncContextManager[Gateway]]
 
-pytest_plugins = ["hookgate.kit.testing.fixtures"]
-
 DEAR = {"input": 10, "output": 10}
 """Dollars for a million tokens."""
 
@@ -84,7 +82,7 @@ def at(peer: str) -> Address:
 async def test_call_that_would_exceed_the_budget_is_refused_before_the_wire(
     gateway: Started, model: ScriptedModel
 ) -> None:
-    model.steps = [spending(9_500)]
+    model.steps = [spending(9_900)]
     async with gateway(**budget(scope="session", tokens=10_000)) as running:
         first = await running.chat("hello")
         second = await running.chat("and now?")
@@ -92,7 +90,7 @@ async def test_call_that_would_exceed_the_budget_is_refused_before_the_wire(
     assert second.ending == "refused"
     assert second.error is not None
     assert second.error.code == "budget_exceeded"
-    assert "day:2026-03-01: 9,500 of 10,000 tokens; this call needs up to" in str(second.error)
+    assert "day:2026-03-01: 9,900 of 10,000 tokens; this call needs up to" in str(second.error)
     assert len(model.requests) == 1
 
 
@@ -110,7 +108,7 @@ async def test_a_provider_that_reports_no_input_turns_no_budget_off(
 async def test_daily_budget_holds_over_all_sessions_and_begins_anew_the_next_day(
     gateway: Started, model: ScriptedModel, clock: TurnedClock
 ) -> None:
-    model.steps = [spending(60_000), spending(39_000), spending(100)]
+    model.steps = [spending(60_000), spending(39_900), spending(100)]
     async with gateway(**budget(tokens=100_000)) as running:
         first = await running.chat("hello", address=at("ann"))
         second = await running.chat("hello", address=at("bob"))
@@ -154,20 +152,20 @@ async def test_whichever_way_a_turn_ends_its_rows_are_committed_before_its_clien
 async def test_what_was_used_is_known_after_a_restart(
     gateway: Started, model: ScriptedModel
 ) -> None:
-    model.steps = [spending(9_500)]
+    model.steps = [spending(9_900)]
     limit = budget(scope="session", tokens=10_000)
     async with gateway(**limit) as running:
         await running.chat("hello")
     async with gateway(**limit) as running:
         second = await running.chat("and now?")
     assert second.ending == "refused"
-    assert "9,500 of 10,000" in str(second.error)
+    assert "9,900 of 10,000" in str(second.error)
 
 
 async def test_budget_in_money_counts_by_the_prices_of_the_settings(
     gateway: Started, model: ScriptedModel
 ) -> None:
-    model.steps = [spending(9_000)]
+    model.steps = [spending(9_900)]
     section = metering(
         budgets={"small": {"usd": "0.10", "window": "month"}}, prices={"script/*": DEAR}
     )
@@ -175,7 +173,7 @@ async def test_budget_in_money_counts_by_the_prices_of_the_settings(
         await running.chat("hello")
         second = await running.chat("and now?")
     assert second.error is not None
-    assert "month:2026-03: $0.09 of $0.1; this call needs up to $0.0" in str(second.error)
+    assert "month:2026-03: $0.099 of $0.1; this call needs up to $0.0" in str(second.error)
 
 
 async def test_unknown_model_counts_as_the_configured_worst_case(
@@ -209,7 +207,7 @@ async def test_budget_falls_back_to_the_cheapest_model_of_the_plan(
 async def test_operator_is_asked_for_more_and_raises_the_counter(
     gateway: Started, model: ScriptedModel
 ) -> None:
-    model.steps = [spending(9_500)]
+    model.steps = [spending(9_900)]
     async with gateway(**budget(tokens=10_000, over="ask")) as running:
         await running.chat("hello")
         refused = await running.chat("and now?")

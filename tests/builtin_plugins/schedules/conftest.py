@@ -12,7 +12,6 @@ import pytest
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
 from hookgate.hookspecs import hookimpl
-from hookgate.kit.testing.fixtures import clock, gateway, model
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -22,11 +21,7 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Turn
     from hookgate.kit.testing.gateway import TurnedClock
 
-__all__ = ["clock", "gateway", "model"]
-
 OPS = Principal.owner("ops")
-AROUND = ("control", "storage", "policy", "audit", "schedules")
-"""The builtin plugins that schedules are tested with."""
 
 
 class Turns:
@@ -88,6 +83,11 @@ class Scheduled:
 
 
 @pytest.fixture
+def builtin_plugins() -> tuple[str, ...]:
+    return ("control", "storage", "policy", "audit", "schedules")
+
+
+@pytest.fixture
 def scheduled(
     gateway: Callable[..., AbstractAsyncContextManager[Gateway]], clock: TurnedClock
 ) -> Callable[..., AbstractAsyncContextManager[Scheduled]]:
@@ -103,7 +103,7 @@ def scheduled(
         settings = {"every": "1h", "text": "do it", **(job or {})}
         sections = {"schedules": {"jobs": {"job": settings}}, **(plugin or {})}
         turns = Turns()
-        async with gateway(turns, *plugins, plugin=sections, **{"only": AROUND, **more}) as gate:
+        async with gateway(turns, *plugins, plugin=sections, **more) as gate:
             made = Scheduled(gate, clock, turns)
             await made.look()
             yield made

@@ -11,13 +11,13 @@ from hookgate.kit.testing.gateway import TurnedClock, started
 from hookgate.kit.testing.model import ScriptedModel, say
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
     from hookgate.gateway import Gateway
 
-__all__ = ["clock", "gateway", "model"]
+__all__ = ["builtin_plugins", "clock", "gateway", "model"]
 
 
 @pytest.fixture
@@ -33,8 +33,18 @@ def clock() -> TurnedClock:
 
 
 @pytest.fixture
+def builtin_plugins() -> Sequence[str] | None:
+    """Return which builtin plugins run: all of them, where a ``conftest.py`` names none."""
+    return None
+
+
+@pytest.fixture
 def gateway(
-    tmp_path: Path, model: ScriptedModel, clock: TurnedClock
+    tmp_path: Path,
+    model: ScriptedModel,
+    clock: TurnedClock,
+    builtin_plugins: Sequence[str] | None,
 ) -> Callable[..., AbstractAsyncContextManager[Gateway]]:
     """Return what starts a gateway; see `hookgate.kit.testing.gateway.started`."""
-    return partial(started, home=tmp_path / "home", model=model, clock=clock)
+    home = tmp_path / "home"
+    return partial(started, home=home, model=model, clock=clock, only=builtin_plugins)
