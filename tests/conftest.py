@@ -19,7 +19,7 @@ from typer import testing
 from typer.main import get_command
 
 from hookgate.builtin_plugins.egress import client as egress
-from hookgate.core.hooks import contracts
+from hookgate.core.hooks import dispatch
 
 pytest_plugins = [
     "hookgate.kit.testing.fixtures",
@@ -102,7 +102,7 @@ def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> testing.CliRunner
 def annotations() -> Iterator[None]:
     """Look the types of the specifications up once, and not for every gateway."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contracts, "annotation_of", cache(contracts.annotation_of))
+        patch.setattr(dispatch, "annotation_of", cache(dispatch.annotation_of))
         yield
 
 

@@ -21,13 +21,20 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 import structlog
 
 from hookgate.core.domain.errors import ConfigError, HookError
-from hookgate.core.hooks.contracts import Chain, chains_of, contracts_of, tightened
-from hookgate.core.hooks.dispatch import Failed, HookFailure, Implementation
+from hookgate.core.hooks.dispatch import (
+    Chain,
+    Failed,
+    HookFailure,
+    Implementation,
+    chains_of,
+    contracts_of,
+    tightened,
+)
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
 from hookgate.core.hooks.reports import Reports
 from hookgate.core.hooks.spans import Span
-from hookgate.hookspecs import Contract
+from hookgate.hookspecs import Contract, hook_failed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -106,7 +113,8 @@ class Hooks:
         if problems:
             raise ConfigError(problems)
         self._chains = chains_of(self._manager, contracts, self._pool)
-        self._failures = self._chains.named("hook_failed")
+        told = self._chains.get(hook_failed)
+        self._listeners = () if told is None else told.implementations
 
     def _pool(self, plugin: str) -> Pool:
         pool = self._pools.get(plugin)
@@ -190,10 +198,9 @@ class Hooks:
         answers, too; of a required one they raise as with `each`.
         """
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        watch = Watch()
-        answers: list[HookAnswer[R]] = await driven(watch, self._answers(watch, chain, values))
-        return answers
+        values, watch = chain.bind(args, kwargs), Watch()
+        found = await driven(watch, self._answers(watch, chain, values))
+        return cast("list[HookAnswer[R]]", found)
 
     async def each_of(
         self,
@@ -205,12 +212,9 @@ class Hooks:
     ) -> list[HookAnswer[R]]:
         """Call the implementations of some plugins alone; otherwise as `each_by_plugin`."""
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        watch = Watch()
-        answers: list[HookAnswer[R]] = await driven(
-            watch, self._answers(watch, chain, values, plugins)
-        )
-        return answers
+        values, watch = chain.bind(args, kwargs), Watch()
+        found = await driven(watch, self._answers(watch, chain, values, plugins))
+        return cast("list[HookAnswer[R]]", found)
 
     async def first(
         self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs
@@ -221,9 +225,9 @@ class Hooks:
             HookError: An implementation failed before that, and the hook is required.
         """
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        watch = Watch()
-        return cast("R | None", await driven(watch, self._first(watch, chain, values)))
+        values, watch = chain.bind(args, kwargs), Watch()
+        found = await driven(watch, self._answers(watch, chain, values, one=True))
+        return cast("R | None", found[-1].value if found else None)
 
     async def first_of(
         self,
@@ -235,10 +239,9 @@ class Hooks:
     ) -> R | None:
         """Call the implementations of some plugins alone; otherwise as `first`."""
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        watch = Watch()
-        found = await driven(watch, self._first(watch, chain, values, plugins))
-        return cast("R | None", found)
+        values, watch = chain.bind(args, kwargs), Watch()
+        found = await driven(watch, self._answers(watch, chain, values, plugins, one=True))
+        return cast("R | None", found[-1].value if found else None)
 
     async def fold(self, spec: Callable[P, R | None], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Pass the last argument through every implementation; return what became of it.
@@ -251,8 +254,7 @@ class Hooks:
             HookError: An implementation failed, and the hook is required.
         """
         chain = self._chains[spec]
-        values = chain.bind(args, kwargs)
-        watch = Watch()
+        values, watch = chain.bind(args, kwargs), Watch()
         return cast("R", await driven(watch, self._fold(watch, chain, values)))
 
     async def run_one(self, implementation: Implementation, *args: Any) -> Any:
@@ -264,15 +266,14 @@ class Hooks:
         Raises:
             HookError: It failed, and the hook is required.
         """
-        chain = self._chains.named(implementation.hook)
-        if chain is None:
+        if not hasattr(self._manager.hook, implementation.hook):
             raise LookupError(f"{implementation!r} is of a hook that this gateway does not have")
         watch = Watch()
-        value = await driven(watch, self._call(watch, chain, implementation, args))
+        value = await driven(watch, self._call(watch, implementation, args))
         if type(value) is not Failed:
             return value
         self._report(value.failure)
-        if implementation.required:
+        if value.failure.required:
             raise value.failure.to_error()
         return None
 
@@ -320,7 +321,7 @@ class Hooks:
         classes, traced = chain.expected.classes, self.spans is not None
         for implementation in chain.implementations:
             if traced:
-                value = await self._traced(watch, chain, implementation, args)
+                value = await self._traced(watch, implementation, args)
             else:
                 # `Implementation.call` written out: this is the hot path.
                 positions = implementation.positions
@@ -355,44 +356,29 @@ class Hooks:
         chain: Chain,
         args: tuple[Any, ...],
         plugins: Collection[str] | None = None,
+        *,
+        one: bool = False,
     ) -> list[HookAnswer[Any]]:
         answers: list[HookAnswer[Any]] = []
         errors: list[HookError] = []
         for implementation in chain.implementations:
             if plugins is not None and implementation.plugin not in plugins:
                 continue
-            value = await self._call(watch, chain, implementation, args)
+            value = await self._call(watch, implementation, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
                 answers.append(HookAnswer(implementation.plugin, failure=value.failure))
             elif value is not None:
                 answers.append(HookAnswer(implementation.plugin, value))
+                if one:
+                    return answers
         _raise(errors)
         return answers
-
-    async def _first(
-        self,
-        watch: Watch,
-        chain: Chain,
-        args: tuple[Any, ...],
-        plugins: Collection[str] | None = None,
-    ) -> Any:
-        errors: list[HookError] = []
-        for implementation in chain.implementations:
-            if plugins is not None and implementation.plugin not in plugins:
-                continue
-            value = await self._call(watch, chain, implementation, args)
-            if type(value) is Failed:
-                self._fail(chain, value.failure, errors)
-            elif value is not None:
-                return value
-        _raise(errors)
-        return None
 
     async def _fold(self, watch: Watch, chain: Chain, args: tuple[Any, ...]) -> Any:
         errors: list[HookError] = []
         for implementation in chain.implementations:
-            value = await self._call(watch, chain, implementation, args)
+            value = await self._call(watch, implementation, args)
             if type(value) is Failed:
                 self._fail(chain, value.failure, errors)
             elif value is not None:
@@ -403,33 +389,30 @@ class Hooks:
         return args[-1]
 
     def _call(
-        self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
+        self, watch: Watch, implementation: Implementation, args: tuple[Any, ...]
     ) -> Coroutine[Any, Any, Any]:
         """Return the call of one implementation, to be awaited in a dispatch."""
         if self.spans is None:
             return implementation.call(watch, args)
-        return self._traced(watch, chain, implementation, args)
+        return self._traced(watch, implementation, args)
 
     async def _traced(
-        self, watch: Watch, chain: Chain, implementation: Implementation, args: tuple[Any, ...]
+        self, watch: Watch, implementation: Implementation, args: tuple[Any, ...]
     ) -> Any:
         """Call one implementation, and tell `spans` about it."""
-        span = Span(chain, implementation, args)
+        span = Span(implementation, args)
         try:
             value = await implementation.call(watch, args)
             # Whoever suspends has himself noted as the one who is waited for.
             span.end(value, waited=getattr(watch, "implementation", None) is implementation)
             return value
         finally:
-            self._trace(span)
-
-    def _trace(self, span: Span) -> None:
-        if self.spans is None:
-            return
-        try:
-            self.spans(span.closed())
-        except Exception:  # noqa: BLE001 - a watcher must not break what it watches
-            self._log.exception("a subscriber to hook spans failed", hook=span.hook)
+            if self.spans is not None:
+                try:
+                    self.spans(span.closed())
+                except Exception:  # noqa: BLE001 - a watcher must not break what it watches
+                    hook = implementation.hook
+                    self._log.exception("a subscriber to hook spans failed", hook=hook)
 
     # -- failures ----------------------------------------------------------
 
@@ -443,13 +426,11 @@ class Hooks:
             errors.append(error)
 
     def _report(self, failure: HookFailure) -> None:
-        listeners = self._failures is not None and self._failures.implementations
-        self._reports.add(failure, tell=bool(listeners) and failure.hook != "hook_failed")
+        self._reports.add(failure, tell=bool(self._listeners) and failure.hook != "hook_failed")
 
     async def _tell(self, failure: HookFailure) -> None:
         """Call `hook_failed`; its own failures are for the log alone."""
-        chain = self._failures
-        for implementation in () if chain is None else chain.implementations:
+        for implementation in self._listeners:
             watch = Watch()
             value = await driven(watch, implementation.call(watch, (failure,)))
             if type(value) is Failed:

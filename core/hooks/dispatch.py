@@ -1,4 +1,4 @@
-"""How one implementation of a hook is called, and how it fails.
+"""The hooks of a gateway: their contracts, their implementations, and how one of these is called.
 
 Package-private: `core.hooks.caller` is the face of this, `core.hooks.limits` drives what suspends.
 """
@@ -9,17 +9,30 @@ import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import or_
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.core.domain.errors import HookError, HookResultError, HookTimeoutError
+from hookgate.core.domain.errors import (
+    ConfigProblem,
+    HookError,
+    HookResultError,
+    HookTimeoutError,
+    StartError,
+)
 from hookgate.core.hooks.limits import GRACE
+from hookgate.core.hooks.results import Expected, annotation_of, expected_of, members_of
+from hookgate.core.settings.sections import nearest, problem
+from hookgate.hookspecs import Contract
 
 if TYPE_CHECKING:
+    import pluggy
+
     from hookgate.core.hooks.limits import Watch
     from hookgate.core.hooks.pool import Pool
-    from hookgate.core.hooks.results import Expected
+    from hookgate.core.settings.schema import HookSettings
 
 MESSAGE_CHARS = 300
 
@@ -65,57 +78,89 @@ class Failed:
         self.failure = failure
 
 
+class Chain:
+    """One hook with its implementations in call order.
+
+    Attributes:
+        name: The hook's name.
+        names: The names of its arguments, in order.
+        contract: Its contract, as the operator has tightened it.
+        expected: What an implementation may return.
+        turn: The place of the turn among the arguments, if it is one.
+        ends: Of a fold, the results that end it.
+        implementations: The implementations, the first one to be called first.
+    """
+
+    __slots__ = ("contract", "ends", "expected", "implementations", "name", "names", "turn")
+
+    def __init__(
+        self, name: str, spec: Callable[..., Any], names: tuple[str, ...], contract: Contract
+    ) -> None:
+        self.name = name
+        self.names = names
+        self.contract = contract
+        result = annotation_of(spec, "return")
+        self.expected: Expected = expected_of(result)
+        self.turn = names.index("turn") if "turn" in names else None
+        self.ends: Expected | None = None
+        if contract.combine == "fold":
+            carried = members_of(annotation_of(spec, names[-1]))
+            others = [member for member in members_of(result) if member not in carried]
+            if others:
+                self.ends = expected_of(reduce(or_, others))
+        self.implementations: tuple[Implementation, ...] = ()
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Return the arguments in order.
+
+        Raises:
+            TypeError: One is missing, or there is one too many.
+        """
+        names = self.names
+        if not kwargs and len(args) == len(names):
+            return args
+        rest = names[len(args) :]
+        if len(args) > len(names) or set(rest) != set(kwargs):
+            raise TypeError(
+                f"hook {self.name} takes ({', '.join(names)}); found {len(args)} positional "
+                f"arguments and the names ({', '.join(kwargs)})"
+            )
+        return (*args, *(kwargs[name] for name in rest))
+
+
 class Implementation:
     """One plugin's implementation of one hook, ready to be called.
 
     Attributes:
-        hook: The hook's name.
+        chain: The hook, with its contract.
         plugin: The name that the plugin runs under.
-        function: The plugin's own function, bound.
-        limit: Seconds for which it may be suspended.
-        required: Whether its failure raises.
         pool: Returns the threads that it runs on; None where it runs on the event loop.
-        blocking: Whether it runs on a thread.
-        expected: What it may return.
-        target: What is really called: `function`, or its way onto a thread.
+        target: What is called: the plugin's own function, bound, or its way onto a thread.
         positions: The places of its arguments among the hook's; None: it takes them all.
     """
 
-    __slots__ = (
-        "blocking",
-        "expected",
-        "function",
-        "hook",
-        "limit",
-        "plugin",
-        "pool",
-        "positions",
-        "required",
-        "target",
-    )
+    __slots__ = ("chain", "plugin", "pool", "positions", "target")
 
-    def __init__(
-        self,
-        hook: str,
-        plugin: str,
-        function: Callable[..., Any],
-        *,
-        positions: tuple[int, ...] | None,
-        limit: float,
-        required: bool,
-        expected: Expected,
-        pool: Callable[[], Pool] | None = None,
-    ) -> None:
-        self.hook = hook
-        self.plugin = plugin
-        self.function = function
-        self.positions = positions
-        self.limit = limit
-        self.required = required
-        self.expected = expected
-        self.pool = pool
-        self.blocking = pool is not None
-        self.target = function if pool is None else _on_thread(function, pool)
+    def __init__(self, chain: Chain, found: pluggy.HookImpl, pool: Callable[[str], Pool]) -> None:
+        self.chain = chain
+        self.plugin: str = found.plugin_name
+        positions = tuple(map(chain.names.index, found.argnames))
+        self.positions = None if found.argnames == chain.names else positions
+        blocks = getattr(found.function, "__hookgate_blocking__", False)
+        self.pool = partial(pool, self.plugin) if blocks else None
+        self.target: Callable[..., Any] = found.function
+        if self.pool is not None:
+            self.target = _on_thread(found.function, self.pool)
+
+    @property
+    def hook(self) -> str:
+        """The hook's name."""
+        return self.chain.name
+
+    @property
+    def limit(self) -> float:
+        """Seconds for which it may be suspended."""
+        return self.chain.contract.limit
 
     def __repr__(self) -> str:
         return f"<{self.hook} of {self.plugin!r}>"
@@ -137,7 +182,7 @@ class Implementation:
                 watch.implementation = self
                 watch.coroutine = value
                 value = await value
-            if value is None or isinstance(value, self.expected.classes):
+            if value is None or isinstance(value, self.chain.expected.classes):
                 return value
         except BaseException as error:  # noqa: BLE001 - any failure is the implementation's
             value = watch.failed(self, error)
@@ -158,9 +203,9 @@ class Implementation:
     def _unfit(self, value: Any) -> Failed | None:
         """Return what is wrong with a result, if anything is."""
         try:
-            if self.expected.fits(value):
+            if self.chain.expected.fits(value):
                 return None
-            return self.fail("result", self.expected.complaint(value))
+            return self.fail("result", self.chain.expected.complaint(value))
         except BaseException as error:  # noqa: BLE001 - looking at it runs code of its own
             told = f"returned a {type(value).__name__} that cannot be read: {describe(error)}"
             return self.fail("result", told, error)
@@ -186,7 +231,7 @@ class Implementation:
     def overdue(self, *, abandoned: bool, error: BaseException | None) -> Failed:
         """Return the failure of having been suspended for too long."""
         message = f"suspended for longer than its limit of {self.limit:g} s"
-        if self.blocking:
+        if self.pool is not None:
             message += "; its thread cannot be stopped: it goes on, or waits for a free one"
         elif abandoned:
             message += f", went on for {GRACE:g} s after it was cancelled, and was abandoned"
@@ -199,7 +244,7 @@ class Implementation:
             plugin=self.plugin,
             kind=kind,
             message=message,
-            required=self.required,
+            required=self.chain.contract.required,
             error=error,
         )
         return Failed(failure)
@@ -246,18 +291,78 @@ def describe(error: BaseException) -> str:
     return line if len(line) <= MESSAGE_CHARS else f"{line[: MESSAGE_CHARS - 1]}…"
 
 
-def bind(
-    hook: str, names: tuple[str, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, ...]:
-    """Put arguments into the order of the hook's specification.
+# -- all hooks of a gateway ---------------------------------------------------
+
+
+class Chains(dict[Callable[..., Any], Chain]):
+    """Every hook by its specification."""
+
+    def __missing__(self, spec: Callable[..., Any]) -> Chain:
+        raise LookupError(
+            f"{getattr(spec, '__name__', spec)!r} is no hook of this gateway: expected a "
+            "function of hookgate.hookspecs, or one that a running plugin publishes"
+        )
+
+
+def contracts_of(manager: pluggy.PluginManager) -> dict[str, Contract]:
+    """Return the contract of every hook that `manager` has a specification of."""
+    return {
+        name: getattr(caller.spec.function, "__contract__", Contract(combine="each"))
+        for name, caller in vars(manager.hook).items()
+        if caller.spec is not None
+    }
+
+
+def chains_of(
+    manager: pluggy.PluginManager,
+    contracts: Mapping[str, Contract],
+    pool: Callable[[str], Pool],
+) -> Chains:
+    """Read specifications and implementations of `manager`.
+
+    Args:
+        manager: Specifications are added and plugins are registered.
+        contracts: The contract of every hook by name.
+        pool: Returns the threads of a plugin by its name.
 
     Raises:
-        TypeError: One is missing, or there is one too many.
+        StartError: A specification has an argument with a default.
     """
-    rest = names[len(args) :]
-    if len(args) > len(names) or set(rest) != set(kwargs):
-        raise TypeError(
-            f"hook {hook} takes ({', '.join(names)}); found {len(args)} positional arguments "
-            f"and the names ({', '.join(kwargs)})"
+    chains = Chains()
+    for name, contract in contracts.items():
+        caller = getattr(manager.hook, name)
+        spec = caller.spec
+        if spec.kwargnames:
+            raise StartError(
+                f"hook {name}: the specification gives {spec.kwargnames[0]!r} a default, which "
+                "no implementation would ever see: remove the default"
+            )
+        chain = chains[spec.function] = Chain(name, spec.function, spec.argnames, contract)
+        chain.implementations = tuple(
+            Implementation(chain, found, pool) for found in reversed(caller.get_hookimpls())
         )
-    return (*args, *(kwargs[name] for name in rest))
+    return chains
+
+
+def tightened(
+    contracts: Mapping[str, Contract], overrides: Mapping[str, HookSettings]
+) -> tuple[dict[str, Contract], list[ConfigProblem]]:
+    """Return the contracts with the operator's overrides, and what is wrong with these.
+
+    A hook that is not known is a problem, and so is one that would be loosened.
+    """
+    result = dict(contracts)
+    problems: list[ConfigProblem] = []
+    for name, override in overrides.items():
+        contract = contracts.get(name)
+        if contract is None:
+            near = nearest(name, contracts, "hooks.")
+            problems.append(problem(f"hooks.{name}", "an unknown hook", "a hook's name", near))
+            continue
+        limit = contract.limit if override.limit is None else override.limit
+        if limit > contract.limit:
+            expected = f"at most {contract.limit:g}: a contract is tightened, never loosened"
+            problems.append(problem(f"hooks.{name}.limit", f"{limit:g}", expected))
+        required = contract.required or override.required is True
+        result[name] = replace(contract, required=required, limit=limit)
+    return result, problems

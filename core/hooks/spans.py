@@ -9,7 +9,6 @@ from hookgate.core.domain.events import CUT_SHORT, HookSpan
 from hookgate.core.hooks.dispatch import Failed
 
 if TYPE_CHECKING:
-    from hookgate.core.hooks.contracts import Chain
     from hookgate.core.hooks.dispatch import Implementation
 
 WORDS_CHARS = 80
@@ -31,7 +30,8 @@ class Span:
         hook: The hook's name.
     """
 
-    def __init__(self, chain: Chain, implementation: Implementation, args: tuple[Any, ...]) -> None:
+    def __init__(self, implementation: Implementation, args: tuple[Any, ...]) -> None:
+        chain = implementation.chain
         self.hook = chain.name
         self._plugin = implementation.plugin
         self._turn = "" if chain.turn is None else str(getattr(args[chain.turn], "id", ""))

@@ -24,8 +24,10 @@ is fixed once it is loaded, and belongs to one gateway: two gateways share nothi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -35,6 +37,7 @@ from hookgate.core.domain.errors import (
     ConfigError,
     HookError,
     HookgateError,
+    MissingKeyError,
     PluginError,
     StartError,
     StoreHeldError,
@@ -44,15 +47,8 @@ from hookgate.core.hooks.caller import Hooks
 from hookgate.core.hooks.dispatch import Implementation
 from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import Manager
-from hookgate.core.plugins.choice import refuse_doubles, reserved
-from hookgate.core.plugins.loading import Loader
-from hookgate.core.plugins.order import Node, opening_order
-from hookgate.core.plugins.sources import (
-    Candidate,
-    builtin_candidates,
-    extra_candidates,
-    installed,
-)
+from hookgate.core.plugins.loader import Loader, refuse_doubles, reserved
+from hookgate.core.plugins.sources import builtin_candidates, extra_candidates, installed
 from hookgate.core.settings.sections import nearest, section_of
 
 if TYPE_CHECKING:
@@ -60,7 +56,6 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from hookgate.core.domain.errors import ConfigProblem
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings
 
@@ -78,6 +73,7 @@ class Plugins:
         manager: pluggy's manager, with every running plugin registered.
         hooks: Calls their hooks.
         order: The names of the running plugins in the order in which they open.
+        wrong: What would stop a start, where they were loaded leniently.
     """
 
     def __init__(self, settings: Settings, log: FilteringBoundLogger | None = None) -> None:
@@ -86,11 +82,11 @@ class Plugins:
         self.manager.add_hookspecs(hookspecs)
         self.hooks: Hooks
         self.order: tuple[str, ...] = ()
+        self.wrong: Sequence[str] = ()
         self._replacements = dict(settings.plugins.replace)
         self._sections = dict(settings.plugin)
-        self._infos: tuple[PluginInfo, ...] = ()
-        self._idle: list[Candidate] = []
         self._log = log or structlog.get_logger("hookgate.plugins")
+        self._loader = Loader(settings, self.manager, self._log)
 
     @classmethod
     def load(
@@ -103,6 +99,7 @@ class Plugins:
         package: str = BUILTIN_PACKAGE,
         core_keys: Collection[Key[Any]] = CORE_KEYS,
         log: FilteringBoundLogger | None = None,
+        lenient: bool = False,
     ) -> Plugins:
         """Find the plugins, choose those that run, check, configure and register them.
 
@@ -114,6 +111,8 @@ class Plugins:
             package: Where the builtin plugins are.
             core_keys: Keys that need no plugin.
             log: Takes what goes wrong; the gateway's own, which masks secrets.
+            lenient: Whether to go on whatever is wrong, for people who ask what is: it stands in
+                `wrong`, and the plugins answer questions and cannot be opened.
 
         Raises:
             ConfigError: Everything that is wrong in the settings of plugins and hooks.
@@ -122,49 +121,26 @@ class Plugins:
             StartError: Two plugins have one name, or require each other in a circle.
         """
         self = cls(settings, log)
-        found, problems = _candidates(settings, builtin, extra, package)
-        loader = Loader(settings, self.manager, refuse_doubles(found), self._log)
-        loader.load(disabled, problems)
-        self._infos, self._idle = tuple(loader.infos), loader.idle
-        self.order = tuple(
-            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
-        )
-        self.hooks = Hooks(self.manager, loader.overrides, log=self._log)
-        return self
-
-    @classmethod
-    def surveyed(
-        cls,
-        settings: Settings,
-        *,
-        builtin: Sequence[str],
-        disabled: Sequence[str] = (),
-        package: str = BUILTIN_PACKAGE,
-        core_keys: Collection[Key[Any]] = CORE_KEYS,
-        log: FilteringBoundLogger | None = None,
-    ) -> tuple[Plugins, Sequence[str]]:
-        """Look at all plugins whatever is wrong with them, for people who ask what is.
-
-        Returns:
-            The plugins, which answer questions and cannot be opened; and what stops a start.
-        """
-        self = cls(settings, log)
-        found, problems = _candidates(settings, builtin, (), package)
-        wrong: list[str] = []
+        options, loader = settings.plugins, self._loader
+        loader.lenient = lenient
+        third, problems = installed(options.allow) if options.entry_points else ([], [])
+        third = reserved(third, settings, builtin)
+        found = [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)]
         try:
             candidates = refuse_doubles(found)
         except HookgateError as error:
-            wrong.append(str(error))
+            loader.stop(error)
             candidates = list({one.name: one for one in reversed(found)}.values())[::-1]
-        loader = Loader(settings, self.manager, candidates, self._log, lenient=True)
-        loader.load(disabled, problems)
-        self._infos, self._idle = tuple(loader.infos), loader.idle
-        wrong += loader.wrong
+        loader.load(candidates, disabled, problems)
         try:
-            opening_order(self._nodes(), core_keys=core_keys, idle=self._idle_provisions)
+            nodes, idle = self._nodes(), self._idle_provisions
+            self.order = tuple(opening_order(nodes, core_keys=core_keys, idle=idle))
         except HookgateError as error:
-            wrong.append(str(error))
-        return self, wrong
+            loader.stop(error)
+        self.wrong = loader.wrong
+        if not lenient:
+            self.hooks = Hooks(self.manager, loader.overrides, log=self._log)
+        return self
 
     def _nodes(self) -> list[Node]:
         return [
@@ -175,7 +151,7 @@ class Plugins:
     def _idle_provisions(self) -> dict[str, tuple[Key[Any], ...]]:
         """Return what builtins that do not run would provide. Third parties stay unimported."""
         found = {}
-        for candidate in self._idle:
+        for candidate in self._loader.idle:
             if candidate.origin == "builtin":
                 try:
                     found[candidate.name] = getattr(candidate.fetch(), "provides", ())
@@ -187,7 +163,7 @@ class Plugins:
 
     def infos(self) -> tuple[PluginInfo, ...]:
         """Return what is known of every plugin, those that do not run included."""
-        return self._infos
+        return tuple(self._loader.infos)
 
     def get(self, name: str) -> object | None:
         """Return the running plugin that is called `name`."""
@@ -196,7 +172,7 @@ class Plugins:
 
     def why(self, name: str) -> str:
         """Say why the plugin called `name` runs, or why it does not."""
-        told = [_told(info) for info in self._infos if info.name == name]
+        told = [_told(info) for info in self._loader.infos if info.name == name]
         replaces = [
             f"{name!r} runs under the name {builtin!r}, in place of the builtin"
             for builtin, other in self._replacements.items()
@@ -204,7 +180,7 @@ class Plugins:
         ]
         if told or replaces:
             return "; ".join([*told, *replaces])
-        near = nearest(name, [info.name for info in self._infos])
+        near = nearest(name, [info.name for info in self._loader.infos])
         hint = f"; did you mean {near!r}?" if near else ""
         return f"no plugin called {name!r} is builtin or installed{hint}"
 
@@ -300,16 +276,6 @@ class Plugins:
             self._log.error("plugin not closed", plugin=error.plugin, reason=error.reason)
 
 
-def _candidates(
-    settings: Settings, builtin: Sequence[str], extra: Sequence[object], package: str
-) -> tuple[list[Candidate], list[ConfigProblem]]:
-    """Return all plugins that there are, in load order, and what is wrong with `allow`."""
-    options = settings.plugins
-    third, problems = installed(options.allow) if options.entry_points else ([], [])
-    third = reserved(third, settings, builtin)
-    return [*builtin_candidates(builtin, package), *third, *extra_candidates(extra)], problems
-
-
 def _told(info: PluginInfo) -> str:
     if info.state == "running":
         hooks = ", ".join(info.hooks) or "no hooks"
@@ -318,3 +284,92 @@ def _told(info: PluginInfo) -> str:
             told += f"; it publishes {', '.join(info.publishes)}"
         return told + "".join(f"; idle: {why}" for why in info.idle)
     return f"{info.name!r} ({info.origin}) does not run: {info.state}, {info.reason}"
+
+
+# -- the order in which plugins open ---------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A plugin as far as the order is concerned."""
+
+    name: str
+    requires: tuple[Key[Any], ...] = ()
+    provides: tuple[Key[Any], ...] = ()
+    uses: tuple[Key[Any], ...] = ()
+
+
+def opening_order(
+    nodes: Sequence[Node],
+    *,
+    core_keys: Collection[Key[Any]],
+    idle: Callable[[], Mapping[str, tuple[Key[Any], ...]]] = dict,
+) -> list[str]:
+    """Return the names so that whoever provides a key comes before whoever requires or uses it.
+
+    Plugins that do not depend on one another keep the order of `nodes`. A plugin that
+    both requires and provides a key builds on the other providers of that key.
+
+    Args:
+        nodes: The plugins, in load order.
+        core_keys: Keys that are there without any plugin.
+        idle: Returns what plugins that do not run would provide; asked for errors only.
+
+    Raises:
+        MissingKeyError: A plugin requires a key that nobody provides.
+        StartError: Plugins require each other in a circle.
+    """
+    providers: dict[Key[Any], list[str]] = {}
+    for node in nodes:
+        for key in node.provides:
+            providers.setdefault(key, []).append(node.name)
+    needs: dict[str, dict[str, Key[Any]]] = {}
+    for node in nodes:
+        needs[node.name] = {}
+        for key in node.requires:
+            others = [name for name in providers.get(key, ()) if name != node.name]
+            if not others and key not in core_keys:
+                raise MissingKeyError(_missing(node.name, key, idle()))
+            needs[node.name] |= dict.fromkeys(others, key)
+        for key in node.uses:
+            others = [name for name in providers.get(key, ()) if name != node.name]
+            needs[node.name] |= dict.fromkeys(others, key)
+    return _sorted([node.name for node in nodes], needs)
+
+
+def _sorted(names: list[str], needs: Mapping[str, Mapping[str, Key[Any]]]) -> list[str]:
+    order: list[str] = []
+    waiting = list(names)
+    while waiting:
+        done = set(order)
+        ready = next((name for name in waiting if needs[name].keys() <= done), None)
+        if ready is None:
+            raise StartError(_circle(waiting, needs))
+        order.append(ready)
+        waiting.remove(ready)
+    return order
+
+
+def _missing(plugin: str, key: Key[Any], idle: Mapping[str, tuple[Key[Any], ...]]) -> str:
+    could = sorted(name for name, keys in idle.items() if key in keys)
+    if could:
+        advice = f"it would be provided by {', '.join(map(repr, could))}, which does not run"
+    else:
+        advice = "no plugin that is known here provides it"
+    return (
+        f"plugin {plugin!r} requires the key {key.name!r}, which nobody provides: {advice}; "
+        f"enable a plugin that provides it, or disable {plugin!r}"
+    )
+
+
+def _circle(waiting: Sequence[str], needs: Mapping[str, Mapping[str, Key[Any]]]) -> str:
+    # Everybody who waits needs somebody who waits, so that walking on must meet a name twice.
+    path = [waiting[0]]
+    while path.count(path[-1]) == 1:
+        path.append(next(name for name in needs[path[-1]] if name in waiting))
+    circle = path[path.index(path[-1]) :]
+    steps = [
+        f"{one!r} requires {needs[one][other].name!r} of {other!r}"
+        for one, other in pairwise(circle)
+    ]
+    return f"plugins require each other in a circle: {', '.join(steps)}; disable one of them"

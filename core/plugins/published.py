@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import PluginError, StartError
-from hookgate.core.hooks.contracts import Chain
+from hookgate.core.hooks.dispatch import Chain
 from hookgate.core.hooks.shielding import told
 from hookgate.hookspecs import Contract
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -90,29 +90,22 @@ def content_of(plugin: object) -> Path | None:
 
 def builtin_candidates(names: Sequence[str], package: str) -> list[Candidate]:
     """Return the builtin plugins: ``package.NAME.plugin`` defines ``Plugin``."""
-
-    def fetcher(name: str) -> Callable[[], object]:
-        module = f"{package}.{name}.plugin"
-        return lambda: _resolved(name, _loaded(name, partial(import_module, module)))
-
     from hookgate import __version__
 
-    return [
-        Candidate(name=name, origin="builtin", fetch=fetcher(name), version=__version__)
-        for name in names
-    ]
+    candidates = []
+    for name in names:
+        load = partial(import_module, f"{package}.{name}.plugin")
+        fetch = partial(_loaded, name, load)
+        candidates.append(Candidate(name=name, origin="builtin", fetch=fetch, version=__version__))
+    return candidates
 
 
 def extra_candidates(plugins: Sequence[object]) -> list[Candidate]:
     """Return the plugins that the embedding program brings: classes, instances, modules."""
-
-    def fetcher(name: str, plugin: object) -> Callable[[], object]:
-        return lambda: _resolved(name, plugin)
-
+    names = map(_name_of, plugins)
     return [
-        Candidate(name=name, origin="program", fetch=fetcher(name, plugin))
-        for plugin in plugins
-        for name in [_name_of(plugin)]
+        Candidate(name=name, origin="program", fetch=partial(_resolved, name, plugin))
+        for name, plugin in zip(names, plugins, strict=True)
     ]
 
 
@@ -127,9 +120,6 @@ def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[Config
     """
     requirements, problems = _requirements(allow)
 
-    def fetcher(point: EntryPoint) -> Callable[[], object]:
-        return lambda: _resolved(point.name, _loaded(point.name, point.load))
-
     candidates = []
     for point in sorted(entry_points(group=PROJECT), key=lambda one: one.name):
         name, version = (point.dist.name, point.dist.version) if point.dist else ("", "")
@@ -138,7 +128,7 @@ def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[Config
             Candidate(
                 name=point.name,
                 origin=f"{name} {version}".strip() or "an unknown distribution",
-                fetch=fetcher(point),
+                fetch=partial(_loaded, point.name, point.load),
                 version=version,
                 refused="" if ok else "its distribution is not in `plugins.allow`",
             )
@@ -187,9 +177,10 @@ def _requirements(
 
 def _loaded(name: str, load: Callable[[], object]) -> object:
     try:
-        return load()
+        found = load()
     except (Exception, SystemExit) as error:
         raise PluginError(name, f"cannot be imported: {type(error).__name__}: {error}") from error
+    return _resolved(name, found)
 
 
 def _resolved(name: str, found: object) -> object:

@@ -501,7 +501,7 @@ async def test_an_awaitable_that_comes_to_junk_is_junk() -> None:
 
 async def test_an_implementation_of_other_hooks_is_not_run() -> None:
     (foreign,) = hooks_of(plugin(tag_turn=fails)).implementations(hookspecs.tag_turn)
-    foreign.hook = "elsewhere"
+    foreign.chain.name = "elsewhere"
     with pytest.raises(LookupError, match="'p0'"):
         await hooks_of().run_one(foreign, TURN)
 

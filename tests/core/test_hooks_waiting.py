@@ -665,7 +665,7 @@ def combinations(hooks: Hooks) -> list[Callable[[], Coroutine[Any, Any, Any]]]:
         lambda: hooks.fold(hookspecs.sanitize_card, card),
         lambda: hooks.notify(hookspecs.after_turn, TURN, TURN),
         lambda: hooks.run_one(tags, TURN),
-        lambda: hooks.guard(tags, tags.function(TURN)),
+        lambda: hooks.guard(tags, tags.target(TURN)),
     ]
 
 

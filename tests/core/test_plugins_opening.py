@@ -15,7 +15,7 @@ from tests.support.loading import host_of, load
 from hookgate.core.domain.errors import HookError, MissingKeyError, PluginError, StartError
 from hookgate.core.domain.ports import CLOCK, Key
 from hookgate.core.host import Host
-from hookgate.core.plugins.order import Node, opening_order
+from hookgate.core.plugins.manager import Node, opening_order
 from hookgate.core.settings.schema import HookSettings
 from hookgate.hookspecs import hookimpl
 

@@ -358,7 +358,9 @@ class State:
         except ConfigError:
             # What may be imported is not known, so nothing is.
             settings = Settings(plugins=PluginsSettings(entry_points=False))
-        return Plugins.surveyed(settings, builtin=BUILTIN, disabled=self.disabled)
+        off = self.disabled
+        plugins = Plugins.load(settings, builtin=BUILTIN, disabled=off, lenient=True)
+        return plugins, plugins.wrong
 
     def placed(self) -> Any:
         """Give file and line to the problems that are found within a ``with`` block."""

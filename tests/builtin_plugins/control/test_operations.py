@@ -104,7 +104,8 @@ async def test_plugins_are_listed() -> None:
     async with serving(Counter()) as served, served.socket() as socket:
         rows = (await socket.result("plugin.list"))["plugins"]
     assert [row["name"] for row in rows] == ["control", "counter"]
-    assert all((row["state"], row["hooks"]) == ("running", ["list_operations"]) for row in rows)
+    hooks = ["before_turn", "lifespan", "list_operations"]
+    assert all((row["state"], row["hooks"]) == ("running", hooks) for row in rows)
 
 
 async def test_a_reload_says_what_it_changed() -> None:

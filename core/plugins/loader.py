@@ -6,27 +6,39 @@ Package-private: `core.plugins.manager` is the face of this.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pluggy
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, PluginError
+from hookgate.core.domain.descriptors import identity
+from hookgate.core.domain.errors import (
+    ConfigError,
+    ConfigProblem,
+    HookgateError,
+    PluginError,
+    StartError,
+)
 from hookgate.core.domain.ports import Key
-from hookgate.core.hooks.contracts import contracts_of, tightened
+from hookgate.core.hooks.dispatch import contracts_of, tightened
 from hookgate.core.host import PluginInfo
 from hookgate.core.plugins.checks import idle_hooks, problems_with
-from hookgate.core.plugins.choice import SLOTS, name_problems
 from hookgate.core.plugins.published import Published, prefix_of
 from hookgate.core.plugins.sources import content_of
-from hookgate.core.settings.sections import problem, section_of
+from hookgate.core.registry.admission import SANDBOX_RUNNER
+from hookgate.core.settings.sections import nearest, problem, section_of
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.core.plugins.sources import Candidate
     from hookgate.core.settings.schema import HookSettings, Section, Settings
+
+
+SLOTS = (SANDBOX_RUNNER,)
+"""Names that count as a builtin's, whether one comes with hookgate or not: what runs under them
+is believed, so the operator says who does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,45 +62,49 @@ class Loader:
     Attributes:
         infos: What is known of every plugin, in load order.
         idle: The plugins that do not run.
+        lenient: Whether to go on whatever is wrong, for people who look.
         wrong: What would stop the start, where the loader is lenient.
         published: The hooks that plugins publish.
         overrides: The settings' own contracts, those for hooks of plugins that do not run left out.
     """
 
     def __init__(
-        self,
-        settings: Settings,
-        manager: pluggy.PluginManager,
-        candidates: Sequence[Candidate],
-        log: FilteringBoundLogger,
-        *,
-        lenient: bool = False,
+        self, settings: Settings, manager: pluggy.PluginManager, log: FilteringBoundLogger
     ) -> None:
         """Load nothing yet.
 
         Args:
             settings: The settings.
             manager: Takes the plugins; the specifications are added.
-            candidates: All plugins that there are, in load order, each name once.
             log: Hears of plugins that are skipped.
-            lenient: Whether to go on whatever is wrong, for people who look: what would stop
-                the start is noted in `wrong`.
         """
         self._settings = settings
         self._manager = manager
-        self._candidates = {candidate.name: candidate for candidate in candidates}
+        self._candidates: dict[str, Candidate] = {}
         self._log = log
+        self.lenient = False
         self.infos: list[PluginInfo] = []
         self.idle: list[Candidate] = []
         self.wrong: list[str] = []
-        self._lenient = lenient
         self.published = Published(manager)
         self.overrides: dict[str, HookSettings] = {}
 
-    def load(self, disabled: Sequence[str], problems: Iterable[ConfigProblem] = ()) -> None:
+    def stop(self, error: HookgateError) -> None:
+        """Raise what stops the start; or note it, where the loader is lenient."""
+        if not self.lenient:
+            raise error
+        self.wrong.append(str(error))
+
+    def load(
+        self,
+        candidates: Sequence[Candidate],
+        disabled: Sequence[str],
+        problems: Iterable[ConfigProblem] = (),
+    ) -> None:
         """Register all plugins that are to run.
 
         Args:
+            candidates: All plugins that there are, in load order, each name once.
             disabled: Names that the command line disables.
             problems: What is wrong in the settings already.
 
@@ -97,10 +113,8 @@ class Loader:
             PluginError: A plugin that is needed is broken.
         """
         settings = self._settings
-        found = [
-            *problems,
-            *name_problems(settings, self._candidates, disabled),
-        ]
+        self._candidates = {candidate.name: candidate for candidate in candidates}
+        found = [*problems, *name_problems(settings, self._candidates, disabled)]
         configured: list[tuple[_Chosen, Section | None]] = []
         for one in self._choose({*settings.plugins.disable, *disabled}):
             try:
@@ -110,7 +124,7 @@ class Loader:
             except PluginError as error:
                 self._broken(one, error)
         made: list[tuple[_Chosen, object]] = []
-        for one, section in configured if self._lenient or not found else ():
+        for one, section in configured if self.lenient or not found else ():
             try:
                 made.append((one, self._made(one, section)))
             except ConfigError as error:
@@ -125,7 +139,7 @@ class Loader:
             if name in known or not self._may_be_of_a_plugin(name, all_made=not found)
         }
         found += tightened(contracts_of(self._manager), self.overrides)[1]
-        if found and not self._lenient:
+        if found and not self.lenient:
             raise ConfigError(found)
         for one, plugin in self._checked(made):
             self._register(one, plugin)
@@ -174,10 +188,7 @@ class Loader:
                 chosen.append(_Chosen(name=name, candidate=other, needed=True))
             elif candidate.refused:
                 if name in options.required:
-                    required = PluginError(name, f"it is required, and {candidate.refused}")
-                    if not self._lenient:
-                        raise required
-                    self.wrong.append(str(required))
+                    self.stop(PluginError(name, f"it is required, and {candidate.refused}"))
                 self._leave_out(candidate, "disabled", candidate.refused)
             else:
                 needed = not candidate.third_party or name in options.required
@@ -209,19 +220,15 @@ class Loader:
     def _broken(self, one: _Chosen, error: PluginError) -> None:
         """Skip a broken plugin, or stop the start where it is needed."""
         if one.needed:
-            if not self._lenient:
-                raise error
-            self.wrong.append(str(error))
+            self.stop(error)
         reason = str(error).removeprefix(f"plugin {one.name!r}: ")
         self._leave_out(one.candidate, "broken", reason)
-        if self._lenient:
-            return
-        self._log.error(
-            "plugin skipped", plugin=one.name, origin=one.candidate.origin, reason=reason
-        )
+        if not self.lenient:
+            origin = one.candidate.origin
+            self._log.error("plugin skipped", plugin=one.name, origin=origin, reason=reason)
 
     def _misconfigured(self, one: _Chosen, error: ConfigError) -> Sequence[ConfigProblem]:
-        if self._lenient:
+        if self.lenient:
             reason = "; ".join(f"`{each.key}`: found {each.found}" for each in error.problems)
             self._leave_out(one.candidate, "broken", f"its settings are wrong: {reason}")
         return error.problems
@@ -274,3 +281,136 @@ class Loader:
                 content=content_of(plugin) if one.candidate.origin != "builtin" else None,
             )
         )
+
+
+# -- the names that an operator gives ------------------------------------------
+
+
+def reserved(
+    candidates: Sequence[Candidate], settings: Settings, builtin: Collection[str]
+) -> list[Candidate]:
+    """Return the installed plugins; one that has taken a reserved name may not be imported."""
+    return [
+        replace(
+            one,
+            refused=f"the name {one.name!r} is that of the plugin which runs the sandbox, and "
+            f'installing one chooses none: `replace = {{ {one.name} = "{one.name}" }}` in '
+            "[plugins] does",
+        )
+        if one.name in SLOTS
+        and one.name not in builtin
+        and not one.refused
+        and settings.plugins.replace.get(one.name) != one.name
+        else one
+        for one in candidates
+    ]
+
+
+def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates, each name once.
+
+    One that may not be imported anyway gives way to another of its name.
+
+    Raises:
+        PluginError: A plugin that is no builtin has a builtin's name.
+        StartError: Two distributions bring plugins of one name.
+    """
+    seen: dict[str, Candidate] = {}
+    for candidate in candidates:
+        name = candidate.name
+        first = seen.setdefault(identity(name), candidate)
+        if first is candidate or candidate.refused:
+            continue
+        if first.refused:
+            seen[identity(name)] = candidate
+        elif first.origin == "builtin":
+            raise PluginError(
+                name,
+                f"{candidate.origin} brings a plugin of this name, which is a builtin's, and "
+                f"installing never replaces a builtin: have it renamed, say to 'acme_{name}', "
+                f'and write `replace = {{ {name} = "acme_{name}" }}` in [plugins]; '
+                "or uninstall it",
+            )
+        else:
+            raise StartError(
+                f"plugin {name!r} is brought by both {first.origin} and {candidate.origin}"
+                f"{f', there as {first.name!r}' if first.name != name else ''}: "
+                "uninstall one of them, or leave one out of `plugins.allow`"
+            )
+    return list(seen.values())
+
+
+def name_problems(
+    settings: Settings, by_name: Mapping[str, Candidate], disabled: Sequence[str]
+) -> list[ConfigProblem]:
+    """Return what is wrong with the names in ``[plugins]`` and ``[plugin.NAME]``.
+
+    Args:
+        settings: The settings.
+        by_name: Every plugin that is builtin, installed, or brought by the program.
+        disabled: The names that the command line disables.
+    """
+    options = settings.plugins
+    own = [name for name, one in by_name.items() if one.origin == "builtin"]
+    builtin = [*own, *(name for name in SLOTS if name not in own)]
+    others = [name for name, one in by_name.items() if one.origin != "builtin"]
+    found = [
+        *_strangers("plugins.disable", options.disable, by_name),
+        *_strangers("-p no", disabled, by_name, file="command line"),
+        *_strangers("plugins.required", options.required, others),
+    ]
+    for name in options.replace:
+        if name not in builtin:
+            key = f"plugins.replace.{name}"
+            near = nearest(name, builtin, "plugins.replace.")
+            found.append(problem(key, "a name that is no builtin's", _one_of(builtin), near))
+    stand_ins = {other: name for name, other in options.replace.items() if name in builtin}
+    for name, other in options.replace.items():
+        key = f"plugins.replace.{name}"
+        found += [
+            problem(key, repr(other), expected, nearest(other, others))
+            for expected in _unfit(other, name, others, by_name, stand_ins)
+        ]
+        if {name, other} & {*options.disable, *disabled}:
+            found.append(problem(key, repr(other), "that neither of the two is disabled"))
+    for name in settings.plugin:
+        key = f"plugin.{name}"
+        if stand_ins.get(name, name) != name:
+            here = stand_ins[name]
+            expected = f"[plugin.{here}], after the name that it runs under"
+            found.append(problem(key, "a section for a replacement", expected, f"plugin.{here}"))
+        elif name not in by_name and name not in options.replace:
+            near = nearest(name, by_name, "plugin.")
+            found.append(problem(key, "a plugin that is not there", _one_of(by_name), near))
+    return found
+
+
+def _unfit(
+    other: str,
+    name: str,
+    others: Collection[str],
+    by_name: Mapping[str, Candidate],
+    stand_ins: Mapping[str, str],
+) -> Iterator[str]:
+    """Say what was expected of `other`, which cannot replace the builtin `name`."""
+    if other not in others:
+        yield _one_of(others)
+    elif by_name[other].refused:
+        yield f"a plugin that may be imported: {by_name[other].refused}"
+    elif stand_ins.get(other, name) != name:
+        yield f"another plugin: it replaces {stand_ins[other]!r} already"
+
+
+def _strangers(
+    key: str, names: Iterable[str], known: Collection[str], *, file: str = ""
+) -> list[ConfigProblem]:
+    return [
+        problem(key, repr(name), _one_of(known), nearest(name, known), file=file)
+        for name in names
+        if name not in known
+    ]
+
+
+def _one_of(names: Iterable[str]) -> str:
+    listed = ", ".join(sorted(names))
+    return f"one of {listed}" if listed else "nothing: there is no plugin to name here"
