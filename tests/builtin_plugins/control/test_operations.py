@@ -104,8 +104,11 @@ async def test_plugins_are_listed() -> None:
     async with serving(Counter()) as served, served.socket() as socket:
         rows = (await socket.result("plugin.list"))["plugins"]
     assert [row["name"] for row in rows] == ["control", "counter"]
-    hooks = ["before_turn", "lifespan", "list_operations"]
-    assert all((row["state"], row["hooks"]) == ("running", hooks) for row in rows)
+    assert {row["state"] for row in rows} == {"running"}
+    assert [row["hooks"] for row in rows] == [
+        ["before_turn", "lifespan", "list_operations"],
+        ["list_operations"],
+    ]
 
 
 async def test_a_reload_says_what_it_changed() -> None:
