@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.audit.sealing import parse_head
 from hookgate.core.domain.errors import StoreError
-from hookgate.kit.content.writing import write_whole
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.strict_json import canonical
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,13 +169,8 @@ def made_at(path: Path) -> str:
 
 def _made(path: Path) -> bytes:
     key = os.urandom(KEY_BYTES).hex().encode() + b"\n"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_whole(path, key, durable=True, replace=False)
     except FileExistsError:
         return path.read_bytes()  # another process was faster
-    with os.fdopen(handle, "wb") as file:
-        file.write(key)
-        file.flush()
-        os.fsync(file.fileno())
     return key

@@ -127,7 +127,11 @@ class Plugin:
             tasks.append(host.spawn(self._index_ahead(host, changed), name="discovery.index"))
         tasks.append(host.spawn(self._catch_up(host), name="discovery.catch_up"))
         if self._settings.watch:
-            tasks.append(host.spawn(self._sources.watch(host), name="discovery.watch"))
+            tasks.append(
+                host.spawn(
+                    self._sources.watch(host, host.tools, host.channels), name="discovery.watch"
+                )
+            )
         try:
             yield
         finally:
@@ -208,7 +212,7 @@ class Plugin:
     @hookimpl
     async def list_capabilities(self, host: Host) -> Sequence[Capability]:
         """Bring skills, extensions and whatever else the folders hold."""
-        return await self._sources.refresh(host)
+        return (await self._sources.refresh(host)).rows
 
     @hookimpl
     def list_tools(self, host: Host) -> Sequence[Tool]:

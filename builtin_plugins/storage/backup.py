@@ -17,13 +17,15 @@ import tarfile
 import tempfile
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hookgate.builtin_plugins.storage.engine.lock import FileLock
 from hookgate.core.domain.errors import HookgateError
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -124,17 +126,17 @@ def _write(kept: Kept, folder: Path, now: datetime) -> list[str]:
     digests[STORE] = _digest(copy)
     listed = [{"name": name, "sha256": digest} for name, digest in digests.items()]
     contents = {"hookgate": FORMAT, "made": now.isoformat(), "files": listed}
-    handle = os.open(folder / "archive", os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE)
-    with os.fdopen(handle, "wb") as raw:
+    head = json.dumps(contents, indent=1).encode()
+
+    def fill(raw: IO[bytes]) -> None:
         with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            head = json.dumps(contents, indent=1).encode()
             archive.addfile(_described(CONTENTS, len(head), copy.stat()), BytesIO(head))
             for info, data in members:
                 archive.addfile(info, BytesIO(data))
             with copy.open("rb") as file:
                 archive.addfile(store, file)
-        raw.flush()
-        os.fsync(raw.fileno())
+
+    write_whole(folder / "archive", fill, durable=True)
     return list(digests)
 
 
@@ -237,11 +239,7 @@ def _unpacked(kept: Kept, source: Path, folder: Path) -> dict[Path, Path]:
                     "file that `hookgate backup` wrote"
                 )
             fresh = folder / str(number)
-            handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ALONE)
-            with os.fdopen(handle, "wb") as file:
-                shutil.copyfileobj(data, file)
-                file.flush()
-                os.fsync(file.fileno())
+            write_whole(fresh, partial(shutil.copyfileobj, data), durable=True)
             if _digest(fresh) != digests.pop(info.name):
                 raise BackupError(f"{info.name} in {source} is damaged: use another copy")
             os.utime(fresh, (info.mtime, info.mtime))

@@ -15,17 +15,14 @@ from contextlib import ExitStack
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hookgate.kit.content.files import open_file, open_folder, read_up_to
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 SUPPORTED = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can walk a path without following links. Windows cannot."""
-
-if SUPPORTED:
-    # O_NONBLOCK: opening a named pipe must not wait for somebody to write to it.
-    _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
 class FileRefusedError(ValueError):
@@ -73,31 +70,20 @@ def read_text(path: str, roots: Sequence[Path], *, max_bytes: int) -> tuple[str,
 def _read_below(root: Path, relative: PurePath, max_bytes: int) -> tuple[str, bool]:
     *folders, name = relative.parts or (".",)
     with ExitStack() as opened:
-        folder = os.open(root, _FOLDER)
+        folder = open_folder(root.joinpath(*folders), root)
         opened.callback(os.close, folder)
-        for part in folders:
-            folder = os.open(part, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
-            opened.callback(os.close, folder)
-        file = os.open(name, _READ, dir_fd=folder)
+        file = open_file(name, folder)
         opened.callback(os.close, file)
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, "a folder")
         if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "no regular file")
-        data = _read(file, max_bytes + 1)
+        data = read_up_to(file, max_bytes + 1)
     cut = len(data) > max_bytes
     # A character that the cut goes through is left out, not shown as damage.
     text = getincrementaldecoder("utf-8")("replace").decode(data[:max_bytes], final=not cut)
     return text, cut
-
-
-def _read(file: int, size: int) -> bytes:
-    chunks: list[bytes] = []
-    while size > 0 and (chunk := os.read(file, min(size, 1 << 20))):
-        chunks.append(chunk)
-        size -= len(chunk)
-    return b"".join(chunks)
 
 
 def _why(path: str, error: OSError) -> str:

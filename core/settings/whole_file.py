@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from uuid import uuid4
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes, *, durable: bool) -> None:
-    """Put `content` into the file `path`, for its owner alone to read. It blocks.
+def write_whole(
+    path: Path,
+    content: bytes | Callable[[IO[bytes]], object],
+    *,
+    durable: bool,
+    mode: int = 0o600,
+    owner: tuple[int, int] | None = None,
+    replace: bool = True,
+) -> None:
+    """Put `content` into the file `path`. It blocks.
 
     Folders above it are made where they are missing, for their owner alone.
 
     Args:
         path: The file; one that is there already is replaced, a link itself and not its target.
-        content: What it will hold.
+        content: What it will hold, or what writes it.
         durable: Whether it has to be on the disk when this returns.
+        mode: Who may read it: its owner alone, where nothing else is said.
+        owner: The user and the group to whom it belongs, where not to this process's.
+        replace: Whether one that is there already is replaced.
 
     Raises:
+        FileExistsError: There is one, and it is not to be replaced.
         OSError: It could not be written; what was there before is still there.
     """
     # One by one: `parents=True` makes those in between as the umask has it.
@@ -29,13 +42,24 @@ def write_whole(path: Path, content: bytes, *, durable: bool) -> None:
             above.mkdir(mode=0o700, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            if owner is not None and owner != (os.getuid(), os.getgid()):
+                os.fchown(handle, *owner)
+            if mode != 0o600:
+                os.fchmod(handle, mode)
+            if isinstance(content, bytes):
+                file.write(content)
+            else:
+                content(file)
             if durable:
                 file.flush()
-                os.fsync(file.fileno())
-        fresh.replace(path)
+                os.fsync(handle)
+        if replace:
+            fresh.replace(path)
+        else:
+            os.link(fresh, path)
+            fresh.unlink()
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise

@@ -509,7 +509,7 @@ async def test_enabled_false_is_taken_over_by_a_reload(tmp_path: Path) -> None:
 async def test_new_changed_and_deleted_cards_reach_the_next_turn_without_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hookgate.kit.content.watching.LOOK_MS", 100)
+    monkeypatch.setattr("hookgate.kit.content.watch.LOOK_MS", 100)
     async with running(tmp_path, cards={}, watch=True, debounce_ms=50) as (gate, script):
         place = tmp_path / "cards" / "tea.md"
         place.write_text(card("tea", "Green."), encoding="utf-8")

@@ -10,31 +10,23 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.cards.opening import (
-    Stamp,
-    look_at,
-    open_folder,
-    read_at,
-    why,
-)
 from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
+from hookgate.kit.content.files import decoded, look_at, open_folder, read_at, why
+from hookgate.kit.content.folders import left_out, real_path
 from hookgate.kit.content.problems import ContentError, Problem
-from hookgate.kit.content.reading import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hookgate.core.domain.descriptors import Card, CardOrigin
     from hookgate.core.host import PluginInfo
+    from hookgate.kit.content.files import Stamp
 
 MAX_CARDS = 2000
 """The most cards of one folder."""
 
 MAX_ODD = 20
 """The most files of one folder that are named for looking like cards."""
-
-SETTLED_NS = 2_000_000_000
-"""A file system's time stamps are this coarse at worst, in nanoseconds (FAT)."""
 
 SUFFIX = ".md"
 MISSPELT = (".markdown", ".mdx")
@@ -128,10 +120,10 @@ def folders_of(
     found = [
         CardFolder(path=shipped_cards(), origin="repo", trusted=True, expected=True, linked=True)
     ]
-    brought = os.path.realpath(workspace / ".hookgate" / "cards")
+    brought = real_path(workspace / ".hookgate" / "cards")
     for path in dirs:
         # Named by the settings it counts; whose words stand in it does not change by that.
-        ours = _real_path(path) != brought
+        ours = real_path(path) != brought
         found.append(CardFolder(path=path, origin="configured", trusted=ours, expected=True))
     if allow_workspace_cards and accepted is not None:
         path = accepted / ".hookgate" / "cards"
@@ -149,23 +141,12 @@ def folders_of(
     return tuple(folders.values())
 
 
-def _real_path(path: Path) -> str:
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):
-        return str(path)
-
-
 def _real(folder: CardFolder) -> str:
     """Return what tells two folders apart, however they are reached."""
-    try:
-        if folder.within is None:
-            return os.path.realpath(folder.path)
-        # A link there is not followed, so it is no way to any other of the folders.
-        way = folder.path.relative_to(folder.within)
-        return os.path.join(os.path.realpath(folder.within), way)
-    except (OSError, ValueError):
-        return str(folder.path)
+    if folder.within is None:
+        return real_path(folder.path)
+    # A link there is not followed, so it is no way to any other of the folders.
+    return os.path.join(real_path(folder.within), folder.path.relative_to(folder.within))
 
 
 def scan(
@@ -189,19 +170,15 @@ def scan(
             problems += file.reading.problems
             card = file.reading.card
             if card is not None and first.setdefault(card.id, card) is not card:
-                problems.append(_left_out(card, first[card.id]))
+                problems.append(card_left_out(card, first[card.id]))
         problems += look.problems
     return CardScan(cards=tuple(first.values()), problems=tuple(problems), files=tuple(read))
 
 
-def _left_out(loser: Card, winner: Card) -> Problem:
-    return Problem(
-        file=loser.source_ref,
-        key="capability_id",
-        found=f"the id {loser.id!r}, which {winner.source_ref} has already",
-        expected="another id; this card is left out",
-        severity="warning",
-    )
+def card_left_out(loser: Card, winner: Card) -> Problem:
+    """Return what to tell of a card whose id an earlier one has already."""
+    file, first = loser.source_ref, winner.source_ref
+    return left_out(loser.id, file=file, winner=first, what="card", key="capability_id")
 
 
 class _Look:
@@ -289,14 +266,13 @@ class _Look:
         if not name.isprintable():
             found = "a name with characters that cannot be printed"
             raise ContentError(Problem(file=path, found=found, expected="a plain name"))
-        stamp = look_at(descriptor, name, path, max_bytes=CARD_BYTES, linked=self._folder.linked)
+        linked = self._folder.linked
+        stamp = look_at(name, at=descriptor, file=path, max_bytes=CARD_BYTES, linked=linked)
         same = self._known.get((self._folder, name))
-        if same is not None and _is_unchanged(same, stamp):
+        if same is not None and stamp == same.stamp and stamp.is_settled(same.read_ns):
             return same
         read_ns = time.time_ns()
-        raw, stamp = read_at(
-            descriptor, name, path, max_bytes=CARD_BYTES, linked=self._folder.linked
-        )
+        raw, stamp = read_at(name, at=descriptor, file=path, max_bytes=CARD_BYTES, linked=linked)
         return CardFile(
             folder=self._folder,
             name=name,
@@ -320,16 +296,6 @@ class _Look:
 
     def _warn(self, file: str, found: str, expected: str) -> None:
         self.problems.append(Problem(file=file, found=found, expected=expected, severity="warning"))
-
-
-def _is_unchanged(file: CardFile, stamp: Stamp) -> bool:
-    """Whether a file is the one that was read.
-
-    One that had changed right before it was read does not count: it may have changed again
-    within the same tick of the clock that stamps it.
-    """
-    settled = max(stamp.mtime_ns, stamp.ctime_ns) <= file.read_ns - SETTLED_NS
-    return settled and stamp == file.stamp
 
 
 def _shown(name: str) -> str:

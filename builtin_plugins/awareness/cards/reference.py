@@ -8,9 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import ContentError, Problem
-from hookgate.kit.content.reading import CONTENT_BYTES, inside, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

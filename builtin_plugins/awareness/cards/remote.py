@@ -11,9 +11,8 @@ import httpx
 
 from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
 from hookgate.core.domain.errors import HookgateError
+from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
-from hookgate.kit.content.reading import decoded
-from hookgate.kit.content.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

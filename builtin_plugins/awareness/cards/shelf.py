@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.awareness.cards.folders import CardScan, folders_of, scan
+from hookgate.builtin_plugins.awareness.cards.folders import (
+    CardScan,
+    card_left_out,
+    folders_of,
+    scan,
+)
 from hookgate.builtin_plugins.awareness.cards.remote import fetched
 from hookgate.core.domain.descriptors import Rejected
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import AUDIT, EGRESS
-from hookgate.kit.content.problems import ContentError, Problem, brief
-from hookgate.kit.content.watching import changes
-from hookgate.kit.content.workspaces import CARDS, Workspaces
+from hookgate.kit.content.folders import ContentFolder
+from hookgate.kit.content.problems import brief
+from hookgate.kit.content.workspaces import CARDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
     from hookgate.builtin_plugins.awareness.cards.pins import Pin, Pins
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.host import Host, PluginInfo
+    from hookgate.kit.content.problems import Problem
 
 SOURCE = "awareness"
 """The name under which the cards of folders and URLs are registered: the plugin's."""
 
-FILES = "cards"
 REJECTED = "cards rejected"
 CHANGED = "cards changed"
-WAITING = "workspace cards"
-"""What `status` calls what is wrong with files, and what was found in cards."""
+"""What `status` calls what was found in cards."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +54,25 @@ class Review:
     differing: tuple[str, ...] = ()
 
 
-class CardRegistry:
+class CardRegistry(ContentFolder["tuple[Card, ...]"]):
     """Reads cards, and keeps what it knows of them.
 
     Attributes:
         settings: The plugin's settings as they are now.
         pins: What was approved; None before the plugin is open.
         review: What was found in the cards when they were last looked through.
-        problems: What is wrong with files and URLs.
     """
 
+    part = "cards"
+    file = "card file"
+    brought = CARDS
+
     def __init__(self, settings: AwarenessSettings, *, workspace: Path | None = None) -> None:
+        super().__init__((), workspace=workspace, debounce_ms=settings.debounce_ms)
         self.settings = settings
         self.pins: Pins | None = None
         self.review = Review()
-        self.problems: tuple[Problem, ...] = ()
         self._scan = CardScan()
-        self._cards: tuple[Card, ...] = ()
-        self._workspace = Path.cwd() if workspace is None else workspace
-        self._reading = asyncio.Lock()
         self._judging = asyncio.Lock()
         self._judged = -1
         self._warnings: dict[str, tuple[Card, str]] = {}
@@ -85,7 +89,7 @@ class CardRegistry:
         """
         return folders_of(
             home=home,
-            workspace=self._workspace,
+            workspace=self.workspace,
             dirs=self.settings.dirs,
             allow_workspace_cards=self.settings.allow_workspace_cards,
             allow_user_capabilities=self.settings.allow_user_capabilities,
@@ -95,54 +99,46 @@ class CardRegistry:
 
     # -- reading -----------------------------------------------------------
 
-    async def refresh(self, host: Host) -> Sequence[Card]:
-        """Read everything again; return the cards for the hook `list_cards`."""
-        async with self._reading:
-            await self._read(host)
-            return self._cards
+    def paths(self, host: Host) -> Sequence[Path]:
+        """Return the folders to watch."""
+        folders = self.folders(host.settings.home, plugins=host.plugins())
+        return [folder.path for folder in folders]
 
-    async def watch(self, host: Host) -> None:
-        """Read the folders again whenever something in them changes, until cancelled."""
-        stop = asyncio.Event()
+    def reads_workspace(self, host: Host) -> bool:
+        """Whether the settings allow cards of the workspace."""
+        del host
+        return self.settings.allow_workspace_cards
 
-        def places() -> list[Path]:
-            home = host.settings.home
-            found = [folder.path for folder in self.folders(home, plugins=host.plugins())]
-            if self.settings.allow_workspace_cards:
-                found += [self._workspace / one for one in CARDS] + [Workspaces(home).path]
-            return found
+    async def read(
+        self, host: Host, accepted: Path | None
+    ) -> tuple[tuple[Card, ...], Sequence[Problem]]:
+        """Read the folders and the URLs again."""
+        folders = self.folders(host.settings.home, accepted, host.plugins())
+        self._scan = await asyncio.to_thread(scan, folders, self._scan)
+        kept = host.settings.home / "awareness" / "sources"
+        readings = await fetched(self.settings.sources, host.get(EGRESS), kept)
+        problems = list(self._scan.problems)
+        cards = {card.id: card for card in self._scan.cards}
+        for reading in readings:
+            problems += reading.problems
+            if (card := reading.card) is not None:
+                first = cards.setdefault(card.id, card)
+                if first is not card:
+                    problems.append(card_left_out(card, first))
+        # Shipped cards tell of builtins: one that does not run takes its card along.
+        off = {
+            info.name
+            for info in host.plugins(every=True)
+            if info.origin == "builtin" and info.state != "running"
+        }
+        found = (one for one in cards.values() if one.origin != "repo" or one.id not in off)
+        return tuple(found), problems
 
-        try:
-            async for _ in changes(places, debounce_ms=self.settings.debounce_ms, stop=stop):
-                await self._update(host)
-        finally:
-            stop.set()
-
-    async def _update(self, host: Host) -> None:
-        async with self._reading:
-            before = self._cards
-            await self._read(host)
-            if self._cards == before:
-                return
-            host.cards.replace(SOURCE, self._cards)
-        self._tell(host, before)
-
-    async def settle(self, host: Host) -> None:
-        """Register the cards again where a reload has brought what it had read before a change."""
-        async with self._reading:
-            left_out = {name for owner, name in host.cards.clashes if owner == SOURCE}
-            wanted = {card.id: card for card in self._cards if card.id not in left_out}
-            there = {
-                name: card
-                for name, card in host.cards.view().items()
-                if host.cards.source_of(name) == SOURCE
-            }
-            if wanted != there:
-                host.cards.replace(SOURCE, self._cards)
-
-    def _tell(self, host: Host, before: Sequence[Card]) -> None:
+    def publish(self, host: Host, before: Sequence[Card]) -> None:
+        """Register the cards, and say what has changed."""
+        host.cards.replace(SOURCE, self.found)
         known = {card.id: card for card in before}
-        now = {card.id: card for card in self._cards}
+        now = {card.id: card for card in self.found}
         data = {
             "added": sorted(now.keys() - known.keys()),
             "removed": sorted(known.keys() - now.keys()),
@@ -151,53 +147,18 @@ class CardRegistry:
         host.log.info("cards reloaded", **data)
         host.events.publish(Event("cards_reloaded", data, scope="read"))
 
-    async def _read(self, host: Host) -> None:
-        accepted, problems = await self._accepted(host)
-        folders = self.folders(host.settings.home, accepted, host.plugins())
-        self._scan = await asyncio.to_thread(scan, folders, self._scan)
-        kept = host.settings.home / "awareness" / "sources"
-        readings = await fetched(self.settings.sources, host.get(EGRESS), kept)
-        problems += self._scan.problems
-        cards = {card.id: card for card in self._scan.cards}
-        for reading in readings:
-            problems += reading.problems
-            if reading.card is None:
-                continue
-            first = cards.setdefault(reading.card.id, reading.card)
-            if first is not reading.card:
-                problems.append(_left_out(reading.card, first))
-        # Shipped cards tell of builtins: one that does not run takes its card along.
-        off = {
-            info.name
-            for info in host.plugins(every=True)
-            if info.origin == "builtin" and info.state != "running"
-        }
-        self._cards = tuple(
-            card for card in cards.values() if card.origin != "repo" or card.id not in off
-        )
-        self._say(host, tuple(problems))
-
-    async def _accepted(self, host: Host) -> tuple[Path | None, list[Problem]]:
-        """Return where the workspace's cards are read, and what is wrong with them."""
-        if not self.settings.allow_workspace_cards:
-            host.standing(WAITING).note("")
-            return None, []
-        workspaces = Workspaces(host.settings.home)
-        try:
-            standing = await asyncio.to_thread(workspaces.standing, self._workspace)
-        except ContentError as error:
-            host.standing(WAITING).note("")
-            return None, [error.problem]
-        host.standing(WAITING).note(standing.waiting(CARDS))
-        return standing.copy, []
-
-    def _say(self, host: Host, problems: tuple[Problem, ...]) -> None:
-        known, self.problems = self.problems, problems
-        for problem in problems:
-            if problem.severity == "warning" and problem not in known:
-                host.log.info("card file", problem=str(problem))
-        errors = [str(one) for one in problems if one.severity == "error"]
-        host.standing(FILES).bad(f"passed over: {brief(errors)}" if errors else "")
+    async def settle(self, host: Host) -> None:
+        """Register the cards again where a reload has brought what it had read before a change."""
+        async with self._reading:
+            left_out = {name for owner, name in host.cards.clashes if owner == SOURCE}
+            wanted = {card.id: card for card in self.found if card.id not in left_out}
+            there = {
+                name: card
+                for name, card in host.cards.view().items()
+                if host.cards.source_of(name) == SOURCE
+            }
+            if wanted != there:
+                host.cards.replace(SOURCE, self.found)
 
     # -- what is in them ---------------------------------------------------
 
@@ -315,12 +276,3 @@ class CardRegistry:
         if self.settings.pin == "note":
             return frozenset()
         return frozenset(cards) if self.pins is None else self.pins.waiting(cards.values())
-
-
-def _left_out(loser: Card, winner: Card) -> Problem:
-    return Problem(
-        file=loser.source_ref,
-        found=f"the id {loser.id!r}, which {winner.source_ref} has already",
-        expected="another id; this card is left out",
-        severity="warning",
-    )

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hookgate.kit.content.writing import write_whole
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.core.domain.errors import EmbeddingError
-from hookgate.kit.content.writing import write_whole
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import struct
-import tempfile
 import zipfile
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +15,7 @@ import numpy as np
 from hookgate.builtin_plugins.discovery.index.documents import FORMAT
 from hookgate.builtin_plugins.discovery.index.lexical import WordTable
 from hookgate.builtin_plugins.discovery.index.vectors import VectorStore
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +61,6 @@ class Saved:
         Raises:
             OSError: It could not be written; what was there is still there.
         """
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         words = "\n".join(self.table.words).encode("utf-8", "surrogatepass")
         arrays: dict[str, npt.NDArray[Any]] = {
             "words": np.frombuffer(words, np.uint8),
@@ -76,18 +73,7 @@ class Saved:
             arrays.update(self.store.arrays())
         meta = {"format": FORMAT, "fingerprint": self.fingerprint, "arrays": sorted(arrays)}
         arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-        # A name of its own for each writer, and nobody else may read it.
-        handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".tmp", dir=path.parent)
-        half = Path(name)
-        try:
-            with open(handle, "wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]  # its stub knows one keyword
-                file.flush()
-                os.fsync(file.fileno())
-            half.replace(path)
-        finally:
-            with suppress(FileNotFoundError):
-                half.unlink()
+        write_whole(path, lambda file: np.savez(file, **arrays), durable=True)  # type: ignore[arg-type]  # its stub knows one keyword
 
     @classmethod
     def read(cls, path: Path) -> Saved | None:

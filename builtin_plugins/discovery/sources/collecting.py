@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,9 +21,9 @@ from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.core.domain.descriptors import Capability
 from hookgate.core.registry.catalogue import described
 from hookgate.hookspecs import PROJECT
-from hookgate.kit.content.problems import ContentError, Problem, brief
-from hookgate.kit.content.watching import changes
-from hookgate.kit.content.workspaces import SKILLS, Workspaces
+from hookgate.kit.content.folders import ContentFolder
+from hookgate.kit.content.problems import Problem
+from hookgate.kit.content.workspaces import SKILLS
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.sources.folders import Root
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from hookgate.core.domain.operations import Operation
     from hookgate.core.host import Host, PluginInfo
     from hookgate.core.settings.schema import Settings
-
-PART = "capabilities"
-"""What `status` calls the sources, where something is wrong with one."""
-
-WAITING = "workspace capabilities"
-"""What `status` calls what a workspace brings and nobody has accepted."""
-
-OnChange = Callable[["Inventory"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +44,6 @@ class Inventory:
         problems: What is wrong, warnings included.
         reasons: Why a capability is not available, by id.
         scan: What the folders hold, to tell whether they have changed.
-        waiting: What to tell of a workspace that nobody has accepted; "" for nothing.
     """
 
     rows: tuple[Capability, ...] = ()
@@ -60,7 +51,6 @@ class Inventory:
     problems: tuple[Problem, ...] = ()
     reasons: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     scan: Scan = field(default_factory=Scan)
-    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +66,12 @@ class _Around:
     settings: Settings
 
 
-class Sources:
+class Sources(ContentFolder[Inventory]):
     """The folders, the installed extensions and the catalogue file of one gateway."""
+
+    part = "capabilities"
+    file = "capability file"
+    brought = SKILLS
 
     def __init__(
         self,
@@ -106,22 +100,14 @@ class Sources:
                 None.
             source: The name under which the rows are registered: the plugin's.
         """
+        super().__init__(Inventory(), workspace=workspace, debounce_ms=debounce_ms)
         self._dirs = tuple(dirs)
         self._skill_dirs = tuple(skill_dirs)
-        self._workspace = Path.cwd() if workspace is None else workspace
         self._catalogue = catalogue
         self._disabled = tuple(disabled)
-        self._debounce_ms = debounce_ms
         self._environ = os.environ if environ is None else environ
         self._user_home = Path.home() if user_home is None else user_home
         self._source = source
-        self._inventory = Inventory()
-        self._reading = asyncio.Lock()
-
-    @property
-    def inventory(self) -> Inventory:
-        """What was read last."""
-        return self._inventory
 
     def roots(
         self,
@@ -140,7 +126,7 @@ class Sources:
             settings.home,
             environ=self._environ,
             user_home=self._user_home,
-            workspace=self._workspace,
+            workspace=self.workspace,
             folder=settings.folder,
             dirs=self._dirs,
             skill_dirs=self._skill_dirs,
@@ -150,75 +136,36 @@ class Sources:
 
     def operations(self) -> Sequence[Operation[Any, Any]]:
         """Return the operations that show the capabilities and what is wrong with files."""
-        return capability_operations(lambda: self._inventory)
+        return capability_operations(lambda: self.found)
 
     # -- reading -----------------------------------------------------------
 
-    async def refresh(self, host: Host) -> Sequence[Capability]:
-        """Read everything again; return the rows for the hook `list_capabilities`.
+    def paths(self, host: Host) -> Sequence[Path]:
+        """Return the folders to watch, and the catalogue file."""
+        found = [root.path for root in self.roots(host.settings, plugins=host.plugins())]
+        return found if self._catalogue is None else [*found, self._catalogue]
 
-        What manifests say of tools and channels goes to ``host.descriptions``. What is wrong
-        is said by ``host.standing``. The files are read on a thread.
+    def reads_workspace(self, host: Host) -> bool:
+        """Whether the workspace is none of the operator's own folders, which are read as that."""
+        here, real = self.workspace, os.path.realpath
+        own = real(host.settings.home) == real(here / ".hookgate")
+        return not own and real(here) != real(self._user_home)
+
+    async def read(self, host: Host, accepted: Path | None) -> tuple[Inventory, Sequence[Problem]]:
+        """Read everything again, on a thread.
+
+        What manifests say of tools and channels goes to ``host.descriptions``.
         """
-        async with self._reading:
-            inventory = await asyncio.to_thread(self._read, host, self._around(host))
-            self._take(host, inventory)
-        return inventory.rows
+        found = await asyncio.to_thread(self._read_all, host, accepted, self._around(host))
+        if found.descriptions != self.found.descriptions:
+            host.descriptions.replace(self._source, found.descriptions)
+        return found, found.problems
 
-    async def watch(self, host: Host, on_change: OnChange | None = None) -> None:
-        """Read again whenever a file or the set of tools changes; it runs until cancelled.
-
-        Args:
-            host: The gateway.
-            on_change: Called with the whole of what there is now, once it is registered; not
-                called where nothing has changed.
-        """
-        stop, wake = asyncio.Event(), asyncio.Event()
-        host.tools.watch(wake.set)
-        host.channels.watch(wake.set)
-
-        def places() -> list[Path]:
-            found = [root.path for root in self.roots(host.settings, plugins=host.plugins())]
-            found += [self._workspace / name for name in SKILLS]
-            found.append(Workspaces(host.settings.home).path)
-            return found if self._catalogue is None else [*found, self._catalogue]
-
-        async def follow() -> None:
-            async for _ in changes(places, debounce_ms=self._debounce_ms, stop=stop):
-                wake.set()
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(follow())
-                while True:
-                    await wake.wait()
-                    wake.clear()
-                    await self._update(host, on_change)
-        finally:
-            stop.set()
-
-    async def _update(self, host: Host, on_change: OnChange | None) -> None:
-        async with self._reading:
-            inventory = await asyncio.to_thread(self._read, host, self._around(host))
-            if inventory == self._inventory:
-                return
-            self._take(host, inventory)
-            host.capabilities.replace(self._source, inventory.rows)
-        host.log.info("capabilities changed", rows=len(inventory.rows))
-        if on_change is not None:
-            on_change(inventory)
-
-    def _take(self, host: Host, inventory: Inventory) -> None:
-        """Make `inventory` the one that counts."""
-        known = self._inventory.problems
-        self._inventory = inventory
-        host.standing(WAITING).note(inventory.waiting)
-        host.descriptions.replace(self._source, inventory.descriptions)
-        for problem in inventory.problems:
-            if problem.severity == "warning" and problem not in known:
-                host.log.info("capability file", problem=str(problem))
-        errors = [str(one) for one in inventory.problems if one.severity == "error"]
-        host.standing(PART).bad(f"passed over: {brief(errors)}" if errors else "")
+    def publish(self, host: Host, before: Inventory) -> None:
+        """Register the rows."""
+        del before
+        host.capabilities.replace(self._source, self.found.rows)
+        host.log.info("capabilities changed", rows=len(self.found.rows))
 
     def _around(self, host: Host) -> _Around:
         plugins = host.settings.plugins
@@ -232,11 +179,9 @@ class Sources:
             settings=host.settings,
         )
 
-    def _read(self, host: Host, around: _Around) -> Inventory:
-        """Read everything; it blocks."""
-        accepted, waiting, problems = self._accepted(around.settings.home)
-        found = scan(self.roots(around.settings, accepted, around.running), self._inventory.scan)
-        problems += found.problems
+    def _read_all(self, host: Host, accepted: Path | None, around: _Around) -> Inventory:
+        found = scan(self.roots(around.settings, accepted, around.running), self.found.scan)
+        problems = list(found.problems)
         declared = {one.row.id: one.row for one in found.declared}
         if self._catalogue is not None:
             listed = read_catalogue(self._catalogue)
@@ -257,22 +202,7 @@ class Sources:
             kind, _, name = row_id.partition(":")
             if kind in ("tool", "channel") and row_id not in declared:
                 declared[row_id] = _silent(row_id, name, channel=kind == "channel")
-        inventory = self._judged(host, around, found, declared, problems, reasons)
-        return replace(inventory, waiting=waiting)
-
-    def _accepted(self, home: Path) -> tuple[Path | None, str, list[Problem]]:
-        """Return where what the workspace brings is read, what waits of it, and what is wrong."""
-        real = os.path.realpath
-        if real(self._workspace / ".hookgate") == real(home) or real(self._workspace) == real(
-            self._user_home
-        ):
-            # The operator's own home stands here, and is read as that.
-            return None, "", []
-        try:
-            standing = Workspaces(home).standing(self._workspace)
-        except ContentError as error:
-            return None, "", [error.problem]
-        return standing.copy, standing.waiting(SKILLS), []
+        return self._judged(host, around, found, declared, problems, reasons)
 
     def _judged(
         self,

@@ -20,8 +20,8 @@ from hookgate.kit.content.fields import (
     TOOL,
     Fields,
 )
+from hookgate.kit.content.files import CONTENT_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.reading import CONTENT_BYTES, read_text
 from hookgate.kit.content.yaml_reader import Place, SourceDocument, read_yaml
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.core.host import PluginInfo
-    from hookgate.kit.content.reading import Stamp
+    from hookgate.kit.content.files import Stamp
 
 CATEGORY = "extension"
 

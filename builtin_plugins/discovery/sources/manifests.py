@@ -28,9 +28,7 @@ from hookgate.kit.content.fields import (
     TOOL,
     Fields,
 )
-from hookgate.kit.content.frontmatter import body_of
-from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.reading import (
+from hookgate.kit.content.files import (
     CONTENT_BYTES,
     MANIFEST_BYTES,
     Stamp,
@@ -38,6 +36,8 @@ from hookgate.kit.content.reading import (
     read_text,
     stamp_of,
 )
+from hookgate.kit.content.frontmatter import body_of
+from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.yaml_reader import read_yaml
 
 if TYPE_CHECKING:
@@ -227,8 +227,8 @@ class _Manifest:
                 folder, name, file=self.path, key=key if named else "", line=self.fields.line(key)
             )
             stamp = stamp_of(real)
-            if stamp[2] > CONTENT_BYTES:
-                found, expected = f"{stamp[2]} bytes", f"at most {CONTENT_BYTES}: make it shorter"
+            if stamp.size > CONTENT_BYTES:
+                found, expected = f"{stamp.size} bytes", f"at most {CONTENT_BYTES}: make it shorter"
                 raise ContentError(Problem(file=str(real), found=found, expected=expected))
         except ContentError as error:
             self.fields.problems.append(error.problem)

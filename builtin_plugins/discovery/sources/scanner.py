@@ -17,17 +17,16 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
     read_manifest,
 )
 from hookgate.builtin_plugins.discovery.sources.skills import read_skill
-from hookgate.kit.content.problems import ContentError, Problem
-from hookgate.kit.content.reading import stamp_of
+from hookgate.kit.content.files import stamp_of
+from hookgate.kit.content.folders import left_out
+from hookgate.kit.content.problems import ContentError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hookgate.builtin_plugins.discovery.sources.folders import Root
     from hookgate.builtin_plugins.discovery.sources.manifests import Declared
-
-SETTLED_NS = 2_000_000_000
-"""A file system's time stamps are this coarse at worst, in nanoseconds (FAT)."""
+    from hookgate.kit.content.problems import Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +50,14 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
         before: An earlier scan: files that have not changed since are not read again.
     """
     known = _without_problems(before or Scan())
-    settled = time.time_ns() - SETTLED_NS
+    now = time.time_ns()
     first: dict[str, Declared] = {}
     problems: list[Problem] = []
     for root in roots:
         walk = Walk(root)
         for path in walk.files():
             same = known.get(path)
-            if same is not None and _is_unchanged(same, settled):
+            if same is not None and _is_unchanged(same, now):
                 reading = Reading(declared=(same,))
             else:
                 reading = read_manifest(path) if path.name == MANIFEST else read_skill(path)
@@ -69,7 +68,16 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
                     declared = replace(read, row=replace(read.row, whose=root.whose))
                 winner = first.setdefault(declared.row.id, declared)
                 if winner is not declared:
-                    problems.append(_left_out(declared, winner))
+                    file, first_file = str(declared.path), str(winner.path)
+                    problems.append(
+                        left_out(
+                            declared.row.id,
+                            file=file,
+                            line=declared.line,
+                            winner=first_file,
+                            what="file",
+                        )
+                    )
         problems += walk.problems
     return Scan(declared=tuple(first.values()), problems=tuple(problems))
 
@@ -80,32 +88,22 @@ def _without_problems(before: Scan) -> dict[Path, Declared]:
     return {one.path: one for one in before.declared if str(one.path) not in named}
 
 
-def _is_unchanged(declared: Declared, settled: int) -> bool:
+def _is_unchanged(declared: Declared, now: int) -> bool:
     """Whether a file and those that it names are the ones that were read.
 
     A file that changed just now does not count: it may change again within the same tick of
     the clock that stamps it.
     """
     try:
-        if os.stat(declared.path).st_ino != declared.stamps[0][1]:
+        if os.stat(declared.path).st_ino != declared.stamps[0].inode:
             return False  # A link leads to another file now.
         for stamp in declared.stamps:
-            if stamp[3] > settled or stamp_of(Path(stamp[0])) != stamp:
+            if not stamp.is_settled(now) or stamp_of(Path(stamp.path)) != stamp:
                 return False
     except (OSError, ContentError):
         return False
     if declared.path.name != MANIFEST:
         return True
-    beside = {os.path.basename(stamp[0]) for stamp in declared.stamps}
+    beside = {os.path.basename(stamp.path) for stamp in declared.stamps}
     folder = declared.path.parent
     return all(os.path.lexists(folder / name) == (name in beside) for name in (CONTENT, SCHEMA))
-
-
-def _left_out(loser: Declared, winner: Declared) -> Problem:
-    return Problem(
-        file=str(loser.path),
-        line=loser.line,
-        found=f"the id {loser.row.id!r}, which {winner.path} has already",
-        expected="another id; this file is left out",
-        severity="warning",
-    )

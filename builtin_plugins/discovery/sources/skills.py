@@ -21,9 +21,9 @@ from hookgate.kit.content.fields import (
     TOOL,
     Fields,
 )
+from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.frontmatter import body_of, split
 from hookgate.kit.content.problems import ContentError, shortened
-from hookgate.kit.content.reading import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.yaml_reader import read_yaml
 
 if TYPE_CHECKING:

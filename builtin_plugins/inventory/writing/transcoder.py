@@ -25,8 +25,8 @@ from hookgate.builtin_plugins.inventory.writing.formats.edits import (
     applied,
     same,
 )
+from hookgate.kit.content.files import inside, read_text
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.reading import inside, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -24,8 +24,8 @@ from hookgate.builtin_plugins.policy.rules.reading import (
 )
 from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.kit.content.fields import Fields
+from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.reading import MANIFEST_BYTES, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -20,8 +20,8 @@ from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LO
 from hookgate.core.domain.descriptors import FLAG_NAMES
 from hookgate.core.domain.messages import Provenance
 from hookgate.kit.content.fields import Fields
+from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.reading import MANIFEST_BYTES, read_text
 from hookgate.kit.content.yaml_reader import read_yaml
 from hookgate.kit.durations import FORMS, seconds_of, told
 

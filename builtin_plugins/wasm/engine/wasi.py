@@ -12,6 +12,7 @@ from pathlib import Path
 
 from hookgate.builtin_plugins.wasm.engine.limits import WasiGrants
 from hookgate.builtin_plugins.wasm.engine.native import Failure, failure, native
+from hookgate.kit.content.files import open_folder, open_step
 
 MODULE = "wasi_snapshot_preview1"
 
@@ -77,8 +78,7 @@ def opened_folder(folder: Path, *, follow: bool = False) -> Iterator[tuple[int, 
     Raises:
         OSError: There is none, or it cannot be opened.
     """
-    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
-    descriptor = os.open(folder, flags)
+    descriptor = open_folder(folder) if follow else open_step(folder)
     try:
         if sys.platform == "linux":
             place = os.readlink(f"/proc/self/fd/{descriptor}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hookgate.builtin_plugins.wasm.packages.folders import PackageError
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
-from hookgate.kit.content.writing import write_whole
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

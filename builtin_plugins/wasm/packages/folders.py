@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, parse_manifest
 from hookgate.core.domain.errors import ConfigError, HookgateError
-from hookgate.kit.content.reading import MANIFEST_BYTES, inside, read_bytes, read_text
+from hookgate.kit.content.files import MANIFEST_BYTES, inside, read_bytes, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

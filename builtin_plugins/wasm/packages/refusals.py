@@ -9,7 +9,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from hookgate.kit.content.writing import write_whole
+from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,13 @@ from hookgate.builtin_plugins.awareness.cards import folders
 from hookgate.builtin_plugins.awareness.cards.folders import (
     MAX_CARDS,
     MAX_ODD,
-    SETTLED_NS,
     CardFolder,
     CardScan,
     folders_of,
     scan,
     shipped_cards,
 )
+from hookgate.kit.content.files import SETTLED_NS
 
 HOUR_NS = 3_600_000_000_000
 

@@ -8,8 +8,8 @@ from tests.builtin_plugins.discovery.folders import manifest, problems, write
 
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared, read_manifest
 from hookgate.core.domain.descriptors import CapabilityDetail, Flags
+from hookgate.kit.content.files import CONTENT_BYTES
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.reading import CONTENT_BYTES
 
 
 def read(path: Path) -> Declared:
@@ -252,14 +252,14 @@ def test_a_named_pipe_holds_nobody(tmp_path: Path, name: str) -> None:
     path = manifest(tmp_path / "own")
     (path.parent / name).unlink(missing_ok=True)
     os.mkfifo(path.parent / name)
-    assert "not a regular file" in wrong(path)
+    assert "expected a regular file" in wrong(path)
 
 
 @pytest.mark.parametrize("name", ["SKILL.md", "schema.json"])
 def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
     path = manifest(tmp_path / "own")
     (path.parent / name).mkdir()
-    assert "not a regular file" in wrong(path)
+    assert "expected a regular file" in wrong(path)
 
 
 @pytest.mark.parametrize(

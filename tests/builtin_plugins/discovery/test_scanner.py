@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from tests.builtin_plugins.discovery.folders import manifest, problems, skill, write
 
-from hookgate.builtin_plugins.discovery.sources import folders
+from hookgate.builtin_plugins.discovery.sources import folders, scanner
 from hookgate.builtin_plugins.discovery.sources.folders import Root, roots_of, shipped_folder
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 
@@ -149,21 +150,23 @@ def test_two_scans_are_equal_until_a_file_changes(tmp_path: Path) -> None:
     assert scan([root(tmp_path)]) != before
 
 
-def aged(*paths: Path) -> None:
-    """Make files old enough for their time stamps to be trusted."""
-    for path in paths:
-        os.utime(path, (1_000_000_000, 1_000_000_000))
+HOUR_NS = 3_600_000_000_000
 
 
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make files seem old enough for their time stamps to be trusted."""
+    real = time.time_ns
+    monkeypatch.setattr(scanner.time, "time_ns", lambda: real() + HOUR_NS)
+
+
+@pytest.mark.usefixtures("later")
 def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
-    aged(
-        manifest(tmp_path / "a", schema_json='{"type": "object"}'),
-        tmp_path / "a" / "schema.json",
-        skill(tmp_path / "b"),
-    )
-    warned = manifest(tmp_path / "c", "zzz: 1\n")
-    skill(tmp_path / "fresh")
-    aged(warned)
+    manifest(tmp_path / "a", schema_json='{"type": "object"}')
+    skill(tmp_path / "b")
+    manifest(tmp_path / "c", "zzz: 1\n")
+    fresh = time.time() + HOUR_NS / 1e9
+    os.utime(skill(tmp_path / "fresh"), (fresh, fresh))
     before = scan([root(tmp_path)])
     after = scan([root(tmp_path)], before)
     assert after == before
@@ -173,10 +176,10 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
     assert len(after.problems) == 1
 
 
+@pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("change", ["manifest", "named", "beside", "gone", "link"])
 def test_every_change_is_seen_by_a_later_scan(tmp_path: Path, change: str) -> None:
     path = manifest(tmp_path / "r" / "a", "skillContent: own.md\n", own_md="one")
-    aged(path, path.parent / "own.md")
     before = scan([root(tmp_path / "r")])
     if change == "manifest":
         manifest(path.parent, "category: new\n")

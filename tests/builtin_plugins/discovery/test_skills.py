@@ -8,8 +8,8 @@ from tests.builtin_plugins.discovery.folders import problems, skill, write
 
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared
 from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.kit.content.files import CONTENT_BYTES
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.reading import CONTENT_BYTES
 
 
 def read(path: Path) -> Declared:
@@ -140,9 +140,9 @@ def test_a_skill_that_is_a_link_to_elsewhere_is_refused(tmp_path: Path) -> None:
 
 def test_a_pipe_or_a_huge_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "SKILL.md")
-    assert "not a regular file" in wrong(tmp_path / "SKILL.md")
+    assert "expected a regular file" in wrong(tmp_path / "SKILL.md")
     huge = skill(tmp_path / "huge", body="x" * CONTENT_BYTES)
-    assert f"more than {CONTENT_BYTES} bytes" in wrong(huge)
+    assert f"at most {CONTENT_BYTES}" in wrong(huge)
 
 
 def test_a_skill_that_went_away_says_so_when_it_is_loaded(tmp_path: Path) -> None:

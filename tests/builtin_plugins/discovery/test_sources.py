@@ -13,6 +13,7 @@ from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, sa
 from hookgate import Gateway
 from hookgate.builtin_plugins.discovery.sources.collecting import Inventory, Sources
 from hookgate.core.domain.descriptors import Capability
+from hookgate.core.host import Host
 from hookgate.hookspecs import hookimpl
 
 PATIENCE = 30.0
@@ -29,7 +30,7 @@ class Files:
 
     @hookimpl
     async def list_capabilities(self, host: Any) -> Any:
-        return await self.sources.refresh(host)
+        return (await self.sources.refresh(host)).rows
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ async def test_a_skill_is_available_where_all_that_it_requires_is(
     manifest(place / "nosy", "requiredSecrets: [HOME]\n")
     async with opened(place, tools=("echo",), disabled=["skill:off"]) as (gate, sources):
         rows = await shown(gate)
-        reasons = sources.inventory.reasons
+        reasons = sources.found.reasons
     assert [name for name in ("plain", "keyed", "tooled") if rows[f"skill:{name}"].available] == [
         "plain",
         "keyed",
@@ -109,7 +110,7 @@ async def test_what_a_required_tool_requires_counts_too(place: Path) -> None:
     async with opened(place, tools=("one", "two")) as (gate, sources):
         rows = await shown(gate)
         assert not rows["skill:round"].available
-        assert "the tool three is not registered" in sources.inventory.reasons["skill:round"][0]
+        assert "the tool three is not registered" in sources.found.reasons["skill:round"][0]
         gate.host.tools.apply("late", [echo_tool("three")])
         await gate.reload()
         assert (await shown(gate))["skill:round"].available
@@ -122,7 +123,7 @@ async def test_a_described_tool_that_nobody_runs_is_not_available(place: Path) -
         rows = await shown(gate)
         assert not rows["tool:ghost"].available
         assert not rows["channel:pigeon"].available
-        assert "a manifest runs nothing" in sources.inventory.reasons["tool:ghost"][0]
+        assert "a manifest runs nothing" in sources.found.reasons["tool:ghost"][0]
 
 
 async def test_a_manifest_enriches_a_tool_and_cannot_change_what_it_does(place: Path) -> None:
@@ -183,7 +184,7 @@ async def test_bad_files_are_said_in_the_status_until_they_are_mended(place: Pat
         await gate.reload()
         assert gate.host.degraded == {}
         assert "skill:bad" in gate.host.capabilities.view()
-        assert sources.inventory.problems == ()
+        assert sources.found.problems == ()
 
 
 async def test_an_id_of_another_plugin_is_left_out_and_said_and_does_not_stop_a_reload(
@@ -225,8 +226,8 @@ async def test_a_catalogue_brings_extensions_and_a_manifest_comes_before_it(
         assert not rows["extension:gif"].available
         assert not rows["extension:off"].available
         assert rows["extension:own"].description == "Does own."
-        assert sources.inventory.reasons["extension:off"] == ("it is declared as not available",)
-        (problem,) = sources.inventory.problems
+        assert sources.found.reasons["extension:off"] == ("it is declared as not available",)
+        (problem,) = sources.found.problems
         assert "which a manifest has already" in str(problem)
 
 
@@ -253,8 +254,14 @@ class Told:
 
 @asynccontextmanager
 async def watching(gate: Gateway, sources: Sources) -> AsyncIterator[Told]:
-    told = Told()
-    task = asyncio.create_task(sources.watch(gate.host, told))
+    told, host, publish = Told(), gate.host, sources.publish
+
+    def published(host: Host, before: Inventory) -> None:
+        publish(host, before)
+        told(sources.found)
+
+    sources.publish = published  # type: ignore[method-assign]  # this one object alone
+    task = asyncio.create_task(sources.watch(host, host.tools, host.channels))
     try:
         yield told
     finally:
@@ -267,7 +274,7 @@ OURS = "metadata: {tags: ours}\n"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hookgate.kit.content.watching.LOOK_MS", 100)
+    monkeypatch.setattr("hookgate.kit.content.watch.LOOK_MS", 100)
 
 
 async def test_new_changed_and_deleted_files_reach_the_next_turn(place: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hookgate.builtin_plugins.wasm.engine.compiled.child import UNSUPPORTED
+from hookgate.kit.content.files import open_file
 
 SETTINGS = "1"
 """Counts the settings that artefacts depend on."""
@@ -178,7 +179,7 @@ def _remove(*paths: Path) -> None:
 
 def _open_own(path: Path) -> int:
     """Open a plain file that belongs to this user and that nobody else may write."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    descriptor = open_file(path)
     found = os.fstat(descriptor)
     owned = not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
     if stat.S_ISREG(found.st_mode) and owned and not stat.S_IMODE(found.st_mode) & 0o022:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
-from hookgate.core.settings.whole_file import write_whole
+from hookgate.kit.content.files import open_file, open_step, why, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
 
 if TYPE_CHECKING:
@@ -35,9 +35,6 @@ MAX_FILES = 2_000
 MAX_DEPTH = 16
 MAX_BYTES = 32 * 1024 * 1024
 """So many files and bytes of them a person can be asked about."""
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +87,11 @@ def content_of(workspace: Path) -> Mapping[str, bytes]:
     """
     found = _Content()
     try:
-        top = os.open(os.path.realpath(workspace), _FOLDER)
+        top = open_step(os.path.realpath(workspace))
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise _refused(workspace, (error.strerror or "an error").lower()) from None
+        raise _refused(workspace, why(error)) from None
     try:
         for name in FOLDERS:
             _below(top, name.split("/"), "", found, workspace)
@@ -119,7 +116,7 @@ def _below(parent: int, parts: list[str], before: str, found: _Content, workspac
             _take(parent, name, before, found, workspace)
         return
     try:
-        folder = os.open(parts[0], _FOLDER, dir_fd=parent)
+        folder = open_step(parts[0], parent)
     except OSError:
         return  # Not there, or a link, or no folder: it brings nothing.
     try:
@@ -138,9 +135,9 @@ def _take(parent: int, name: str, before: str, found: _Content, workspace: Path)
             return
         if not stat.S_ISREG(mode):
             return
-        opened = os.open(name, _FILE, dir_fd=parent)
+        opened = open_file(name, parent)
     except OSError as error:
-        raise _refused(workspace / before / name, (error.strerror or "an error").lower()) from None
+        raise _refused(workspace / before / name, why(error)) from None
     with os.fdopen(opened, "rb") as file:
         content = file.read(MAX_BYTES - found.size + 1)
     found.files[before + name] = content

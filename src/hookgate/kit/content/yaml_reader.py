@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 import yaml
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
+from hookgate.kit.content.files import BOM, MANIFEST_BYTES
 from hookgate.kit.content.problems import SHOWN_CHARS, ContentError, Problem, shortened
-from hookgate.kit.content.reading import BOM, MANIFEST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hookgate.kit.content import watching
-from hookgate.kit.content.watching import changes
+from hookgate.kit.content import watch as watching
+from hookgate.kit.content.watch import changes
 
 PATIENCE = 30.0
 """Seconds after which a change that was not seen is a failure."""
