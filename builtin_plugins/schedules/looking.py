@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.builtin_plugins.schedules.timing import Timing
 
+MADE_UP = "it was missed, and is made up for"
+
 COUNTED = 1000
 """So many missed runs are counted at one time; of more it is said that there were more."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from hookgate.core.domain.ports import AUDIT, SWITCHES
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hookgate.builtin_plugins.schedules.book import Row
     from hookgate.builtin_plugins.schedules.scheduler import Scheduler
     from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.core.domain.operations import Invocation
@@ -129,7 +127,7 @@ class ScheduleOperations:
         for name, job in jobs.items():
             rows, missed = await (await self._scheduler.book()).rows(name, LOOKED_AT)
             found.schedules.append(_standing(host, name, job, paused.get(name), rows, missed))
-            found.runs.extend(_shown(row) for row in rows[: params.runs])
+            found.runs.extend(rows[: params.runs])
         return found
 
     async def run(self, invocation: Invocation, params: NameParams) -> RunRow:
@@ -139,7 +137,7 @@ class ScheduleOperations:
         scheduler = self._scheduler
         planned = await scheduler.run_by_hand(params.name, job, invocation.principal)
         rows, _ = await (await scheduler.book()).rows(params.name, LOOKED_AT)
-        return next(_shown(row) for row in rows if datetime.fromisoformat(row.planned) == planned)
+        return next(row for row in rows if datetime.fromisoformat(row.planned) == planned)
 
     async def pause(self, invocation: Invocation, params: PauseParams) -> ScheduleRow:
         """Have a schedule rest."""
@@ -229,7 +227,7 @@ def _standing(
     name: str,
     job: JobSettings,
     paused: dict[str, str] | None,
-    rows: Sequence[Row],
+    rows: Sequence[RunRow],
     missed: int,
 ) -> ScheduleRow:
     state = "on" if paused is None else "paused"
@@ -249,10 +247,6 @@ def _standing(
         last_missed="" if lost is None else lost.planned,
         note=note if paused is None else f"paused by {paused['by']}: {paused['why']}",
     )
-
-
-def _shown(row: Row) -> RunRow:
-    return RunRow(**asdict(row))
 
 
 def _unknown(name: str) -> TurnError:

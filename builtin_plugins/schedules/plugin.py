@@ -35,10 +35,7 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Look at the clock, where there are schedules."""
         self._scheduler.open(host)
-        try:
-            yield
-        finally:
-            self._scheduler.close()
+        yield
 
     @hookimpl
     def list_operations(self) -> Sequence[Operation[Any, Any]]:

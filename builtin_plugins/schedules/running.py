@@ -16,8 +16,8 @@ from hookgate.kit.durations import told
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from hookgate.builtin_plugins.schedules.book import Book
     from hookgate.builtin_plugins.schedules.settings import JobSettings
+    from hookgate.builtin_plugins.schedules.tables import Book
     from hookgate.core.domain.turn import Turn
     from hookgate.core.host import Host
     from hookgate.core.turn.handle import TurnHandle

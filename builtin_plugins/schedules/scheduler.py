@@ -7,11 +7,11 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.schedules.book import MADE_UP, Book, opened
-from hookgate.builtin_plugins.schedules.looking import look
+from hookgate.builtin_plugins.schedules.looking import MADE_UP, look
 from hookgate.builtin_plugins.schedules.running import Runs
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.ports import STORE, SWITCHES
+from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from hookgate.builtin_plugins.schedules.looking import Missed
     from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
+    from hookgate.builtin_plugins.schedules.tables import Book
     from hookgate.core.domain.ports import Switch
     from hookgate.core.domain.turn import Principal
     from hookgate.core.host import Host
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 SWITCH = "schedules"
 PART = "schedules"
 PART_STORE = "schedules store"
+TABLES = "hookgate.builtin_plugins.schedules.tables"
 MOST_SECONDS = 60.0
 """The clock may be put forward or back: it is looked at so often at least."""
 RETRY_SECONDS = 5.0
@@ -75,11 +77,6 @@ class Scheduler:
         self._changed.set()
         self._go()
 
-    def close(self) -> None:
-        """Let go of what is kept in the process."""
-        if self._book is not None:
-            self._book.close()
-
     def _go(self) -> None:
         """Look at the clock from now on; a gateway without schedules never does."""
         host = self.host
@@ -108,7 +105,8 @@ class Scheduler:
                         "is missed while it is down is not said, and another gateway would run "
                         "the same (enable the plugin `storage`)"
                     )
-                book = await opened(store)
+                tables, store = await tables_of(store, "schedules", TABLES)
+                book: Book = tables.Book(store)
                 await self._give_up(book)
                 self._runs, self._book = Runs(self.host, book), book
             return self._book

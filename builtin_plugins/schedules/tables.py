@@ -1,23 +1,18 @@
-"""What is kept of schedules, and the statements that decide who runs what."""
+"""What is kept of schedules, and the book, which decides who runs what by conditional changes."""
 
 from __future__ import annotations
 
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
     DateTime,
     Integer,
     Interval,
     MetaData,
-    Table,
-    Text,
     and_,
-    delete,
     func,
     insert,
     literal,
@@ -25,16 +20,22 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
+
+from hookgate.builtin_plugins.schedules.looking import MADE_UP
+from hookgate.builtin_plugins.schedules.operations import RunRow
+from hookgate.core.domain.messages import new_id
+from hookgate.kit.records import Field, Record, insert_new, trim
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
-SCRIPTS = Path(__file__).parent / "migrations"
-METADATA = MetaData()
+    from hookgate.builtin_plugins.schedules.looking import Look, Missed
+    from hookgate.core.domain.ports import Store
+    from hookgate.core.domain.turn import Principal
+
+T = TypeVar("T")
 
 LEASE_SECONDS = 60.0
 """A gateway that has not been heard of for so long does not run any more what it had begun."""
@@ -42,42 +43,55 @@ LEASE_SECONDS = 60.0
 KEPT = 100
 """Rows of a schedule that are kept, the newest ones."""
 
-SCHEDULES = Table(
-    "schedules_schedule",
-    METADATA,
-    Column("name", Text, primary_key=True),
-    # When it is due, in words: another text is another plan, which begins when it is first seen.
-    Column("plan", Text, nullable=False),
-    # All times are ISO 8601 in UTC with microseconds: one form, which sorts as text.
-    # What was due up to here has a row among the runs, or had one.
-    Column("cursor", Text, nullable=False),
-    Column("missed", BigInteger, nullable=False),
-)
+IDLE = ("missed", "skipped")
+"""States of rows that no turn was started for."""
 
-RUNS = Table(
-    "schedules_run",
-    METADATA,
-    Column("schedule", Text, primary_key=True),
-    # When it was due; of several that were missed in a row, the last.
-    Column("planned", Text, primary_key=True),
-    Column("first", Text, nullable=False),
-    Column("count", Integer, nullable=False),
-    Column("more", Boolean, nullable=False),
-    Column("state", Text, nullable=False),
-    # "clock", or the principal who has started it by hand.
-    Column("by", Text, nullable=False),
-    Column("attempt", Integer, nullable=False),
-    # Who runs it, and until when it is believed to where gateways share the database.
-    Column("gateway", Text, nullable=False),
-    Column("until", DateTime(timezone=True)),
-    Column("started", Text, nullable=False),
-    Column("ended", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("note", Text, nullable=False),
-)
+ORDER = "schedules"
+"""Where its writes come among the functions that change shared rows."""
 
-_INSERT: Mapping[str, Any] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+SCRIPTS = Path(__file__).parent / "migrations"
+METADATA = MetaData()
+
+
+class Schedule(Record):
+    """A schedule. Times are ISO 8601 in UTC with microseconds: one form, which sorts as text."""
+
+    __tablename__ = "schedules_schedule"
+    metadata = METADATA
+
+    name: str = Field(primary_key=True)
+    plan: str
+    """When it is due, in words. Another text is another plan, which begins when first seen."""
+    cursor: str
+    """What was due up to here has a row among the runs, or had one."""
+    missed: int
+
+
+class Run(Record, RunRow):  # type: ignore[misc]  # whose settings are a dict each
+    """What is known of a run, or of several that were missed in a row, and who runs it."""
+
+    __tablename__ = "schedules_run"
+    metadata = METADATA
+
+    schedule: str = Field(primary_key=True)
+    planned: str = Field(primary_key=True)
+    first: str
+    count: int = Field(default=1, sa_type=Integer)
+    more: bool = False
+    state: str = "running"
+    by: str = "clock"
+    attempt: int = Field(default=1, sa_type=Integer)
+    started: str = ""
+    ended: str = ""
+    turn: str = ""
+    session: str = ""
+    note: str = ""
+    gateway: str = ""
+    until: datetime | None = None
+    """Until when its gateway is believed to run it where gateways share the database."""
+
+
+SCHEDULES, RUNS = Schedule.table, Run.table
 
 # The one clock that all gateways on a database share.
 _NOW = func.clock_timestamp(type_=DateTime(timezone=True))
@@ -88,128 +102,172 @@ def written(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-class Holder:
-    """The statements, in the name of one gateway.
+class Book:
+    """Decides which gateway runs what.
 
     Args:
-        gateway: Its id, for as long as the process lives.
-        shared: Whether other gateways may hold the database; if not, who has another id stopped.
+        store: Has the tables.
+
+    Attributes:
+        gateway: The id of this gateway, for as long as the process lives.
+        shared: Whether other gateways may hold the store; if not, who has another id stopped.
     """
 
-    def __init__(self, gateway: str, *, shared: bool) -> None:
-        self._gateway = gateway
-        self._shared = shared
+    def __init__(self, store: Store) -> None:
+        self.gateway = new_id("gateway")
+        self.shared = store.shared
+        self._store = store
 
     # -- schedules ---------------------------------------------------------
 
-    def begin(self, connection: Connection, name: str, plan: str, now: str) -> str:
-        """Make a schedule known, and return its cursor; a new plan begins now."""
-        fresh = {"name": name, "plan": plan, "cursor": now, "missed": 0}
-        connection.execute(_ignoring(connection, SCHEDULES, fresh))
+    async def begin(self, name: str, plan: str, now: datetime) -> datetime:
+        """Make a schedule known; return up to where it is settled. A new plan begins now."""
+        fresh = dict(Schedule(name=name, plan=plan, cursor=written(now), missed=0))
         other = and_(SCHEDULES.c.name == name, SCHEDULES.c.plan != plan)
-        connection.execute(update(SCHEDULES).where(other).values(plan=plan, cursor=now))
-        return self.cursor(connection, name)
 
-    def cursor(self, connection: Connection, name: str) -> str:
+        def work(connection: Connection) -> str:
+            insert_new(connection, SCHEDULES, fresh)
+            changed = update(SCHEDULES).where(other)
+            connection.execute(changed.values(plan=plan, cursor=fresh["cursor"]))
+            return _cursor(name, connection)
+
+        return datetime.fromisoformat(await self._write(work))
+
+    async def cursor(self, name: str) -> datetime:
         """Return up to where a schedule is settled."""
-        found = select(SCHEDULES.c.cursor).where(SCHEDULES.c.name == name)
-        return str(connection.execute(found).scalar_one())
+        return datetime.fromisoformat(await self._store.read(partial(_cursor, name)))
 
-    def put_back(self, connection: Connection, name: str, now: str) -> None:
+    async def put_back(self, name: str, now: datetime) -> None:
         """Have a schedule whose cursor lies ahead begin anew at `now`."""
-        ahead = and_(SCHEDULES.c.name == name, SCHEDULES.c.cursor > now)
-        connection.execute(update(SCHEDULES).where(ahead).values(cursor=now))
+        at = written(now)
+        ahead = update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor > at)
+        await self._write(lambda c: c.execute(ahead.values(cursor=at)).rowcount)
 
-    def settle(
-        self,
-        connection: Connection,
-        name: str,
-        *,
-        seen: str,
-        cursor: str,
-        missed: Mapping[str, Any] | None,
-        run: Mapping[str, Any] | None,
+    async def settle(
+        self, name: str, seen: datetime, look: Look, now: datetime, *, skip: str = ""
     ) -> str:
-        """Settle all that is due up to `cursor`, if nobody has done so since `seen`.
+        """Settle all that is due up to the cursor of `look`, if nobody has done so since `seen`.
 
         The row of the schedule is changed first: whoever else would do it waits for the
         transaction, and then finds another cursor.
 
+        Args:
+            name: The schedule.
+            seen: The cursor that `look` was made of.
+            look: What is to be settled.
+            now: The time.
+            skip: Why the run that is due is not to begin; "" where it is.
+
         Returns:
-            ``lost`` where somebody was first; ``run`` where `run` is this gateway's to run;
-            "" where nothing is to be run.
+            ``lost`` where somebody was first; ``run`` where a run is this gateway's to run; ""
+            where nothing is to be run.
         """
-        mine = and_(SCHEDULES.c.name == name, SCHEDULES.c.cursor == seen)
-        count = missed["count"] if missed else 0
-        moved = update(SCHEDULES).where(mine)
+        run: Run | None = None
+        if look.due is not None:
+            run = Run(
+                schedule=name,
+                planned=written(look.due),
+                first=written(look.due),
+                note=skip or (MADE_UP if look.late else ""),
+                **_idle("skipped", now) if skip else {"started": written(now)},
+            )
+        missed = None if look.missed is None else _missed(name, look.missed, now)
+        return await self._write(
+            partial(self._settle, name, written(seen), written(look.cursor), missed, run)
+        )
+
+    def _settle(
+        self,
+        name: str,
+        seen: str,
+        cursor: str,
+        missed: Run | None,
+        run: Run | None,
+        connection: Connection,
+    ) -> str:
+        moved = update(SCHEDULES).where(SCHEDULES.c.name == name, SCHEDULES.c.cursor == seen)
+        count = missed.count if missed else 0
         values = {"cursor": cursor, "missed": SCHEDULES.c.missed + count}
         if not connection.execute(moved.values(values)).rowcount:
             return "lost"
         if missed:
-            connection.execute(_ignoring(connection, RUNS, missed))
+            insert_new(connection, RUNS, dict(missed))
         taken = run is not None and self._claim(connection, run)
-        self._forget(connection, name)
+        _forget(connection, name)
         return "run" if taken else ""
 
-    def by_hand(self, connection: Connection, run: Mapping[str, Any]) -> bool:
-        """Begin a run that nobody has planned, unless the schedule runs already."""
-        self._hold(connection, run["schedule"])
-        if self._going(connection, run["schedule"]):
-            return False
-        connection.execute(insert(RUNS).values(self._held(run)))
-        return True
-
-    def _claim(self, connection: Connection, run: Mapping[str, Any]) -> bool:
-        if run["state"] == "running":
-            if going := self._going(connection, run["schedule"]):
+    def _claim(self, connection: Connection, run: Run) -> bool:
+        row = dict(run)
+        if run.state == "running":
+            if going := self._going(connection, run.schedule):
                 note = f"the run of {going} was still going"
-                run = {
-                    **run,
-                    "state": "skipped",
-                    "note": note,
-                    "ended": run["started"],
-                    "started": "",
-                }
+                row |= {"state": "skipped", "note": note, "ended": run.started, "started": ""}
             else:
-                run = self._held(run)
+                row |= self._held()
         # A row of this time is there where the clock was put back and the schedule resumed.
-        there = connection.execute(_ignoring(connection, RUNS, run)).rowcount
-        return bool(there) and run["state"] == "running"
+        return insert_new(connection, RUNS, row) and row["state"] == "running"
 
-    def _held(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        return {**run, "gateway": self._gateway, "until": self._lease()}
+    async def by_hand(self, name: str, now: datetime, by: Principal) -> bool:
+        """Begin a run that nobody has planned; False where the schedule runs already."""
+        at = written(now)
+        run = dict(Run(schedule=name, planned=at, first=at, by=by.id, started=at))
+
+        def work(connection: Connection) -> bool:
+            _hold(connection, name)
+            if self._going(connection, name):
+                return False
+            connection.execute(insert(RUNS).values(run | self._held()))
+            return True
+
+        return await self._write(work)
 
     # -- runs --------------------------------------------------------------
 
-    def beat(self, connection: Connection, keys: Collection[tuple[str, str]]) -> set[Any]:
+    async def beat(self, keys: Collection[tuple[str, datetime]]) -> set[tuple[str, datetime]]:
         """Be heard of; return which of these runs are still this gateway's."""
-        kept = set()
-        for key in keys:
-            lease = update(RUNS).where(self._mine(key)).values(until=self._lease())
-            if connection.execute(lease).rowcount:
-                kept.add(key)
-        return kept
 
-    def end(self, connection: Connection, key: tuple[str, str], values: Mapping[str, Any]) -> bool:
-        """Write what became of a run; False where it is this gateway's no more."""
-        ended = connection.execute(update(RUNS).where(self._mine(key)).values(dict(values)))
-        self._forget(connection, key[0])
-        return bool(ended.rowcount)
+        def work(connection: Connection) -> set[tuple[str, datetime]]:
+            lease = update(RUNS).values(until=self._lease())
+            return {
+                key for key in keys if connection.execute(lease.where(self._mine(*key))).rowcount
+            }
 
-    def interrupt(self, connection: Connection, now: str) -> Sequence[tuple[str, str]]:
-        """Give up the runs whose gateway has stopped; return which."""
-        stopped = and_(RUNS.c.state == "running", ~self._lives())
+        return await self._write(work)
+
+    async def end(self, name: str, planned: datetime, values: Mapping[str, Any]) -> bool:
+        """Write what became of a run; False where another gateway has given it up."""
+        ended = update(RUNS).where(self._mine(name, planned)).values(dict(values))
+
+        def work(connection: Connection) -> bool:
+            there = connection.execute(ended).rowcount
+            _forget(connection, name)
+            return bool(there)
+
+        return await self._write(work)
+
+    async def interrupt(self, now: datetime) -> Sequence[tuple[str, str]]:
+        """Give up the runs whose gateway has stopped; return schedule and time of each."""
         given_up = (
             update(RUNS)
-            .where(stopped)
-            .values(state="interrupted", ended=now, note="its gateway has stopped in the middle")
+            .where(RUNS.c.state == "running", ~self._lives())
+            .values(
+                state="interrupted",
+                ended=written(now),
+                note="its gateway has stopped in the middle",
+            )
+            .returning(RUNS.c.schedule, RUNS.c.planned)
         )
-        found = connection.execute(given_up.returning(RUNS.c.schedule, RUNS.c.planned))
-        return [(row.schedule, row.planned) for row in found]
+        return await self._write(
+            lambda c: [(row.schedule, row.planned) for row in c.execute(given_up)]
+        )
 
-    def again(self, connection: Connection, name: str, now: str) -> str | None:
-        """Take the last planned run, if it was interrupted and not tried twice; return its time."""
-        self._hold(connection, name)
+    async def again(self, name: str, now: datetime) -> datetime | None:
+        """Take the last planned run, if it was interrupted and not tried twice."""
+        found = await self._write(partial(self._again, name, written(now)))
+        return None if found is None else datetime.fromisoformat(found)
+
+    def _again(self, name: str, now: str, connection: Connection) -> str | None:
+        _hold(connection, name)
         rows = select(RUNS.c.planned, RUNS.c.state, RUNS.c.attempt).where(
             RUNS.c.schedule == name, RUNS.c.by == "clock", RUNS.c.state.not_in(IDLE)
         )
@@ -224,66 +282,80 @@ class Holder:
             RUNS.c.state == "interrupted",
             RUNS.c.attempt == row.attempt,
         )
-        taken = update(RUNS).where(mine).values(
-            state="running", attempt=row.attempt + 1, gateway=self._gateway,
-            until=self._lease(), started=now, ended="", note="",
-        )  # fmt: skip
+        begun = {"state": "running", "attempt": row.attempt + 1, "started": now, "ended": ""}
+        taken = update(RUNS).where(mine).values({**begun, "note": "", **self._held()})
         return row.planned if connection.execute(taken).rowcount else None
 
-    def rows(self, connection: Connection, name: str, most: int) -> Sequence[Mapping[str, Any]]:
-        """Return the newest rows of a schedule, the newest first."""
-        found = select(RUNS).where(RUNS.c.schedule == name)
-        found = found.order_by(RUNS.c.planned.desc()).limit(most)
-        return [dict(row) for row in connection.execute(found).mappings()]
+    async def rows(self, name: str, most: int) -> tuple[Sequence[RunRow], int]:
+        """Return the newest rows of a schedule, and how many runs were missed in all."""
+        shown = select(*(RUNS.c[column] for column in RunRow.model_fields))
+        newest = shown.where(RUNS.c.schedule == name).order_by(RUNS.c.planned.desc()).limit(most)
+        missed = select(SCHEDULES.c.missed).where(SCHEDULES.c.name == name)
 
-    def missed(self, connection: Connection, name: str) -> int:
-        """Return how many runs of a schedule were missed since it is known."""
-        found = select(SCHEDULES.c.missed).where(SCHEDULES.c.name == name)
-        return int(connection.execute(found).scalar() or 0)
+        def work(connection: Connection) -> tuple[Sequence[RunRow], int]:
+            rows = [RunRow(**row) for row in connection.execute(newest).mappings()]
+            return rows, int(connection.execute(missed).scalar() or 0)
+
+        return await self._store.read(work)
 
     # -- within ------------------------------------------------------------
 
-    def _hold(self, connection: Connection, name: str) -> None:
-        """Have all that decides who runs a schedule happen one after the other."""
-        row = update(SCHEDULES).where(SCHEDULES.c.name == name)
-        connection.execute(row.values(plan=SCHEDULES.c.plan))
-
-    def _forget(self, connection: Connection, name: str) -> None:
-        newest = select(RUNS.c.planned).where(RUNS.c.schedule == name)
-        newest = newest.order_by(RUNS.c.planned.desc()).offset(KEPT).limit(1)
-        oldest = connection.execute(newest).scalar()
-        if oldest is not None:
-            old = and_(RUNS.c.schedule == name, RUNS.c.planned <= oldest)
-            connection.execute(delete(RUNS).where(old, RUNS.c.state != "running"))
+    async def _write(self, work: Callable[[Connection], T]) -> T:
+        return await self._store.write(work, order=ORDER)
 
     def _going(self, connection: Connection, name: str) -> str | None:
         """Return when the run was due that is still going, if one is."""
         running = and_(RUNS.c.schedule == name, RUNS.c.state == "running", self._lives())
         return connection.execute(select(RUNS.c.planned).where(running).limit(1)).scalar()
 
-    def _mine(self, key: tuple[str, str]) -> ColumnElement[bool]:
-        name, planned = key
+    def _mine(self, name: str, planned: datetime) -> ColumnElement[bool]:
         return and_(
             RUNS.c.schedule == name,
-            RUNS.c.planned == planned,
-            RUNS.c.gateway == self._gateway,
+            RUNS.c.planned == written(planned),
+            RUNS.c.gateway == self.gateway,
             RUNS.c.state == "running",
         )
 
     def _lives(self) -> ColumnElement[bool]:
-        mine = RUNS.c.gateway == self._gateway
-        return or_(mine, RUNS.c.until > _NOW) if self._shared else mine
+        mine = RUNS.c.gateway == self.gateway
+        return or_(mine, RUNS.c.until > _NOW) if self.shared else mine
+
+    def _held(self) -> dict[str, Any]:
+        return {"gateway": self.gateway, "until": self._lease()}
 
     def _lease(self) -> Any:
-        if not self._shared:
+        if not self.shared:
             return None
         return _NOW + literal(timedelta(seconds=LEASE_SECONDS), type_=Interval)
 
 
-IDLE = ("missed", "skipped")
-"""States of rows that no turn was started for."""
+def _cursor(name: str, connection: Connection) -> str:
+    found = select(SCHEDULES.c.cursor).where(SCHEDULES.c.name == name)
+    return str(connection.execute(found).scalar_one())
 
 
-def _ignoring(connection: Connection, table: Table, row: Mapping[str, Any]) -> Any:
-    """Return an `INSERT` of a row that leaves one alone that is there already."""
-    return _INSERT[connection.dialect.name](table).values(dict(row)).on_conflict_do_nothing()
+def _hold(connection: Connection, name: str) -> None:
+    """Have all that decides who runs a schedule happen one after the other."""
+    row = update(SCHEDULES).where(SCHEDULES.c.name == name)
+    connection.execute(row.values(plan=SCHEDULES.c.plan))
+
+
+def _forget(connection: Connection, name: str) -> None:
+    mine = (RUNS.c.schedule == name,)
+    trim(connection, mine, (RUNS.c.planned,), KEPT, RUNS.c.state != "running")
+
+
+def _idle(state: str, now: datetime) -> dict[str, Any]:
+    return {"state": state, "ended": written(now)}
+
+
+def _missed(name: str, missed: Missed, now: datetime) -> Run:
+    return Run(
+        schedule=name,
+        planned=written(missed.last),
+        first=written(missed.first),
+        count=missed.count,
+        more=missed.more,
+        note="no gateway has begun it in time",
+        **_idle("missed", now),
+    )

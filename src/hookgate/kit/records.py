@@ -318,8 +318,7 @@ class Records(Generic[R]):
         """
 
         def work(connection: Connection) -> list[R]:
-            for row in rows:
-                insert_new(connection, self._table, dict(row))
+            insert_new(connection, self._table, *map(dict, rows))
             keys = [tuple(getattr(row, key.key) for key in self._keys) for row in rows]
             return self.read(connection, tuple_(*self._keys).in_(keys))
 
@@ -371,10 +370,16 @@ class Records(Generic[R]):
 # -- statements --------------------------------------------------------------
 
 
-def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless there is one of its key; return whether there was none."""
-    made = _insert(connection, table).values(dict(row)).on_conflict_do_nothing()
-    return bool(connection.execute(made).rowcount)
+def insert_new(connection: Connection, table: Table, *rows: Mapping[str, Any]) -> bool:
+    """Insert those of `rows` whose key nobody has; return, of one row, whether it is new.
+
+    The values of a single row may be expressions.
+    """
+    made = _insert(connection, table).on_conflict_do_nothing()
+    if len(rows) == 1:
+        return bool(connection.execute(made.values(dict(rows[0]))).rowcount)
+    connection.execute(made, _in_order(table, rows))
+    return True
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -383,9 +388,7 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
     key = [column.name for column in table.primary_key]
     changed = {each.name: made.excluded[each.name] for each in table.c if not each.primary_key}
     connection.execute(
-        made.on_conflict_do_update(index_elements=key, set_=changed),
-        # In one order, so that two gateways never wait for each other.
-        sorted(rows, key=lambda row: [row[name] for name in key]),
+        made.on_conflict_do_update(index_elements=key, set_=changed), _in_order(table, rows)
     )
 
 
@@ -438,6 +441,12 @@ def _sessions(claim: Claim) -> str:
     )
     # No part of a key holds a colon, so each `%` stands for one part.
     return ":".join(("%", *told))
+
+
+def _in_order(table: Table, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows in one order, so that two gateways never wait for each other."""
+    key = [column.name for column in table.primary_key]
+    return sorted(map(dict, rows), key=lambda row: [row[name] for name in key])
 
 
 def _insert(connection: Connection, table: Table) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import SimpleNamespace
@@ -77,8 +78,8 @@ class Scheduled:
         while tasks := [
             task for task in self.gate.host._tasks if task.get_name() == "schedule job"
         ]:
-            for task in tasks:
-                await task
+            # It waits even for one that is done, and is let go of by what the loop does next.
+            await asyncio.wait(tasks)
         return await self.row()
 
 

@@ -20,10 +20,11 @@ from tests.support.script import Script, Scripted, say, settings, until
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.schedules import tables
-from hookgate.builtin_plugins.schedules.book import Book, opened
 from hookgate.builtin_plugins.schedules.looking import look
 from hookgate.builtin_plugins.schedules.settings import JobSettings
+from hookgate.builtin_plugins.schedules.tables import Book
 from hookgate.core.domain.ports import STORE
+from hookgate.kit.tables import tables_of
 
 BUILTIN = ("control", "storage", "policy", "schedules")
 SECOND = timedelta(seconds=1)
@@ -50,7 +51,8 @@ def run_and_kill(home: Path) -> None:
 
 
 async def book_of(gate: Gateway) -> Book:
-    return await opened(gate.host[STORE])
+    await tables_of(gate.host[STORE], "schedules", tables.__name__)
+    return Book(gate.host[STORE])
 
 
 async def test_migrations_make_the_tables_that_the_code_knows(url: str, tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ async def test_what_a_gateway_that_is_heard_of_no_more_ran_is_taken_over(
         assert await other.interrupt(later) == []
         assert await other.again("job", later) is None
         await asyncio.sleep(0.6)
-        assert await other.interrupt(later) == [("job", one._written(now))]
+        assert await other.interrupt(later) == [("job", tables.written(now))]
         assert await other.again("job", later) == now
         # The first one finds that it is not its any more.
         assert await one.beat([("job", now)]) == set()

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from tests.builtin_plugins.turns import TurnedClock, make_host
 
 from hookgate.builtin_plugins.schedules import tables
-from hookgate.builtin_plugins.schedules.book import Book, Row, opened
+from hookgate.builtin_plugins.schedules.operations import RunRow
 from hookgate.builtin_plugins.schedules.scheduler import Scheduler
 from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
+from hookgate.builtin_plugins.schedules.tables import Book
 from hookgate.core.domain.ports import CLOCK, SWITCHES, Switch
+from hookgate.kit.records import MemoryStore
 
 DAY = 86_400
 
@@ -78,7 +80,7 @@ async def play(job: JobSettings, begin: str, actions: Sequence[tuple[str, Any]])
     clock.time = datetime.fromisoformat(f"{begin}T12:00:00+00:00")
     host.provide(CLOCK, clock)
     host.provide(SWITCHES, switch)  # type: ignore[arg-type]  # as much of it as is needed
-    book = await opened(None)
+    book = Book(MemoryStore(tables.METADATA))
     runs = NoRuns(book)
 
     def gateway() -> Scheduler:
@@ -106,11 +108,14 @@ async def play(job: JobSettings, begin: str, actions: Sequence[tuple[str, Any]])
                 switch.value = {"paused": paused}
     rows, _ = await book.rows("job", 100_000)
     check(job, rows, runs.begun, start, await book.cursor("job"))
-    book.close()
 
 
 def check(
-    job: JobSettings, rows: Sequence[Row], begun: list[datetime], start: datetime, cursor: datetime
+    job: JobSettings,
+    rows: Sequence[RunRow],
+    begun: list[datetime],
+    start: datetime,
+    cursor: datetime,
 ) -> None:
     """Hold that all that was due up to `cursor` is there, each time once."""
     due = list(job.timing.between(start, cursor))
