@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.awareness.cards.pins import Pins, ProcessPins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
@@ -107,14 +107,10 @@ class Awareness:
         await asyncio.to_thread(runtime_file.prune, host.settings.home, keep)
 
     async def _pins(self, host: Host) -> Pins:
-        store = host.get(STORE)
-        if store is None:
-            # Pins of the process alone: a change is noticed until the gateway stops.
-            return Pins(ProcessPins(), self.settings.pin)
-        tables, _ = await tables_of(
-            store, "awareness", "hookgate.builtin_plugins.awareness.cards.tables"
-        )
-        pins = Pins(tables.StorePins(store), self.settings.pin)
+        # Without a store, a change is noticed until the gateway stops.
+        module = "hookgate.builtin_plugins.awareness.cards.tables"
+        tables, store = await tables_of(host.get(STORE), "awareness", module)
+        pins = Pins(tables.Pin.records(store), self.settings.pin)
         await pins.load()
         return pins
 

@@ -2,36 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from hookgate.builtin_plugins.awareness.cards.tables import Pin
     from hookgate.core.domain.descriptors import Card
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pin:
-    """What is known of one card.
-
-    Attributes:
-        id: The card's id.
-        approved: The digest that was approved; "" where none was.
-        seen: The digest that was seen last.
-        source: Where the card was declared.
-        changed: When it last changed, ISO 8601 in UTC.
-    """
-
-    id: str
-    approved: str
-    seen: str
-    source: str
-    changed: str
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns of its row."""
-        return asdict(self)
+    from hookgate.kit.records import Records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,31 +24,6 @@ class Change:
 
     pin: Pin
     before: str
-
-
-class PinStore(Protocol):
-    """Where pins are kept."""
-
-    async def load(self) -> Mapping[str, Pin]:
-        """Return all pins by the card's id."""
-
-    async def save(self, pins: Sequence[Pin]) -> None:
-        """Keep `pins` in place of those of the same ids."""
-
-
-class ProcessPins:
-    """Keeps pins in the process, where there is no store."""
-
-    def __init__(self) -> None:
-        self._pins: dict[str, Pin] = {}
-
-    async def load(self) -> Mapping[str, Pin]:
-        """Return all pins by the card's id."""
-        return dict(self._pins)
-
-    async def save(self, pins: Sequence[Pin]) -> None:
-        """Keep `pins`."""
-        self._pins.update({pin.id: pin for pin in pins})
 
 
 def pin_digest(card: Card) -> str:
@@ -87,7 +41,7 @@ class Pins:
         mode: ``note`` or ``strict``.
     """
 
-    def __init__(self, store: PinStore, mode: Literal["note", "strict"]) -> None:
+    def __init__(self, store: Records[Pin], mode: Literal["note", "strict"]) -> None:
         self.mode = mode
         self._store = store
         self._pins: dict[str, Pin] = {}
@@ -95,7 +49,7 @@ class Pins:
 
     async def load(self) -> None:
         """Read what was pinned by earlier runs, and by other gateways on the same store."""
-        self._pins = dict(await self._store.load())
+        self._pins = {pin.id: pin for pin in await self._store.all()}
 
     async def check(self, cards: Iterable[Card], now: str) -> Sequence[Change]:
         """Take note of the cards that there are; return those that have changed.
@@ -121,9 +75,10 @@ class Pins:
             digest, known = self._digest(card), self._pins.get(card.id)
             if known is None:
                 approved = digest if card.trusted or self.mode == "note" else ""
-                fresh.append(_pin(card, approved, digest, now))
+                fresh.append(self._pin(card, approved, digest, now))
             elif known.seen != digest:
-                pin = replace(known, seen=digest, source=card.source_ref, changed=now)
+                news = {"seen": digest, "source": card.source_ref, "changed": now}
+                pin = known.model_copy(update=news)
                 fresh.append(pin)
                 changes.append(Change(pin=pin, before=known.seen))
         return fresh, changes
@@ -151,7 +106,7 @@ class Pins:
     async def approve(self, cards: Iterable[Card], now: str) -> Sequence[Pin]:
         """Approve `cards` as they are now; return the pins that this has changed."""
         pins = [
-            _pin(card, self._digest(card), self._digest(card), now)
+            self._pin(card, self._digest(card), self._digest(card), now)
             for card in self.differing(cards)
         ]
         await self.keep(pins)
@@ -163,6 +118,6 @@ class Pins:
             known = self._digests[card.id] = (card, pin_digest(card))
         return known[1]
 
-
-def _pin(card: Card, approved: str, seen: str, now: str) -> Pin:
-    return Pin(id=card.id, approved=approved, seen=seen, source=card.source_ref, changed=now)
+    def _pin(self, card: Card, approved: str, seen: str, now: str) -> Pin:
+        source = card.source_ref
+        return self._store.row(id=card.id, approved=approved, seen=seen, source=source, changed=now)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
-    from hookgate.builtin_plugins.awareness.cards.pins import Pin, Pins
+    from hookgate.builtin_plugins.awareness.cards.pins import Pins
+    from hookgate.builtin_plugins.awareness.cards.tables import Pin
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
     from hookgate.core.domain.descriptors import Card
     from hookgate.core.host import Host, PluginInfo

@@ -5,11 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builtin_plugins.stores import differences, opened_store
+from tests.builtin_plugins.stores import differences, kept_in, opened_store
 
-from hookgate.builtin_plugins.awareness.cards.pins import Pins, PinStore, ProcessPins, pin_digest
-from hookgate.builtin_plugins.awareness.cards.tables import METADATA, SCRIPTS, StorePins
+from hookgate.builtin_plugins.awareness.cards import tables
+from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
+from hookgate.builtin_plugins.awareness.cards.tables import METADATA, SCRIPTS, Pin
 from hookgate.core.domain.descriptors import Card, Triggers
+from hookgate.kit.records import Records
 
 MINE = Card(id="mine", text="How to deploy.", trusted=True, origin="repo")
 THEIRS = Card(id="theirs", text="How to knit.", origin="workspace")
@@ -17,13 +19,9 @@ NOW, LATER = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
 
 
 @pytest.fixture(params=["process", "store"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[PinStore]:
-    if request.param == "process":
-        yield ProcessPins()
-        return
-    async with opened_store(tmp_path) as store:
-        await store.migrate("awareness", METADATA, SCRIPTS)
-        yield StorePins(store)
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Records[Pin]]:
+    async with kept_in(request.param, tmp_path, "awareness", tables) as store:
+        yield Pin.records(store)
 
 
 async def test_the_migrations_make_the_table_that_the_code_uses(tmp_path: Path) -> None:
@@ -33,7 +31,7 @@ async def test_the_migrations_make_the_table_that_the_code_uses(tmp_path: Path) 
 
 
 async def test_a_card_that_changes_is_named_once_and_counts_as_changed_until_it_is_approved(
-    kept: PinStore,
+    kept: Records[Pin],
 ) -> None:
     pins = Pins(kept, "note")
     assert await pins.check([MINE, THEIRS], NOW) == []
@@ -54,7 +52,7 @@ async def test_a_card_that_changes_is_named_once_and_counts_as_changed_until_it_
     assert restarted.differing([MINE, changed]) == []
 
 
-async def test_a_card_that_changes_back_is_approved_as_it_was(kept: PinStore) -> None:
+async def test_a_card_that_changes_back_is_approved_as_it_was(kept: Records[Pin]) -> None:
     pins = Pins(kept, "strict")
     await pins.check([MINE], NOW)
     await pins.check([replace(MINE, text="x")], NOW)
@@ -63,7 +61,7 @@ async def test_a_card_that_changes_back_is_approved_as_it_was(kept: PinStore) ->
     assert pins.waiting([MINE]) == frozenset()
 
 
-async def test_strict_lets_a_changed_card_and_a_strangers_new_one_wait(kept: PinStore) -> None:
+async def test_strict_lets_a_changed_card_and_a_strangers_new_one_wait(kept: Records[Pin]) -> None:
     pins = Pins(kept, "strict")
     assert pins.waiting([MINE, THEIRS]) == {"mine", "theirs"}  # nobody has looked yet
     await pins.check([MINE, THEIRS], NOW)
