@@ -11,7 +11,7 @@ from hookgate.core.domain.descriptors import Capability, CapabilityDetail
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hookgate.builtin_plugins.inventory.kept.keeping import Skill
+    from hookgate.builtin_plugins.inventory.kept.tables import Skill
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
-    from hookgate.builtin_plugins.inventory.projection import Kept
+    from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
     from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
     from hookgate.core.domain.ports import Switch
@@ -119,7 +119,6 @@ async def opened(
         StoreError: What is switched off cannot be read.
     """
     kept = await _tables(host, keeping)
-    await keeping.load()
     multiplexer = Multiplexer(
         await _sources(host),
         read_seconds=settings.read_seconds,
@@ -134,20 +133,16 @@ async def opened(
         await multiplexer.close()
 
 
-async def _tables(host: Host, keeping: Keeping) -> Kept | None:
-    store = host.get(STORE)
-    if store is None:
-        return None
-    tables, _ = await tables_of(
-        store, "inventory", "hookgate.builtin_plugins.inventory.kept.tables"
-    )
-    keeping.keep_in(tables.StoreKeeper(store))
+async def _tables(host: Host, keeping: Keeping) -> StoreProjection | None:
+    """Know what is switched off; return where records are kept, if they outlive the process."""
+    module = "hookgate.builtin_plugins.inventory.kept.tables"
+    tables, store = await tables_of(host.get(STORE), "inventory", module)
+    await keeping.open(tables.Toggle.records(store), tables.Skill.records(store))
     if store.problem:
         host.standing(PART).bad(
             "the store of earlier runs is lost, and with it what was switched off"
         )
-    kept: Kept = tables.StoreProjection(store)
-    return kept
+    return tables.StoreProjection(store) if host.get(STORE) is not None else None
 
 
 async def _sources(host: Host) -> dict[str, RuntimeSource]:

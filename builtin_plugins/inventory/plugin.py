@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.kept.keeping import Keeping, ProcessKeeper
+from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
 from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
 from hookgate.builtin_plugins.inventory.settings import InventorySettings
@@ -43,7 +43,7 @@ class Plugin:
 
     def __init__(self, settings: InventorySettings) -> None:
         self._settings = settings
-        self._keeping = Keeping(ProcessKeeper())
+        self._keeping = Keeping()
         self._opened: Opened | None = None
         self._runtimes: Sequence[RuntimeSource] = ()
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from datetime import datetime
 
+    from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
     from hookgate.builtin_plugins.inventory.multiplexer import Reading
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.core.domain.events import PartStanding
@@ -54,18 +55,6 @@ class Served:
     status: SourceStatus
 
 
-class Kept(Protocol):
-    """Where the last good records are kept."""
-
-    async def reconcile(
-        self, source: str, records: Sequence[CapabilityRecord], synced: str
-    ) -> None:
-        """Make `records` all that is kept of `source`, at once, and nobody else's."""
-
-    async def load(self, source: str) -> tuple[tuple[CapabilityRecord, ...], str]:
-        """Return what is kept of `source`, and when it was read; "" for never."""
-
-
 @dataclass(slots=True)
 class _Good:
     """The last good read of a source."""
@@ -85,7 +74,7 @@ class Projection:
 
     def __init__(
         self,
-        kept: Kept | None,
+        kept: StoreProjection | None,
         now: Callable[[], datetime],
         monotonic: Callable[[], float],
         *,

@@ -3,95 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.record import parse_id, record_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
+
+    from hookgate.builtin_plugins.inventory.kept.tables import Skill, Toggle
+    from hookgate.kit.records import Records
 
 NATIVE = "native"
 """The id of the source that reads the gateway itself, and the name of its runtime."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Toggle:
-    """Whether one capability is switched off.
-
-    Attributes:
-        id: The id of its record.
-        disabled: Whether it is switched off; where it was once, and is not now, this says so.
-        changed: When, ISO 8601 in UTC.
-        changed_by: The principal.
-    """
-
-    id: str
-    disabled: bool
-    changed: str
-    changed_by: str
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns of its row."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Skill:
-    """A skill that was installed.
-
-    Attributes:
-        id: The id of its record.
-        name: What it is called.
-        agent: For which agent; None for everybody.
-        runtime: The runtime of that agent.
-        description: What it does.
-        content: Its text.
-        changed: When it was installed last, ISO 8601 in UTC.
-        changed_by: The principal.
-    """
-
-    id: str
-    name: str
-    agent: str | None
-    runtime: str
-    description: str
-    content: str
-    changed: str
-    changed_by: str
-
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns of its row."""
-        return asdict(self)
-
-
-class Keeper(Protocol):
-    """Where toggles and skills are kept."""
-
-    async def load(self) -> tuple[Sequence[Toggle], Sequence[Skill]]:
-        """Return all that is kept."""
-
-    async def put(self, thing: Toggle | Skill) -> None:
-        """Keep `thing` in place of that of the same id; return once it is durable."""
-
-
-class ProcessKeeper:
-    """Keeps them in the process, where there is no store."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Toggle | Skill] = {}
-
-    async def load(self) -> tuple[Sequence[Toggle], Sequence[Skill]]:
-        """Return all that is kept."""
-        things = list(self._kept.values())
-        return (
-            [one for one in things if isinstance(one, Toggle)],
-            [one for one in things if isinstance(one, Skill)],
-        )
-
-    async def put(self, thing: Toggle | Skill) -> None:
-        """Keep `thing`."""
-        self._kept[f"{type(thing).__name__} {thing.id}"] = thing
 
 
 class Keeping:
@@ -103,22 +26,18 @@ class Keeping:
         version: Grows by one with each change.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
-        """Know nothing until `load`.
-
-        Args:
-            keeper: Where they are kept.
-        """
+    def __init__(self) -> None:
+        """Know nothing until `open`."""
         self.toggles: Mapping[str, Toggle] = {}
         self.skills: Mapping[str, Skill] = {}
         self.version = 0
-        self._keeper = keeper
         self._changing = asyncio.Lock()
         self._withheld: dict[str, frozenset[str]] = {}
 
-    def keep_in(self, keeper: Keeper) -> None:
-        """Keep them in `keeper` from now on; `load` reads what is there."""
-        self._keeper = keeper
+    async def open(self, toggles: Records[Toggle], skills: Records[Skill]) -> None:
+        """Keep them there, and `load`."""
+        self._toggles, self._skills = toggles, skills
+        await self.load()
 
     async def load(self) -> None:
         """Read all of it anew: of earlier runs, and of other gateways on the same store.
@@ -127,21 +46,30 @@ class Keeping:
             StoreError: It cannot be read, and what was known before counts on.
         """
         async with self._changing:
-            toggles, skills = await self._keeper.load()
+            toggles, skills = await self._toggles.all(), await self._skills.all()
             self._take({one.id: one for one in toggles}, {one.id: one for one in skills})
 
-    async def put(self, thing: Toggle | Skill) -> None:
-        """Keep a toggle or a skill; nothing else that is kept is touched.
+    async def switch(self, **values: Any) -> None:
+        """Keep a `Toggle` of these values; nothing else that is kept is touched.
 
         Raises:
             StoreError: It cannot be kept, and nothing has changed.
         """
+        toggle = self._toggles.row(**values)
         async with self._changing:
-            await self._keeper.put(thing)
-            if isinstance(thing, Toggle):
-                self._take({**self.toggles, thing.id: thing}, self.skills)
-            else:
-                self._take(self.toggles, {**self.skills, thing.id: thing})
+            await self._toggles.save([toggle])
+            self._take({**self.toggles, toggle.id: toggle}, self.skills)
+
+    async def install(self, **values: Any) -> None:
+        """Keep a `Skill` of these values; nothing else that is kept is touched.
+
+        Raises:
+            StoreError: It cannot be kept, and nothing has changed.
+        """
+        skill = self._skills.row(**values)
+        async with self._changing:
+            await self._skills.save([skill])
+            self._take(self.toggles, {**self.skills, skill.id: skill})
 
     def _take(self, toggles: Mapping[str, Toggle], skills: Mapping[str, Skill]) -> None:
         if toggles == self.toggles and skills == self.skills:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Boolean, Column, MetaData, Table, Text, bindparam, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import MetaData, bindparam, delete, select
 
-from hookgate.builtin_plugins.inventory.kept.keeping import Skill, Toggle
 from hookgate.builtin_plugins.inventory.record import from_json
 from hookgate.core.domain.strict_json import dumps
+from hookgate.kit.records import Field, Record, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection
 
@@ -25,63 +24,70 @@ SCRIPTS = Path(__file__).parents[1] / "migrations"
 
 METADATA = MetaData()
 
-CAPABILITIES = Table(
-    "inventory_capability",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("source", Text, nullable=False, index=True),
-    # The record as JSON, without what is derived each time: `writable` and `synced_at`.
-    Column("data", Text, nullable=False),
-)
 
-SOURCES = Table(
-    "inventory_source",
-    METADATA,
-    Column("source", Text, primary_key=True),
-    # ISO 8601 in UTC.
-    Column("synced", Text, nullable=False),
-)
+class KeptRecord(Record):
+    """The last good record of a capability."""
 
-TOGGLES = Table(
-    "inventory_toggle",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("disabled", Boolean, nullable=False),
-    Column("changed", Text, nullable=False),
-    Column("changed_by", Text, nullable=False),
-)
+    __tablename__ = "inventory_capability"
+    metadata = METADATA
 
-SKILLS = Table(
-    "inventory_skill",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("agent", Text, nullable=True),
-    Column("runtime", Text, nullable=False),
-    Column("description", Text, nullable=False),
-    Column("content", Text, nullable=False),
-    Column("changed", Text, nullable=False),
-    Column("changed_by", Text, nullable=False),
-)
+    id: str = Field(primary_key=True)
+    source: str = Field(index=True)
+    data: str
+    """It as JSON, without what is derived each time: `writable` and `synced_at`."""
 
+
+class Source(Record):
+    """A source that was read."""
+
+    __tablename__ = "inventory_source"
+    metadata = METADATA
+
+    source: str = Field(primary_key=True)
+    synced: str
+    """When, ISO 8601 in UTC."""
+
+
+class Toggle(Record):
+    """Whether one capability is switched off."""
+
+    __tablename__ = "inventory_toggle"
+    metadata = METADATA
+
+    id: str = Field(primary_key=True)
+    """The id of its record."""
+    disabled: bool
+    """Whether it is switched off; where it was once, and is not now, this says so."""
+    changed: str
+    """When, ISO 8601 in UTC."""
+    changed_by: str
+    """The principal."""
+
+
+class Skill(Record):
+    """A skill that was installed."""
+
+    __tablename__ = "inventory_skill"
+    metadata = METADATA
+
+    id: str = Field(primary_key=True)
+    """The id of its record."""
+    name: str
+    """What it is called."""
+    agent: str | None
+    """For which agent; None for everybody."""
+    runtime: str
+    """The runtime of that agent."""
+    description: str
+    content: str
+    changed: str
+    """When it was installed last, ISO 8601 in UTC."""
+    changed_by: str
+    """The principal."""
+
+
+CAPABILITIES, SOURCES = KeptRecord.table, Source.table
 DERIVED = ("writable", "synced_at")
-
-
-def _upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    # Both databases know the clause; SQLAlchemy has it in their dialects alone.
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    made = dialect.insert(table)
-    changed = {
-        column.name: made.excluded[column.name]
-        for column in table.columns
-        if not column.primary_key
-    }
-    key = [column.name for column in table.primary_key]
-    connection.execute(
-        made.on_conflict_do_update(index_elements=key, set_=changed),
-        # In one order, so that two gateways never wait for each other.
-        sorted(rows, key=lambda row: str(row[key[0]])),
-    )
 
 
 def _data(record: CapabilityRecord) -> str:
@@ -125,8 +131,8 @@ class StoreProjection:
                 if known.get(one) != data
             ]
             if changed:
-                _upsert(connection, CAPABILITIES, changed)
-            _upsert(connection, SOURCES, [{"source": source, "synced": synced}])
+                upsert(connection, CAPABILITIES, changed)
+            upsert(connection, SOURCES, [{"source": source, "synced": synced}])
 
         # Behind what names nothing: two gateways may reconcile the same rows at once.
         await self._store.write(work, order="inventory")
@@ -160,37 +166,3 @@ def _read(texts: Sequence[str], source: str) -> list[CapabilityRecord]:
             # Of another version of this plugin. The next good read writes it anew.
             continue
     return records
-
-
-class StoreKeeper:
-    """Keeps toggles and installed skills in the store."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def load(self) -> tuple[Sequence[Toggle], Sequence[Skill]]:
-        """Return all that is kept.
-
-        Raises:
-            StoreError: It cannot be read.
-        """
-
-        def work(connection: Connection) -> tuple[Sequence[Toggle], Sequence[Skill]]:
-            toggles = connection.execute(select(TOGGLES).order_by(TOGGLES.c.id)).mappings()
-            skills = connection.execute(select(SKILLS).order_by(SKILLS.c.id)).mappings()
-            return [Toggle(**row) for row in toggles], [Skill(**row) for row in skills]
-
-        return await self._store.read(work)
-
-    async def put(self, thing: Toggle | Skill) -> None:
-        """Keep a toggle or a skill in place of that of the same id; return once it is committed.
-
-        Raises:
-            StoreError: It cannot be kept.
-        """
-        table = TOGGLES if isinstance(thing, Toggle) else SKILLS
-
-        def work(connection: Connection) -> None:
-            _upsert(connection, table, [thing.to_row()])
-
-        await self._store.write(work)

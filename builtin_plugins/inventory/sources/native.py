@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Skill, Toggle
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, record_id
 from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError,
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
+    from hookgate.builtin_plugins.inventory.kept.tables import Toggle
     from hookgate.builtin_plugins.inventory.record import Kind, Origin, Risk
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
     from hookgate.core.domain.descriptors import Capability, Flags
@@ -167,13 +168,12 @@ class NativeSource:
                     f"{record.id} belongs to the agent {record.agent_id!r} alone"
                 )
             record = _of_agent(record, change.agent_id)
-        toggle = Toggle(
+        await self._keeping.switch(
             id=record.id,
             disabled=change.action == "disable",
             changed=self._host.clock.now().isoformat(),
             changed_by=change.by.id,
         )
-        await self._keeping.put(toggle)
         return await self._find(record.id)
 
     async def _find(self, record_id: str) -> CapabilityRecord:
@@ -208,7 +208,7 @@ class NativeSource:
                 f"a skill called {install.key!r} is there already: {there.provenance}",
                 action="give it another name",
             )
-        skill = Skill(
+        await self._keeping.install(
             id=record.id,
             name=install.key,
             agent=install.agent_id,
@@ -218,7 +218,6 @@ class NativeSource:
             changed=self._host.clock.now().isoformat(),
             changed_by=change.by.id,
         )
-        await self._keeping.put(skill)
         return await self._find(record.id)
 
     async def _approve(self, change: CapabilityChange, record: CapabilityRecord) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-from hookgate.builtin_plugins.inventory.kept.keeping import Keeping, ProcessKeeper
+from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import Projection
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord
@@ -52,7 +52,7 @@ async def test_who_asks_while_a_read_from_the_opening_is_under_way_gets_a_whole_
     )
     projection = Projection(None, host.clock.now, time.monotonic, standing=host.standing("records"))
     sources: Any = {"native": source}
-    keeping = Keeping(ProcessKeeper())
+    keeping = Keeping()
     multiplexer = Multiplexer(sources)
     inventory = Inventory(host, multiplexer, projection, keeping, InventorySettings())
     source.go_on.set()
