@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import (
-    BigInteger,
-    Boolean,
-    Column,
-    Float,
-    Index,
-    MetaData,
-    Table,
-    Text,
-    and_,
-    delete,
-    or_,
-    select,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Index, MetaData, delete, select
 
 from hookgate.core.domain.ports import OutcomeEntry
+from hookgate.kit.records import Field, Record, insert_new, trim
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,19 +23,26 @@ SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData()
 
-OUTCOMES = Table(
-    "planning_outcome",
-    METADATA,
-    Column("scope", Text, primary_key=True),
-    Column("turn", Text, primary_key=True),
-    # Microseconds since 1970 in UTC.
-    Column("at", BigInteger, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("score", Float, nullable=False),
-    Column("steers", Boolean, nullable=False),
-    Index("planning_outcome_by_time", "scope", "at", "turn"),
-)
+
+class OutcomeRow(Record):
+    """An entry of a window."""
+
+    __tablename__ = "planning_outcome"
+    __table_args__ = (Index("planning_outcome_by_time", "scope", "at", "turn"),)
+    metadata = METADATA
+
+    scope: str = Field(primary_key=True)
+    turn: str = Field(primary_key=True)
+    at: int
+    """Microseconds since 1970 in UTC."""
+    status: str
+    score: float
+    steers: bool
+
+
+OUTCOMES = OutcomeRow.table
 _C = OUTCOMES.c
+ENTRY = tuple(field.name for field in fields(OutcomeEntry))
 
 
 class StoreWindows:
@@ -70,7 +65,10 @@ class StoreWindows:
         def work(connection: Connection) -> dict[str, list[OutcomeEntry]]:
             rows = connection.execute(select(OUTCOMES).order_by(_C.scope, _C.at, _C.turn))
             grouped = groupby(rows.mappings(), key=lambda row: row["scope"])
-            return {scope: [_entry(row) for row in group][-size:] for scope, group in grouped}
+            return {
+                scope: [OutcomeEntry(**{key: row[key] for key in ENTRY}) for row in group][-size:]
+                for scope, group in grouped
+            }
 
         windows = await self._store.read(work)
         self._known = {
@@ -88,44 +86,12 @@ class StoreWindows:
                 connection.execute(delete(OUTCOMES).where(_C.scope == scope_key))
                 return
             if fresh:
-                # Both databases know the clause; SQLAlchemy has it in their dialects alone.
-                dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-                insert = dialect.insert(OUTCOMES).on_conflict_do_nothing()
-                connection.execute(insert, [_row(scope_key, entry) for entry in fresh])
-            self._trim(connection, scope_key)
+                rows = [{"scope": scope_key, **asdict(entry)} for entry in fresh]
+                insert_new(connection, OUTCOMES, *rows)
+            trim(connection, (_C.scope == scope_key,), (_C.at, _C.turn), self._size())
 
         await self._store.write(work, order="planning")
         if entries:
             self._known[scope_key] = frozenset(entry.turn for entry in entries)
         else:
             self._known.pop(scope_key, None)
-
-    def _trim(self, connection: Connection, scope: str) -> None:
-        """Delete what is older than the newest entries of a window."""
-        newest = select(_C.at, _C.turn).where(_C.scope == scope)
-        first_gone = newest.order_by(_C.at.desc(), _C.turn.desc()).offset(self._size()).limit(1)
-        gone = connection.execute(first_gone).one_or_none()
-        if gone is not None:
-            older = or_(_C.at < gone.at, and_(_C.at == gone.at, _C.turn <= gone.turn))
-            connection.execute(delete(OUTCOMES).where(_C.scope == scope, older))
-
-
-def _row(scope: str, entry: OutcomeEntry) -> dict[str, Any]:
-    return {
-        "scope": scope,
-        "turn": entry.turn,
-        "at": entry.at,
-        "status": entry.status,
-        "score": entry.score,
-        "steers": entry.steers,
-    }
-
-
-def _entry(row: Mapping[Any, Any]) -> OutcomeEntry:
-    return OutcomeEntry(
-        turn=row["turn"],
-        at=row["at"],
-        status=row["status"],
-        score=row["score"],
-        steers=row["steers"],
-    )

@@ -103,7 +103,7 @@ async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStor
 
 async def test_pins_of_cards_are_shared_by_gateways(store: SqlStore) -> None:
     await store.migrate("awareness", card_tables.METADATA, card_tables.SCRIPTS)
-    one, other = (Pins(card_tables.StorePins(store), "strict") for _ in range(2))
+    one, other = (Pins(card_tables.Pin.records(store), "strict") for _ in range(2))
     card = Card(id="a", text="text")
     await one.check([card], "2026-01-01T00:00:00+00:00")
     await one.approve([card], "2026-01-01T00:00:00+00:00")
