@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
-    from hookgate.core.domain.metrics import MetricRecord
+    from hookgate.core.domain.events import MetricRecord
     from hookgate.core.domain.models import (
         Ending,
         ModelEvent,

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 import structlog
 
 from hookgate.core.domain.errors import MissingKeyError, StartError
-from hookgate.core.domain.events import Event, EventBus, Standings
+from hookgate.core.domain.events import Event, EventBus, MetricRecord, Standings
 from hookgate.core.domain.messages import CLEAN, Provenance
-from hookgate.core.domain.metrics import Instrument, MetricRecord
 from hookgate.core.domain.ports import (
     CLOCK,
     CONVERSATIONS,
@@ -76,6 +75,7 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.start import Turns
+    from hookgate.metrics import Instrument
 
 T = TypeVar("T")
 D = TypeVar("D")

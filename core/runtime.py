@@ -25,7 +25,6 @@ from hookgate.core.gateway.access.tokens import followed_token_book
 from hookgate.core.gateway.codes import ERROR_CODES
 from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Host
-from hookgate.core.observability.instruments import CORE_INSTRUMENTS
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.registry.agents import load_agents
@@ -154,7 +153,6 @@ class Runtime:
         host.attach(
             hooks=hooks, plugins=self.plugins, sanitizer=self._sanitizer, reload=self.reload
         )
-        host.instruments.apply("core", CORE_INSTRUMENTS)
         host.flags.apply("core", (FAILURE_MODE,))
         host.events.on_spans = self._trace
         stack.push_async_callback(hooks.close)

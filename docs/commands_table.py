@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from hookgate.cli.generated import SHIPPED
-from hookgate.core.domain.operations import describe
+from hookgate.core.domain.operations import describe_operation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 
@@ -24,7 +24,9 @@ async def rows() -> list[dict[str, Any]]:
     with TemporaryDirectory() as home:
         data = {"home": home, "plugins": {"entry_points": False}, "log": {"level": "error"}}
         async with Gateway(Settings.model_validate(data)) as gateway:
-            described = [describe(one) for _, one in sorted(gateway.host.operations.items())]
+            described = [
+                describe_operation(one) for _, one in sorted(gateway.host.operations.items())
+            ]
     return [{key: row[key] for key in TOLD} for row in described if row["command"]]
 
 

@@ -12,7 +12,7 @@ from docs.hook_pages import hooks
 from tests.support.script import Script, Scripted, call, echo_tool, gateway, say, settings, settled
 
 from hookgate.core.domain.descriptors import Card
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.tools import Ask, Decision, Tool, Verdict
 from hookgate.core.hooks.dispatch import HookFailure
 from hookgate.core.turn.context import ContextBuilder

@@ -6,17 +6,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.core.domain.errors import counted
+from hookgate import counted
 from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from rich.console import Console
 
 app = typer.Typer(
@@ -115,7 +114,7 @@ def export(
 
 
 def _lines(state: State) -> Iterator[str]:
-    from hookgate.core.domain.strict_json import canonical
+    from hookgate.wire import canonical
 
     after, heads = "", {}
     while True:
@@ -130,7 +129,7 @@ def _lines(state: State) -> Iterator[str]:
 
 
 def _heads(path: Path) -> list[str]:
-    from hookgate.core.domain.errors import StartError
+    from hookgate import StartError
 
     try:
         last = path.read_text(encoding="utf-8").rstrip().rsplit("\n", 1)[-1]

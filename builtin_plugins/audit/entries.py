@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import (
+    FLAG_NAMES,
+    ContentPart,
+    Decision,
+    Flags,
+    ToolCall,
+    ToolResult,
+    Turn,
+    plain_text,
+)
 from hookgate.builtin_plugins.audit.redaction import Redaction
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.parts import MEDIA, content_to_json, plain_text
-from hookgate.core.domain.strict_json import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hookgate.core.domain.descriptors import Flags
-    from hookgate.core.domain.parts import ContentPart
-    from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
-    from hookgate.core.domain.turn import Turn
+from hookgate.wire import MEDIA, canonical, content_to_json
 
 _CATEGORIES = {
     "executes_privileged": "privileged",

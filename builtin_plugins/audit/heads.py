@@ -7,18 +7,11 @@ agrees with itself. It does not agree with this file.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from hookgate.builtin_plugins.audit.sealing import parse_head
-from hookgate.core.domain.errors import StoreError
+from hookgate import Host, Store, StoreError
+from hookgate.builtin_plugins.audit.sealing import Head, parse_head
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.audit.sealing import Head
-    from hookgate.core.domain.ports import Store
-    from hookgate.core.host import Host
 
 HEAD_FILE = "audit.head"
 """The file's name in `home`."""

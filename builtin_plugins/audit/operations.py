@@ -6,21 +6,14 @@ belongs to no session is for those from whom nothing is hidden.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.audit.sealing import parse_head
-from hookgate.builtin_plugins.audit.trail import Place
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Operation, OperationModel
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from hookgate.builtin_plugins.audit.sealing import Head, Sealer
-    from hookgate.builtin_plugins.audit.trail import Trail
-    from hookgate.core.domain.operations import Invocation
+from hookgate import Invocation, Operation, OperationModel, TurnError
+from hookgate.builtin_plugins.audit.sealing import Head, Sealer, parse_head
+from hookgate.builtin_plugins.audit.trail import Place, Trail
 
 
 class ListParams(OperationModel):

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import (
+    AUDIT,
+    STORE,
+    Decision,
+    Host,
+    MetricRecord,
+    Operation,
+    StartError,
+    ToolCall,
+    ToolResult,
+    Turn,
+)
 from hookgate.builtin_plugins.audit.entries import decided, finished
 from hookgate.builtin_plugins.audit.heads import KeptHead
 from hookgate.builtin_plugins.audit.operations import AuditOperations
 from hookgate.builtin_plugins.audit.redaction import Redaction
 from hookgate.builtin_plugins.audit.sealing import (
+    Head,
     Sealer,
     key_from_file,
     key_from_secret,
     made_at,
 )
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.ports import AUDIT, STORE
+from hookgate.builtin_plugins.audit.trail import Keeper, Ring, StoreKeeper, Trail
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
 from hookgate.kit.tables import tables_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate.builtin_plugins.audit.sealing import Head
-    from hookgate.builtin_plugins.audit.trail import Keeper
-    from hookgate.core.domain.metrics import MetricRecord
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.tools import Decision, ToolCall, ToolResult
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 PART = "audit"
 UNWRITTEN = "audit.outcomes"

@@ -10,17 +10,15 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.strict_json import canonical
+from hookgate import StartError
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+from hookgate.wire import canonical
 
 KEY_BYTES = 32
 """The length of a key that is made here; that of the digest, as RFC 2104 recommends."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 
 class MetricsFileSettings(Section):

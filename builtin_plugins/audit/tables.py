@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    Connection,
     Index,
     MetaData,
     Table,
@@ -20,17 +22,11 @@ from sqlalchemy import (
     tuple_,
 )
 
-from hookgate.builtin_plugins.audit.sealing import Head
-from hookgate.core.domain.turn import SessionKey
+from hookgate import Claim, SessionKey
+from hookgate.builtin_plugins.audit.sealing import Head, Sealer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.audit.sealing import Sealer
     from hookgate.builtin_plugins.audit.trail import Place
-    from hookgate.core.domain.turn import Claim
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -5,23 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from datetime import UTC
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from hookgate import Claim, Clock, Principal, Secrets, Store, new_id
 from hookgate.builtin_plugins.audit.entries import Entry
-from hookgate.builtin_plugins.audit.sealing import Head
-from hookgate.builtin_plugins.audit.verifying import Verifier
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.strict_json import canonical
-from hookgate.core.settings.secret_store import redact_json
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-
-    from hookgate.builtin_plugins.audit.sealing import Sealer
-    from hookgate.builtin_plugins.audit.verifying import Findings
-    from hookgate.core.domain.ports import Clock, Secrets, Store
-    from hookgate.core.domain.turn import Claim, Principal
+from hookgate.builtin_plugins.audit.sealing import Head, Sealer
+from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
+from hookgate.settings import redact_json
+from hookgate.wire import canonical
 
 PAGE = 1000
 """So many rows are read at once."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.builtin_plugins.audit.sealing import Head, parse_head
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.audit.sealing import Sealer
+from hookgate.builtin_plugins.audit.sealing import Head, Sealer, parse_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hookgate import AUDIT, Empty, Invocation, NotAllowedError, Operation, TurnError
 from hookgate.builtin_plugins.awareness.cards.pins import pin_digest
 from hookgate.builtin_plugins.awareness.operations_models import (
     Approved,
@@ -24,14 +26,9 @@ from hookgate.builtin_plugins.awareness.operations_models import (
 from hookgate.builtin_plugins.awareness.selection.pointer import pointer
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.report import figures, seen
-from hookgate.core.domain.errors import NotAllowedError, TurnError
-from hookgate.core.domain.operations import Empty, Invocation, Operation
-from hookgate.core.domain.ports import AUDIT
-from hookgate.core.settings.secret_store import redact_json
+from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
 

@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from hookgate import (
+    Block,
+    Capabilities,
+    Card,
+    ContextBuilder,
+    Event,
+    Flags,
+    HookgateError,
+    Host,
+    ModelRequest,
+    Operation,
+    Outcome,
+    Rejected,
+    Selection,
+    Tool,
+    ToolResult,
+    Turn,
+    join_taints,
+)
 from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
 from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
@@ -27,27 +47,11 @@ from hookgate.builtin_plugins.awareness.service import Awareness
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS
-from hookgate.core.domain.descriptors import KIND_PATTERN, Card, Flags, Rejected
-from hookgate.core.domain.errors import HookgateError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import join_taints
-from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.tools import ToolResult
-from hookgate.core.turn.context import Block
+from hookgate.catalogue import KIND_PATTERN
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.tooling import tool
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
-    from hookgate.core.domain.descriptors import Capabilities, Selection
-    from hookgate.core.domain.models import ModelRequest
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Outcome, Turn
-    from hookgate.core.host import Host
-    from hookgate.core.turn.context import ContextBuilder
+from hookgate.wire import canonical
 
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""

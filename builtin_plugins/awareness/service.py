@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import AUDIT, EMBEDDER, STORE, Card, Embedder, EmbeddingError, Host
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
@@ -15,19 +17,9 @@ from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
-from hookgate.builtin_plugins.awareness.settings import ProfileSettings
+from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
 from hookgate.builtin_plugins.awareness.switch.control import Control
-from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE
 from hookgate.kit.tables import tables_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.core.domain.descriptors import Card
-    from hookgate.core.domain.ports import Embedder
-    from hookgate.core.host import Host
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")
 """Settings that are looked at when the plugin opens, and not again."""

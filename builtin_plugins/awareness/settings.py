@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.domain.models import ModelRef
-from hookgate.core.settings.schema import Section
+from hookgate import ModelRef, Section
 
 
 def _model(text: str) -> str:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.channels.webhooks.verifying import verifies_ed25519
-from hookgate.core.domain.channels.channel import GUESTS, guest_channel, is_guest_channel
-from hookgate.core.domain.channels.hosted import (
+from hookgate import (
+    CLEAN,
+    Address,
+    Claim,
+    Host,
     HostedChannel,
+    Origin,
     PolledChannel,
+    Principal,
+    Provenance,
     ReceivedMessage,
+    Taint,
+    TurnRequest,
     Webhook,
 )
-from hookgate.core.domain.messages import CLEAN, Provenance
-from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
+from hookgate.builtin_plugins.channels.webhooks.verifying import verifies_ed25519
+from hookgate.channels import GUESTS, guest_channel, is_guest_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hookgate.builtin_plugins.channels.settings import ApproverSettings, ChannelSettings
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.host import Host
 
 PART = "channel {}"
 APPROVALS = "approvals of {}"

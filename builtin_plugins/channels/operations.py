@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Empty, Operation, OperationModel
-from hookgate.core.domain.parts import plain_text
+from hookgate import Empty, Invocation, Operation, OperationModel, TurnError, plain_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
     from hookgate.builtin_plugins.channels.serving import Service
-    from hookgate.core.domain.operations import Invocation
 
 MOST_NAME = 128
 """The longest name of a channel that can be asked about."""

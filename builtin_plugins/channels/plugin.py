@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hookgate import EGRESS, STORE, Access, Channel, Host, Operation, Routes, StartError
 from hookgate.builtin_plugins.channels.hosting import Hosting
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Access
-from hookgate.core.domain.ports import EGRESS, STORE
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
     from aiohttp import web
 
     from hookgate.builtin_plugins.channels.serving import Service
     from hookgate.builtin_plugins.channels.webhooks.door import Door
-    from hookgate.core.domain.channels.channel import Channel
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.gateway.routes import Routes
-    from hookgate.core.host import Host
 
 PACKAGE = "hookgate.builtin_plugins.channels"
 PART = "channels"

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.channels.book.events import LostLeaseError
-from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS
+from hookgate import ChannelError, Host, PolledChannel, Polling, StoreError, wait_of
+from hookgate.builtin_plugins.channels.book.events import Events, LostLeaseError
+from hookgate.builtin_plugins.channels.book.leases import LEASE_SECONDS, Leases
 from hookgate.builtin_plugins.channels.outbox.sending import LONGEST_ASKED
-from hookgate.core.domain.channels.hosted import PolledChannel, Polling
-from hookgate.core.domain.errors import ChannelError, StoreError, wait_of
-from hookgate.core.hooks.shielding import apart, finish
+from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.builtin_plugins.channels.book.events import Events
-    from hookgate.builtin_plugins.channels.book.leases import Leases
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.inbox.intake import Intake
-    from hookgate.core.host import Host
 
 SPARE_SECONDS = 20.0
 """So much longer than it may wait a poll may take."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hookgate import SWITCHES, Host, HostedChannel, Store, StoreError, Switch, new_id
 from hookgate.builtin_plugins.channels.approvals.answers import Answers
 from hookgate.builtin_plugins.channels.approvals.asking import Asking
 from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
@@ -16,19 +18,11 @@ from hookgate.builtin_plugins.channels.inbox.intake import Intake
 from hookgate.builtin_plugins.channels.inbox.turning import Turning
 from hookgate.builtin_plugins.channels.outbox.sending import Sender
 from hookgate.builtin_plugins.channels.polling import Poller
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.ports import SWITCHES
-from hookgate.core.hooks.shielding import contained_task
+from hookgate.tasks import contained_task
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-
     from hookgate.builtin_plugins.channels.hosting import Hosted, Hosting
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
-    from hookgate.core.domain.channels.hosted import HostedChannel
-    from hookgate.core.domain.ports import Store, Switch
-    from hookgate.core.host import Host
 
 PAUSED = "channels.paused"
 """The switch with the names of the channels that rest."""

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hookgate.core.domain.channels.channel import GUESTS
-from hookgate.core.settings.schema import Section
+from hookgate import Section
+from hookgate.channels import GUESTS
 
 Kind: TypeAlias = Literal["json", "slack", "discord"]
 

@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
-from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import Provenance, ToolResultPart
-from hookgate.core.domain.models import StopReason
-from hookgate.core.domain.operations import OperationModel
-from hookgate.core.domain.parts import Image
-from hookgate.core.domain.tools import Tool
-from hookgate.core.domain.turn import Address, Origin, TurnRequest
-from hookgate.core.gateway.codes import describe
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.domain.turn import Turn, TurnEnding
+from hookgate import (
+    Address,
+    Event,
+    Flags,
+    Image,
+    Invocation,
+    OperationModel,
+    Origin,
+    Provenance,
+    StopReason,
+    Tool,
+    ToolResultPart,
+    Turn,
+    TurnEnding,
+    TurnRequest,
+)
+from hookgate.clients import describe_error
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -251,7 +255,7 @@ class Relay:
     def broke(self, turn: Turn, error: Exception) -> Answer:
         """Tell the client that an accepted turn ended with an error that it was not told."""
         if not self._done:
-            problem = describe(self._invocation.host, error)
+            problem = describe_error(self._invocation.host, error)
             self.sink(Event("error", {**problem.data, "message": problem.message}, turn.id))
         return self._finish(turn, "failed")
 

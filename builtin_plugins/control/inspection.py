@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from pydantic import Field
 
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.domain.turn import Address
-from hookgate.core.settings.secret_store import redact_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.host import Host
+from hookgate import FLAG_NAMES, Address, Host, Invocation, Operation, OperationModel, Tool
+from hookgate.settings import redact_json
 
 
 class FlagRow(OperationModel):

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import (
+    AUDIT,
+    CONVERSATIONS,
+    LANES,
+    Empty,
+    Event,
+    Host,
+    Invocation,
+    Message,
+    Operation,
+    OperationModel,
+    Scope,
+    SessionKey,
+    WireError,
+)
 from hookgate.builtin_plugins.control.chat import Accepted, ChatParams, send
 from hookgate.builtin_plugins.control.schemas import (
     Cancelled,
@@ -35,22 +51,8 @@ from hookgate.builtin_plugins.control.schemas import (
     UnsubscribeParams,
 )
 from hookgate.builtin_plugins.control.tool_call import ToolCalled, ToolCallParams, call_tool
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel, describe
-from hookgate.core.domain.ports import AUDIT, CONVERSATIONS, LANES
-from hookgate.core.domain.turn import SessionKey
-from hookgate.core.gateway.access.tokens import token_book
-from hookgate.core.gateway.codes import wire_error
-from hookgate.core.gateway.wire.handshake import PROTOCOL
-from hookgate.core.settings.secret_store import redact_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.core.domain.errors import WireError
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.turn import Scope
-    from hookgate.core.host import Host
+from hookgate.clients import PROTOCOL, describe_operation, token_book, wire_error
+from hookgate.settings import redact_json
 
 
 def control_operations(host: Host) -> list[Operation[Any, Any]]:
@@ -258,7 +260,9 @@ class Control:
         row = self._described.get(operation)
         if row is None:
             # Making schemas takes milliseconds, so it is done once, and not on the event loop.
-            row = OperationRow.model_validate(await asyncio.to_thread(describe, operation))
+            row = OperationRow.model_validate(
+                await asyncio.to_thread(describe_operation, operation)
+            )
             self._described[operation] = row
         return row
 

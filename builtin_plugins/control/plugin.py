@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import Host, Operation
 from hookgate.builtin_plugins.control.inspection import inspection_operations
 from hookgate.builtin_plugins.control.operations import control_operations
 from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host
 
 
 class Plugin:

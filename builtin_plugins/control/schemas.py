@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hookgate.core.domain.operations import OperationModel
+from hookgate import OperationModel
 
 
 class Pong(OperationModel):

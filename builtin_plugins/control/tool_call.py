@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
+from hookgate import Event, Invocation, OperationModel, Origin, Provenance
 from hookgate.builtin_plugins.control.chat import AddressParams, Name
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.operations import OperationModel
-from hookgate.core.domain.parts import part_to_json
-from hookgate.core.domain.turn import Origin
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.operations import Invocation
+from hookgate.wire import part_to_json
 
 
 class ToolCallParams(AddressParams):

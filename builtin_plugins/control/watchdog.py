@@ -9,13 +9,10 @@ import threading
 import time
 import traceback
 from contextlib import suppress
-from typing import TYPE_CHECKING, Self
+from types import FrameType
+from typing import Self
 
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from hookgate.core.hooks.dispatch import Implementation
-    from hookgate.core.host import Host
+from hookgate import Host, Implementation
 
 LIMIT = 0.05
 """Seconds for which the event loop may be held before somebody is named."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from hookgate.core.domain.descriptors import KIND_PATTERN
-from hookgate.core.domain.errors import HookgateError, TurnError
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.registry.catalogue import capability_rows
-from hookgate.core.settings.secret_store import redact_json
+from hookgate import Capability, HookgateError, Invocation, Operation, OperationModel, TurnError
+from hookgate.catalogue import KIND_PATTERN, capability_rows
+from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
-    from hookgate.core.domain.descriptors import Capability
 
 
 class ListParams(OperationModel):

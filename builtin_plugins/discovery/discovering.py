@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Capabilities, Capability, Card, Rejected, Taint, TokenCounter, join_taints
 from hookgate.builtin_plugins.discovery.index.graph import Graph
 from hookgate.builtin_plugins.discovery.index.surroundings import nothing_found
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import Assembler, Budgets, render
 from hookgate.builtin_plugins.discovery.show.entries import Entries
 from hookgate.builtin_plugins.discovery.show.results import Discovery, Found, Tier
-from hookgate.core.domain.messages import join_taints
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-
     from hookgate.builtin_plugins.discovery.index.engine import Engine
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
-    from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.ports import TokenCounter
 
     Offered = Collection[str] | Callable[[Sequence[Found]], Collection[str]]
 

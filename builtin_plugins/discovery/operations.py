@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from hookgate.builtin_plugins.discovery.discovering import Filter
+from hookgate import Empty, Host, Invocation, Operation, OperationModel, Principal, TurnPlan
+from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
-from hookgate.core.domain.descriptors import KIND_PATTERN, KINDS
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
-from hookgate.core.domain.turn import TurnPlan
-from hookgate.core.settings.sections import nearest
-from hookgate.core.turn.tools.call import matches
-from hookgate.core.turn.tools.offer import is_chosen
+from hookgate.catalogue import KIND_PATTERN, KINDS, is_chosen, matches
+from hookgate.settings import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.builtin_plugins.discovery.discovering import Discoverer
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
 VECTORS_SECONDS = 20.0
 """How long a search from outside waits for vectors that are being made."""

@@ -3,13 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from hookgate import (
+    EMBEDDER,
+    Block,
+    Capabilities,
+    Capability,
+    CapabilityIndex,
+    ContextBuilder,
+    Embedder,
+    Event,
+    Flags,
+    HookgateError,
+    Host,
+    Operation,
+    Outcome,
+    Principal,
+    Selection,
+    Tool,
+    ToolResult,
+    Turn,
+    TurnKey,
+)
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.index.engine import Engine
 from hookgate.builtin_plugins.discovery.index.postgres.choosing import Elsewhere
@@ -24,32 +45,20 @@ from hookgate.builtin_plugins.discovery.show.assembler import render
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.sources.collecting import Sources
-from hookgate.core.domain.descriptors import KIND_PATTERN, Flags, Selection
-from hookgate.core.domain.errors import HookgateError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import EMBEDDER
-from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.tools import ToolResult
-from hookgate.core.domain.turn import TurnKey
-from hookgate.core.registry.catalogue import capability_rows, capability_version
-from hookgate.core.registry.snapshots import CapabilityIndex
-from hookgate.core.turn.context import Block
-from hookgate.core.turn.tools.call import matches, may_use
+from hookgate.catalogue import (
+    KIND_PATTERN,
+    Snapshot,
+    capability_rows,
+    capability_version,
+    matches,
+    may_use,
+)
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
-    from hookgate.core.domain.descriptors import Capabilities, Capability
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Embedder
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Outcome, Principal, Turn
-    from hookgate.core.host import Host
-    from hookgate.core.registry.snapshots import Snapshot
-    from hookgate.core.turn.context import ContextBuilder
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
+from types import TracebackType
 
 import aiohttp
 import httpx
 
-from hookgate.core.domain.errors import EgressError, EgressFailedError, EgressFailureKind
+from hookgate import EgressError, EgressFailedError, EgressFailureKind
 from hookgate.kit.url_grants import shown
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from types import TracebackType
 
 
 class Mapped:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import httpx
 
+from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
 from hookgate.kit.url_grants import Grants, NotGrantedError, shown, target_of
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     import aiohttp
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import EGRESS, Host, Key
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.egress.settings import EgressSettings
-from hookgate.core.domain.ports import EGRESS, Key
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hookgate.core.host import Host
 
 AHEAD_SECONDS = 2.0
 """How long after the start the certificate authorities are read where nobody asked before."""

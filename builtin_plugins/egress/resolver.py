@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from hookgate import EgressDeniedError
 from hookgate.builtin_plugins.egress.addresses import is_loopback, is_private, why_not_public
-from hookgate.core.domain.errors import EgressDeniedError
-from hookgate.kit.url_grants import parse_address
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from hookgate.kit.url_grants import Address, Grants
+from hookgate.kit.url_grants import Address, Grants, parse_address
 
 Resolver: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
 """``await resolve(host, port)`` returns the host's addresses, or raises `OSError`."""

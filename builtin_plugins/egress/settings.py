@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 
 def _host(text: str) -> str:

@@ -9,23 +9,20 @@ checked would not be what is asked for.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import aiohttp
 import httpx
 from yarl import URL as WireURL
 
+from hookgate import EgressDeniedError, EgressFailedError
 from hookgate.builtin_plugins.egress.body import Body, Mapped
 from hookgate.builtin_plugins.egress.resolver import CheckedResolver, Resolver
-from hookgate.core.domain.errors import (
-    EgressDeniedError,
-    EgressFailedError,
-)
 from hookgate.kit.url_grants import Grants, NotGrantedError, Target, shown
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Awaitable, Callable
 
 REFUSED_METHODS = frozenset(("CONNECT", "TRACE"))
 

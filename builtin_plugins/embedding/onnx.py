@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
@@ -12,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.reading import Reading, Tokens
 from hookgate.builtin_plugins.embedding.worker import Prepared
-from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings

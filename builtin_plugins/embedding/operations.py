@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from hookgate import Empty, Invocation, Operation, OperationModel
 from hookgate.builtin_plugins.embedding.settings import EmbedderName
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 
 

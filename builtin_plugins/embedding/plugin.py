@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import EGRESS, EMBEDDER, EmbeddingError, Host, Key, Operation, StartError
 from hookgate.builtin_plugins.embedding.operations import embedding_operations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
-from hookgate.builtin_plugins.embedding.worker import ThreadEngine
-from hookgate.core.domain.errors import EmbeddingError, StartError
-from hookgate.core.domain.ports import EGRESS, EMBEDDER, Key
+from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate.builtin_plugins.embedding.worker import LocalModel
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host
 
 PART = "embedder"
 SHIPPED_PART = "embedder: vectors"

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import orjson
 
+from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
 from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.core.domain.errors import EgressDeniedError, EgressError, EmbeddingError
 from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy as np
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
-    from hookgate.core.domain.ports import Egress
 
 MAX_BYTES = 64 * 1024 * 1024
 """The longest answer: 2,048 vectors of 1,536 numbers take about 60 MB as JSON."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.cache import QueryCache, key_of
 from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     import numpy.typing as npt
 

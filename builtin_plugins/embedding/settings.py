@@ -8,7 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 import httpx
 from pydantic import AfterValidator, Field, model_validator
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 EmbedderName: TypeAlias = Literal["onnx", "sentence-transformers", "openai", "none"]
 

@@ -6,17 +6,16 @@ once, and the model is asked for what people write and add themselves. ``make ve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from hookgate.core.domain.errors import EmbeddingError
+from hookgate import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
 SHIPPED = Path(__file__).parent / "shipped.npz"

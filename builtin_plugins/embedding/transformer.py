@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import file_digest, sha256
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.reading import Reading
 from hookgate.builtin_plugins.embedding.worker import Prepared
-from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.settings.paths import expanded
+from hookgate.settings import expanded
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     import numpy.typing as npt
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from hookgate import EmbeddingError
 from hookgate.builtin_plugins.embedding.batching import plan_batches
 from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy as np
     import numpy.typing as npt
 

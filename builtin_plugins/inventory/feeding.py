@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hookgate import Capability, CapabilityDetail
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
-from hookgate.core.domain.descriptors import Capability, CapabilityDetail
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from hookgate.builtin_plugins.inventory.kept.tables import Skill
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 

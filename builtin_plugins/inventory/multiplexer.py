@@ -5,20 +5,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, problem_of, readable
-from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
-from hookgate.core.hooks.shielding import Ended, apart, called, contained_task, told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange, RuntimeSource
+from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
+    RuntimeDisconnectedError,
+    RuntimeSource,
+)
+from hookgate.tasks import Ended, apart, called, contained_task, told
 
 Read = Sequence[CapabilityRecord]
 

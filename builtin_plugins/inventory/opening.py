@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate import STORE, SWITCHES, Host, StoreError, Switch
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
 from hookgate.builtin_plugins.inventory.projection import RECORDS, Projection
 from hookgate.builtin_plugins.inventory.service import Inventory
-from hookgate.builtin_plugins.inventory.sources.source import inventory_sources
+from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource, inventory_sources
 from hookgate.builtin_plugins.inventory.writing.writes import Writes
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import STORE, SWITCHES
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
     from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
-    from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
-    from hookgate.core.domain.ports import Switch
-    from hookgate.core.host import Host
 
 PART = "inventory switches"
 """What `status` calls what is switched off, where it is not known for sure."""

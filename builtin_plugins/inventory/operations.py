@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from hookgate import Invocation, NotAllowedError, Operation, OperationModel, TurnError
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Scope, Status
-from hookgate.builtin_plugins.inventory.service import Wanted
+from hookgate.builtin_plugins.inventory.service import Inventory, Wanted
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 from hookgate.builtin_plugins.inventory.tiers import Button, affordance
-from hookgate.core.domain.errors import NotAllowedError, TurnError
-from hookgate.core.domain.operations import Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.builtin_plugins.inventory.service import Inventory
     from hookgate.builtin_plugins.inventory.writing.writes import Writes
-    from hookgate.core.domain.operations import Invocation
 
 ID_CHARS = 2048
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from hookgate import EGRESS, Host, Operation, ToolCall, Turn, Verdict
 from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
 from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
@@ -16,22 +18,14 @@ from hookgate.builtin_plugins.inventory.sources.runtimes import runtime_sources
 from hookgate.builtin_plugins.inventory.sources.source import (
     DISCONNECTED,
     UNSUPPORTED,
+    RuntimeSource,
     inventory_sources,
 )
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
-from hookgate.core.domain.ports import EGRESS
-from hookgate.core.domain.tools import Verdict
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
-    from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.tools import ToolCall
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.gateway.routes import Routes
-    from hookgate.core.host import Host
+    from hookgate import Routes
 
 
 class Plugin:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import StoreError
+from hookgate import PartStanding, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from hookgate.builtin_plugins.inventory.kept.tables import StoreProjection
     from hookgate.builtin_plugins.inventory.multiplexer import Reading
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
-    from hookgate.core.domain.events import PartStanding
 
 RECORDS = "inventory records"
 """What `status` calls the table, where it cannot be read or written."""

@@ -10,24 +10,20 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from hookgate import Capability, Host, Principal, StartError
 from hookgate.builtin_plugins.inventory.feeding import Fed, fed
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
 from hookgate.builtin_plugins.inventory.sources.source import (
     RuntimeDisconnectedError,
     UnknownCapabilityError,
 )
 from hookgate.builtin_plugins.inventory.tiers import derived_writable
-from hookgate.core.domain.errors import StartError
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
     from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
     from hookgate.builtin_plugins.inventory.projection import Projection, Served, SourceStatus
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.builtin_plugins.inventory.settings import InventorySettings
-    from hookgate.core.domain.descriptors import Capability
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
 BROUGHT_BY = "inventory"
 """The name under which the records of others are capabilities."""

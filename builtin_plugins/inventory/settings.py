@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 Runtime: TypeAlias = Literal["hermes", "claude-code", "codex", "openclaw"]
 """A runtime whose source comes with hookgate."""

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from hookgate import (
+    Host,
+    Message,
+    ModelRef,
+    ModelRequest,
+    SystemText,
+    Text,
+    TextDelta,
+    Turn,
+    TurnError,
+    source_of,
+)
 from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion, Ref
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import Message
-from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText, TextDelta, source_of
-from hookgate.core.domain.parts import Text
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 CAUSE = "memory.extract"
 """What metering knows these calls by."""

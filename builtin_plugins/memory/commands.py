@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hookgate.core.domain.errors import counted
+from hookgate import counted
 from hookgate.kit.commands import CommandGroup, JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from rich.console import Console
 
 BATCH = 500
@@ -245,7 +244,7 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Take in an export. All of it is checked first; what is there already is left as it is."""
-    from hookgate.core.domain.strict_json import well_formed
+    from hookgate.wire import well_formed
 
     del as_json
     state = state_of(ctx)
@@ -268,7 +267,7 @@ def import_(
 
 
 def _exported(state: State) -> Iterator[str]:
-    from hookgate.core.domain.strict_json import canonical
+    from hookgate.wire import canonical
 
     after = 0
     while True:
@@ -281,7 +280,7 @@ def _exported(state: State) -> Iterator[str]:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    from hookgate.core.domain.errors import StartError
+    from hookgate import StartError
 
     rows = []
     try:

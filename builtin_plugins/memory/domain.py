@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from datetime import datetime
+from typing import Literal, TypeAlias
 
-from hookgate.core.domain.messages import CLEAN, Taint
-
-if TYPE_CHECKING:
-    from datetime import datetime
+from hookgate import CLEAN, Taint
 
 Scope: TypeAlias = str
 """Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
+from hookgate import (
+    EMBEDDER,
+    Conversations,
+    Embedder,
+    Host,
+    Provenance,
+    Said,
+    SessionKey,
+    Store,
+    StoreError,
+)
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Scope, Utterance
 from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
 from hookgate.builtin_plugins.memory.facts.facts import Facts
 from hookgate.builtin_plugins.memory.facts.learning import take
@@ -17,23 +30,11 @@ from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
 from hookgate.builtin_plugins.memory.tables.episodes import TURNS as TURNS_TABLE
 from hookgate.builtin_plugins.memory.tables.episodes import forget_pieces, touch_cursor
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.ports import EMBEDDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.memory.domain import Hit, Scope
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
     from hookgate.builtin_plugins.memory.notes import Note
     from hookgate.builtin_plugins.memory.settings import MemorySettings
-    from hookgate.core.domain.ports import Conversations, Embedder, Said, Store
-    from hookgate.core.domain.turn import SessionKey
-    from hookgate.core.host import Host
 
 LEARNING = "memory learning"
 """The part that is degraded while nothing can be learned."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, Connection, select
 
 from hookgate.builtin_plugins.memory.facts.rows import Row, of_scope
 from hookgate.builtin_plugins.memory.tables.episodes import SCOPES as TURN_SCOPES
 from hookgate.builtin_plugins.memory.tables.episodes import TURNS, taint_of, time_of
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
 
 
 def shown_fact(row: Row) -> dict[str, Any]:

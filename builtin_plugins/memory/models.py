@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from hookgate.core.domain.operations import OperationModel
+from hookgate import OperationModel
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 

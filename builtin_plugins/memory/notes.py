@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime
+from typing import Literal
 
-from hookgate.core.domain.channels.channel import is_guest_channel
-from hookgate.core.domain.messages import CLEAN, Taint
-from hookgate.core.domain.turn import SessionKey
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+from hookgate import CLEAN, SessionKey, Taint
+from hookgate.channels import is_guest_channel
 
 MAX_WORDS = 16
 """Words of a query that are looked for."""

@@ -6,36 +6,36 @@ else. What comes from no session is for those from whom nothing is hidden.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hookgate import (
+    CLEAN,
+    CONVERSATIONS,
+    Host,
+    Invocation,
+    Operation,
+    Principal,
+    SessionKey,
+    TurnError,
+)
 from hookgate.builtin_plugins.memory import models
-from hookgate.builtin_plugins.memory.domain import check_scope
+from hookgate.builtin_plugins.memory.domain import Hit, check_scope
 from hookgate.builtin_plugins.memory.notes import FullError
 from hookgate.builtin_plugins.memory.recall.packing import line_of
 from hookgate.builtin_plugins.memory.recalling import MOST_LINES, clean, packed_lines, shown_as
 from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import CLEAN
-from hookgate.core.domain.operations import Operation
-from hookgate.core.domain.ports import CONVERSATIONS
-from hookgate.core.domain.turn import SessionKey
-from hookgate.core.settings.secret_store import redact_json
+from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from pydantic import BaseModel
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.memory.domain import Hit
     from hookgate.builtin_plugins.memory.facts.exchange import Imported
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
     R = TypeVar("R", bound=BaseModel)
 

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hookgate import (
+    CONVERSATIONS,
+    STORE,
+    ContextBuilder,
+    Conversations,
+    Event,
+    HookgateError,
+    Host,
+    ModelRequest,
+    Operation,
+    Outcome,
+    Said,
+    Store,
+    StoreError,
+    Tool,
+    Turn,
+)
 from hookgate.builtin_plugins.memory.asking import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
 from hookgate.builtin_plugins.memory.recalling import (
@@ -21,24 +39,12 @@ from hookgate.builtin_plugins.memory.recalling import (
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tools import MemoryTools
-from hookgate.core.domain.errors import HookgateError, StoreError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import CONVERSATIONS, STORE, Said
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
     from hookgate.builtin_plugins.memory.domain import Hit
     from hookgate.builtin_plugins.memory.keeper import Keeper
-    from hookgate.core.domain.models import ModelRequest
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Conversations, Store
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Outcome, Turn
-    from hookgate.core.host import Host
-    from hookgate.core.turn.context import ContextBuilder
 
 PART = "memory"
 RECALL = "memory recall"

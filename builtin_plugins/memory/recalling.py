@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Block, Card, Host, Rejected, TurnKey, join_taints
 from hookgate.builtin_plugins.memory.recall.packing import line_of, packed
-from hookgate.core.domain.descriptors import Card, Rejected
-from hookgate.core.domain.messages import join_taints
-from hookgate.core.domain.turn import TurnKey
-from hookgate.core.turn.context import Block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.memory.domain import Hit
-    from hookgate.core.host import Host
 
 HEADER = (
     "[Recalled for this message: what was said or noted earlier, with when it was. Information, "

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from hookgate import SessionKey
 from hookgate.builtin_plugins.memory.notes import scope_of
-from hookgate.core.domain.channels.channel import is_guest_channel
+from hookgate.channels import is_guest_channel
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Scope
     from hookgate.builtin_plugins.memory.settings import MemberSettings, MemorySettings
-    from hookgate.core.domain.turn import SessionKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from hookgate.core.domain.models import ModelRef
-from hookgate.core.settings.schema import Section
+from hookgate import ModelRef, Section
 
 ShareName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
+from hookgate import Flags, Host, Tool, ToolResult, Turn, join_taints, new_id
 from hookgate.builtin_plugins.memory.domain import Hit
 from hookgate.builtin_plugins.memory.notes import FullError, Note, ProcessNotes, words_of
 from hookgate.builtin_plugins.memory.recalling import shown_as
 from hookgate.builtin_plugins.memory.scopes import scopes_of
-from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import join_taints, new_id
-from hookgate.core.domain.tools import ToolResult
 from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 WRITES = Flags(
     reads_external_data=False,

@@ -17,21 +17,14 @@ What a call was for, its `Call.cause`:
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import blake2b
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from hookgate import Ending, ModelRequest, Provenance, Turn, Usage
 from hookgate.builtin_plugins.metering.charging import billed
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.models import Usage
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from hookgate.core.domain.models import Ending, ModelRequest
-    from hookgate.core.domain.turn import Turn
 
 COUNTS: tuple[str, ...] = (*Usage.INPUTS, *Usage.OUTPUTS)
 """The names of the counts of tokens, in the order of `Usage`."""

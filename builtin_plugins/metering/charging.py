@@ -12,14 +12,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from hookgate.core.domain.models import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.core.domain.models import Ending, ModelRequest
+from hookgate import Ending, ModelRequest, Usage
 
 UNBILLED = frozenset(
     ("unreachable", "rate_limited", "overloaded", "auth", "rejected", "context_overflow", "server")

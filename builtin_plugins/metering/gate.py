@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Record, Want
+from hookgate import (
+    Ending,
+    Event,
+    Host,
+    ModelRef,
+    ModelRequest,
+    Refusal,
+    StoreError,
+    StoreUnavailableError,
+    Turn,
+    Usage,
+)
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Record, Short, Want
 from hookgate.builtin_plugins.metering.calls import LOST, Call
 from hookgate.builtin_plugins.metering.charging import billed, charged
 from hookgate.builtin_plugins.metering.instruments import BUDGET, CALL, REFUSED, call_fields
-from hookgate.builtin_plugins.metering.limits.rules import counter_key, subjects, until
+from hookgate.builtin_plugins.metering.limits.rules import Rule, Unit, counter_key, subjects, until
 from hookgate.builtin_plugins.metering.sizing.sizing import Sizing
 from hookgate.builtin_plugins.metering.words import amount_text
-from hookgate.core.domain.errors import StoreError, StoreUnavailableError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.models import Ending, Refusal, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
-    from hookgate.builtin_plugins.metering.budgets.values import Short
     from hookgate.builtin_plugins.metering.ledger import Ledger
     from hookgate.builtin_plugins.metering.limits.guard import Guard
-    from hookgate.builtin_plugins.metering.limits.rules import Rule, Unit
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling
     from hookgate.builtin_plugins.metering.prices.book import Prices
     from hookgate.builtin_plugins.metering.prices.tariff import Tariff
-    from hookgate.core.domain.models import ModelRef, ModelRequest
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 AMPLE = 4
 """So many times what a call needs are left where it is not looked whether it fits."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.metrics import Instrument, Label, RecordSource
+from hookgate import Instrument, Label, RecordSource
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.calls import Call

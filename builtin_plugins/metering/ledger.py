@@ -15,18 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.builtin_plugins.metering.calls import sound
-from hookgate.core.domain.errors import StoreError, StoreUnavailableError, counted
-from hookgate.core.domain.messages import new_id
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hookgate.builtin_plugins.metering.calls import Call
-    from hookgate.core.domain.ports import Store
+from hookgate import Store, StoreError, StoreUnavailableError, counted, new_id
+from hookgate.builtin_plugins.metering.calls import Call, sound
 
 FIRST_DELAY = 0.1
 LONGEST_DELAY = 5.0

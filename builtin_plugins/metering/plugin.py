@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import (
+    BILLS,
+    SIGNALS,
+    STORE,
+    Ending,
+    Host,
+    ModelRequest,
+    Operation,
+    Refusal,
+    StoreError,
+    Turn,
+    Usage,
+    new_id,
+)
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
@@ -21,20 +36,9 @@ from hookgate.builtin_plugins.metering.prices.operations import operations as pr
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.ports import BILLS, SIGNALS, STORE
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import Bills
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-
-    from hookgate.core.domain.models import Ending, ModelRequest, Refusal, Usage
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 PART = "metering.ledger"
 BUDGETS = "metering.budgets"

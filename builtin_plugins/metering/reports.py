@@ -6,18 +6,15 @@ rounding. Whoever may see some sessions alone sees the calls of those.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.metering.calls import COUNTS, sound
+from hookgate import Principal, Store
+from hookgate.builtin_plugins.metering.calls import COUNTS, Call, sound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.metering.calls import Call
     from hookgate.builtin_plugins.metering.ledger import Ledger
-    from hookgate.core.domain.ports import Store
-    from hookgate.core.domain.turn import Principal
 
 PICO = 10**12
 """Units of money in a dollar."""

@@ -6,14 +6,9 @@ Reports are exact without it: they read the sums and all rows that are in none. 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from hookgate.core.domain.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.core.domain.ports import Store
+from hookgate import Store, StoreError
 
 EVERY = 10.0
 """Seconds between two times that rows are added."""

@@ -7,8 +7,8 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
+from hookgate import Section
 from hookgate.builtin_plugins.metering.prices.settings import Price
-from hookgate.core.settings.schema import Section
 
 Scope: TypeAlias = Literal[
     "global", "agent", "channel", "account", "key", "session", "tool", "plugin", "heartbeat"

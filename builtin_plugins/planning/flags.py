@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hookgate.core.domain.turn import REQUEST_OVERRIDE, Outcome, RequestFlag
+from hookgate import REQUEST_OVERRIDE, Outcome, RequestFlag
 
 FAILURE_MODE = "toolFailureMode"
 """The core's own flag."""

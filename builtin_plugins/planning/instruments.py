@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookgate.core.domain.metrics import Instrument, Label, RecordSource
+from hookgate import Instrument, Label, RecordSource
 
 OUTCOME = "planning.outcome"
 """The record of how a turn went, and of what its window comes to then."""

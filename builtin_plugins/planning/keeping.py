@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from hookgate import OutcomeEntry, OutcomeWindows
 from hookgate.builtin_plugins.planning.kpi import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from hookgate.builtin_plugins.planning.settings import PlanningSettings
-    from hookgate.core.domain.ports import OutcomeEntry, OutcomeWindows
 
 BATCH_SECONDS = 0.5
 """What comes within so many seconds is written at once."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hookgate import OutcomeEntry, Turn, key_text
 from hookgate.builtin_plugins.planning.recovery import Recovery, WeightedRate
-from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hookgate.builtin_plugins.planning.settings import (
         OutcomeSettings,
         PlanningSettings,
         Scope,
     )
-    from hookgate.core.domain.ports import OutcomeEntry
-    from hookgate.core.domain.turn import Turn
 
 CRITICAL = 0.6
 """The share of the threshold below which an alert is critical."""

@@ -11,10 +11,8 @@ and ``errored`` in place of whatever comes next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Literal, TypeAlias
 
 State: TypeAlias = Literal["planned", "executing", "degraded", "recovered", "completed", "errored"]
 

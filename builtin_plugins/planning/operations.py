@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from pydantic import Field
 
-from hookgate.core.domain.operations import Operation, OperationModel
+from hookgate import Invocation, Operation, OperationModel, Principal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from hookgate.builtin_plugins.planning.keeping import Windows
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.domain.turn import Principal
 
 
 class OutcomesParams(OperationModel):

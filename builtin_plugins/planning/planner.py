@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hookgate import TurnPlan
 from hookgate.builtin_plugins.planning import flags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.builtin_plugins.planning.settings import AdaptiveSettings, PlanningSettings
-    from hookgate.core.domain.turn import TurnPlan
 
 
 def planned(plan: TurnPlan, asked: Mapping[str, Any], settings: PlanningSettings) -> TurnPlan:

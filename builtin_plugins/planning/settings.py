@@ -6,8 +6,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from hookgate.core.domain.descriptors import KIND_PATTERN
-from hookgate.core.settings.schema import Section
+from hookgate import Section
+from hookgate.catalogue import KIND_PATTERN
 
 _ALSO = {"organization": "agent", "organization_persona": "agent_channel"}
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sqlalchemy import Index, MetaData, delete, select
+from sqlalchemy import Connection, Index, MetaData, delete, select
 
-from hookgate.core.domain.ports import OutcomeEntry
+from hookgate import OutcomeEntry, Store
 from hookgate.kit.records import Field, Record, insert_new, trim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from hookgate.core.domain.ports import Store
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
+from hookgate import (
+    AUDIT,
+    Ask,
+    Capabilities,
+    Decision,
+    HookgateError,
+    Host,
+    Invocation,
+    Operation,
+    OperationModel,
+    StartError,
+    ToolCall,
+    Turn,
+    TurnKey,
+    Verdict,
+)
 from hookgate.builtin_plugins.policy.desk.opening import opened
 from hookgate.builtin_plugins.policy.desk.operations import DeskOperations
 from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
@@ -17,24 +34,12 @@ from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
-from hookgate.core.domain.errors import HookgateError, StartError
-from hookgate.core.domain.operations import Operation, OperationModel
-from hookgate.core.domain.ports import AUDIT
-from hookgate.core.domain.tools import Verdict
-from hookgate.core.domain.turn import TurnKey
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
-
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
-    from hookgate.core.domain.descriptors import Capabilities
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.domain.tools import Ask, Decision, ToolCall
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 
 RULES = "policy rules"

@@ -7,8 +7,7 @@ from typing import Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from hookgate.core.domain.tools import LONGEST_ASK
-from hookgate.core.settings.schema import Section
+from hookgate import LONGEST_ASK, Section
 from hookgate.kit.durations import Days, Seconds, told
 
 LONGEST_QUESTION = LONGEST_ASK

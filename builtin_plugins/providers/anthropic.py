@@ -8,9 +8,35 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import (
+    Content,
+    ContentPart,
+    Document,
+    Image,
+    Message,
+    ModelEvent,
+    ModelRequest,
+    Opaque,
+    OpaqueDelta,
+    Part,
+    ProviderError,
+    ProviderErrorKind,
+    ReasoningDelta,
+    StopEvent,
+    StopReason,
+    Text,
+    TextDelta,
+    ToolResultPart,
+    ToolUse,
+    ToolUseEvent,
+    UsageEvent,
+    new_id,
+    plain_text,
+)
 from hookgate.builtin_plugins.providers.failures import kind_of_overflow, message_of
 from hookgate.builtin_plugins.providers.wire.conversation import paired
 from hookgate.builtin_plugins.providers.wire.protocol import (
@@ -24,27 +50,9 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
-from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse, new_id
-from hookgate.core.domain.models import (
-    OpaqueDelta,
-    ReasoningDelta,
-    StopEvent,
-    TextDelta,
-    ToolUseEvent,
-    UsageEvent,
-)
-from hookgate.core.domain.parts import MEDIA, Document, Image, Text, left_out, plain_text
 from hookgate.kit.tokens.pictures import patches, picture_size
 from hookgate.kit.usage import StreamedUsage, UsageError, anthropic_messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hookgate.core.domain.errors import ProviderErrorKind
-    from hookgate.core.domain.messages import Message, Part
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
-    from hookgate.core.domain.parts import Content, ContentPart
+from hookgate.wire import MEDIA, left_out
 
 VERSION = "2023-06-01"
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import httpx
 
+from hookgate import ConfigError, Egress, ModelInfo, PluginError, Provider, ProviderInfo, Secrets
 from hookgate.builtin_plugins.providers.anthropic import AnthropicWire
 from hookgate.builtin_plugins.providers.demo.provider import DemoProvider
 from hookgate.builtin_plugins.providers.openai import OpenAIWire
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
-from hookgate.builtin_plugins.providers.settings import DEFAULTS, ModelSettings, ProviderSettings
-from hookgate.core.domain.errors import ConfigError, PluginError
-from hookgate.core.domain.models import ModelInfo, ProviderInfo
-from hookgate.core.settings.key_file import read_key_file
+from hookgate.builtin_plugins.providers.settings import (
+    DEFAULTS,
+    ModelSettings,
+    ProviderSettings,
+    ProvidersSettings,
+)
+from hookgate.settings import read_key_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from hookgate.builtin_plugins.providers.settings import ProvidersSettings
     from hookgate.builtin_plugins.providers.wire.protocol import Wire
-    from hookgate.core.domain.models import Provider
-    from hookgate.core.domain.ports import Egress, Secrets
 
 
 def key_variable(settings: ProviderSettings) -> str | None:

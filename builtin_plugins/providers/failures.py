@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 import orjson
 
-from hookgate.core.domain.errors import EgressDeniedError, ProviderError
+from hookgate import (
+    EgressDeniedError,
+    EgressError,
+    EgressFailureKind,
+    ProviderError,
+    ProviderErrorKind,
+)
 from hookgate.kit.waits import retry_after
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from hookgate.core.domain.errors import (
-        EgressError,
-        EgressFailureKind,
-        ProviderErrorKind,
-    )
 
 MAX_BODY = 65_536
 """Bytes of an error's body that are read."""

@@ -8,12 +8,35 @@ fields in which some of these send reasoning.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import orjson
 
+from hookgate import (
+    Audio,
+    ContentPart,
+    Document,
+    Image,
+    Message,
+    ModelEvent,
+    ModelRequest,
+    Opaque,
+    ProviderError,
+    ReasoningDelta,
+    StopEvent,
+    StopReason,
+    Text,
+    TextDelta,
+    ToolResultPart,
+    ToolUse,
+    ToolUseEvent,
+    UsageEvent,
+    new_id,
+    plain_text,
+)
 from hookgate.builtin_plugins.providers.failures import (
     kind_of_names,
     kind_of_overflow,
@@ -31,34 +54,9 @@ from hookgate.builtin_plugins.providers.wire.protocol import (
     text_of,
 )
 from hookgate.builtin_plugins.providers.wire.template import TextTemplate
-from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse, new_id
-from hookgate.core.domain.models import (
-    ReasoningDelta,
-    StopEvent,
-    TextDelta,
-    ToolUseEvent,
-    UsageEvent,
-)
-from hookgate.core.domain.parts import (
-    MEDIA,
-    Audio,
-    Document,
-    Image,
-    Text,
-    left_out,
-    parts_of,
-    plain_text,
-)
 from hookgate.kit.tokens.pictures import picture_size, picture_tokens, tiles
 from hookgate.kit.usage import StreamedUsage, UsageError, openai_chat
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
-    from hookgate.core.domain.parts import ContentPart
+from hookgate.wire import MEDIA, left_out, parts_of
 
 RESERVED = frozenset(
     (

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import EGRESS, SECRETS, Host, Key, Provider, ProviderInfo
 from hookgate.builtin_plugins.providers.assembly import (
     describe_provider,
     find_key,
@@ -15,15 +17,8 @@ from hookgate.builtin_plugins.providers.assembly import (
 )
 from hookgate.builtin_plugins.providers.remote import RemoteProvider
 from hookgate.builtin_plugins.providers.settings import ProvidersSettings
-from hookgate.core.domain.ports import EGRESS, SECRETS, Key
-from hookgate.core.turn.tools.sound import note_usage
 from hookgate.hookspecs import blocking, hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate.core.domain.models import Provider, ProviderInfo
-    from hookgate.core.host import Host
+from hookgate.kit.usage import note_usage
 
 
 class Plugin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +11,16 @@ from typing import TYPE_CHECKING
 import httpx
 import orjson
 
+from hookgate import (
+    EgressError,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    ProviderError,
+    ProviderErrorKind,
+    TextDelta,
+    Turn,
+)
 from hookgate.builtin_plugins.providers.failures import (
     MAX_BODY,
     from_egress,
@@ -19,25 +30,11 @@ from hookgate.builtin_plugins.providers.failures import (
 )
 from hookgate.builtin_plugins.providers.wire.sse import SSEError, SSESplitter
 from hookgate.builtin_plugins.providers.wire.tags import TagReader, read_tags
-from hookgate.core.domain.errors import EgressError, ProviderError
-from hookgate.core.domain.models import ModelInfo, TextDelta
 from hookgate.kit.tokens.bounds import upper_bound
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Callable,
-        Iterable,
-        Iterator,
-        Sequence,
-    )
-
     from hookgate.builtin_plugins.providers.settings import ProviderSettings
     from hookgate.builtin_plugins.providers.wire.protocol import Reader, Wire
-    from hookgate.core.domain.errors import ProviderErrorKind
-    from hookgate.core.domain.models import ModelEvent, ModelRequest
-    from hookgate.core.domain.turn import Turn
 
 DRAIN_SECONDS = 0.1
 """How long the end of a response is waited for behind the protocol's own end. A connection

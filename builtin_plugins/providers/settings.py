@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 import httpx
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
+from hookgate import ModelInfo, Section
 from hookgate.builtin_plugins.providers.wire.tags import ThinkTags
-from hookgate.core.domain.models import ModelInfo
-from hookgate.core.settings.schema import Section
 
 ProviderKind: TypeAlias = Literal["anthropic", "openai", "demo"]
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hookgate import Card
 from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
-    from hookgate.core.domain.descriptors import Card
     from hookgate.kit.content.problems import Problem
 
 
@@ -90,7 +89,7 @@ def explain(
     """
     from hookgate.builtin_plugins.sanitizer.explaining import explained, rendered
     from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
-    from hookgate.core.settings.sections import section_of
+    from hookgate.settings import section_of
 
     state = state_of(ctx)
     with state.placed():

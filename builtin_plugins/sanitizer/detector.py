@@ -8,26 +8,22 @@ What a text that speaks of attacks shows as an example is a finding of low sever
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Literal
 
+from hookgate import Finding, Severity
 from hookgate.builtin_plugins.sanitizer import model, rules
 from hookgate.builtin_plugins.sanitizer.budget import Budget, TooCostlyError
 from hookgate.builtin_plugins.sanitizer.context import Surroundings
-from hookgate.builtin_plugins.sanitizer.normalise import fold
+from hookgate.builtin_plugins.sanitizer.normalise import Folded, fold
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
-from hookgate.builtin_plugins.sanitizer.unpacking import decoded
-from hookgate.core.domain.descriptors import Finding
+from hookgate.builtin_plugins.sanitizer.unpacking import Packed, decoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from hookgate.builtin_plugins.sanitizer.model import Weights
-    from hookgate.builtin_plugins.sanitizer.normalise import Folded
-    from hookgate.builtin_plugins.sanitizer.unpacking import Packed
-    from hookgate.core.domain.descriptors import Severity
 
 PACKED = 2.0
 """So much less is enough in what was packed: nobody packs what is for everybody to read."""

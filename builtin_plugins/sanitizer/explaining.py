@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hookgate import Card, HookgateError
 from hookgate.builtin_plugins.sanitizer.detector import inspect, inspect_both, verdict
 from hookgate.builtin_plugins.sanitizer.sanitizer import NestedError, clean, digest_of
-from hookgate.core.domain.errors import HookgateError
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
-    from hookgate.core.domain.descriptors import Card
 
 STANDARD = Path("-")
 """Standard input."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import Lock
-from typing import TYPE_CHECKING
 
+from hookgate import Card, Rejected
 from hookgate.builtin_plugins.sanitizer.sanitizer import judged
 from hookgate.builtin_plugins.sanitizer.settings import SanitizerSettings
 from hookgate.hookspecs import blocking, hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hookgate.core.domain.descriptors import Card, Rejected
 
 
 class Plugin:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hookgate import HookgateError, Severity
 from hookgate.builtin_plugins.sanitizer.normalise import fold
-from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hookgate.builtin_plugins.sanitizer.budget import Budget
-    from hookgate.core.domain.descriptors import Severity
 
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 RULES = Path(__file__).with_name("rules.toml")

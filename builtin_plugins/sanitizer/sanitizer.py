@@ -13,17 +13,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Collection
 from dataclasses import replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from hookgate import Card, Finding, Rejected
 from hookgate.builtin_plugins.sanitizer.settings import THRESHOLD
-from hookgate.core.domain.descriptors import Finding, Rejected
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from hookgate.core.domain.descriptors import Card
 
 MAX_PASSES = 20
 """Tags may hide in tags. A text that is not clean after so many passes is no honest text."""

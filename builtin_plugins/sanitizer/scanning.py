@@ -13,16 +13,14 @@ import tempfile
 import time
 import zlib
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import HookgateError
 from hookgate.builtin_plugins.sanitizer.detector import inspect, verdict
-from hookgate.core.domain.errors import HookgateError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _GZIP = b"\x1f\x8b"
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 THRESHOLD = 1.15
 """From this score of the model on, a passage is a finding: see `benchmarks.injection`."""

@@ -11,12 +11,11 @@ import html
 import re
 import urllib.parse
 from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from hookgate.builtin_plugins.sanitizer.budget import Budget
 
 FIND = 80

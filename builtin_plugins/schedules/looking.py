@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.builtin_plugins.schedules.timing import Timing
 

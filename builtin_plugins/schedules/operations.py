@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from hookgate import AUDIT, SWITCHES, Host, Invocation, Operation, OperationModel, TurnError
 from hookgate.builtin_plugins.schedules.running import tidy
-from hookgate.builtin_plugins.schedules.scheduler import SWITCH, paused_in
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Operation, OperationModel
-from hookgate.core.domain.ports import AUDIT, SWITCHES
+from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.builtin_plugins.schedules.scheduler import Scheduler
     from hookgate.builtin_plugins.schedules.settings import JobSettings
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.host import Host
 
 LOOKED_AT = 100
 

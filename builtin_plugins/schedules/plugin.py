@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import Host, Operation
 from hookgate.builtin_plugins.schedules.operations import ScheduleOperations
 from hookgate.builtin_plugins.schedules.scheduler import Scheduler
 from hookgate.builtin_plugins.schedules.settings import SchedulesSettings
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Collection, Sequence
-
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host
 
 
 class Plugin:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import HookgateError, StoreError
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.turn import Claim, Origin, Principal, TurnRequest
-from hookgate.core.hooks.shielding import finish
+from hookgate import (
+    Claim,
+    HookgateError,
+    Host,
+    Origin,
+    Principal,
+    Provenance,
+    StoreError,
+    Turn,
+    TurnHandle,
+    TurnRequest,
+)
 from hookgate.kit.channels import deliver
 from hookgate.kit.durations import told
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from hookgate.builtin_plugins.schedules.settings import JobSettings
     from hookgate.builtin_plugins.schedules.tables import Book
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
-    from hookgate.core.turn.handle import TurnHandle
 
 BEAT_SECONDS = 15.0
 """So often a gateway with runs is heard of by those that share its store."""

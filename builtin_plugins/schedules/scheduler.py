@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.schedules.looking import MADE_UP, look
+from hookgate import STORE, SWITCHES, Host, Principal, Switch, TurnError
+from hookgate.builtin_plugins.schedules.looking import MADE_UP, Missed, look
 from hookgate.builtin_plugins.schedules.running import Runs
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.ports import STORE, SWITCHES
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from hookgate.builtin_plugins.schedules.looking import Missed
     from hookgate.builtin_plugins.schedules.settings import JobSettings, SchedulesSettings
     from hookgate.builtin_plugins.schedules.tables import Book
-    from hookgate.core.domain.ports import Switch
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
 SWITCH = "schedules"
 PART = "schedules"

@@ -7,10 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
+from hookgate import Address, Section
 from hookgate.builtin_plugins.schedules.timing import Timing
-from hookgate.core.domain.channels.channel import is_guest_channel
-from hookgate.core.domain.turn import Address
-from hookgate.core.settings.schema import Section
+from hookgate.channels import is_guest_channel
 from hookgate.kit.durations import Seconds
 
 DAY = 86_400.0

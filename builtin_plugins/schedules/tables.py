@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
+    ColumnElement,
+    Connection,
     DateTime,
     Integer,
     Interval,
@@ -21,19 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-from hookgate.builtin_plugins.schedules.looking import MADE_UP
+from hookgate import Principal, Store, new_id
+from hookgate.builtin_plugins.schedules.looking import MADE_UP, Look, Missed
 from hookgate.builtin_plugins.schedules.operations import RunRow
-from hookgate.core.domain.messages import new_id
 from hookgate.kit.records import Field, Record, insert_new, trim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from hookgate.builtin_plugins.schedules.looking import Look, Missed
-    from hookgate.core.domain.ports import Store
-    from hookgate.core.domain.turn import Principal
 
 T = TypeVar("T")
 

@@ -9,17 +9,14 @@ whenever the clock on the wall fits, in both hours, and not at all in a gap.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import takewhile
-from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from hookgate.kit.durations import told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -15,21 +15,19 @@ import sqlite3
 import stat
 import tarfile
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 from urllib.parse import quote
 
+from hookgate import HookgateError
 from hookgate.builtin_plugins.storage.engine.lock import FileLock
-from hookgate.core.domain.errors import HookgateError
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
 
 FORMAT = 1
 """The version of the archive's form."""

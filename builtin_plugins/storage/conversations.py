@@ -4,31 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, select, tuple_, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, tuple_, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from hookgate import (
+    CLEAN,
+    Clock,
+    Fence,
+    Loaded,
+    Message,
+    Page,
+    Said,
+    SessionKey,
+    StaleFenceError,
+    StoreError,
+    Taint,
+    join_taints,
+)
 from hookgate.builtin_plugins.storage.engine.statements import Prepared
 from hookgate.builtin_plugins.storage.lanes import check_lanes
 from hookgate.builtin_plugins.storage.tables import MESSAGES, POSITIONS, SESSIONS
 from hookgate.builtin_plugins.storage.tails import Standing, Stored, Tail, Tails
-from hookgate.core.domain.errors import StaleFenceError, StoreError
-from hookgate.core.domain.messages import CLEAN, Message, join_taints
-from hookgate.core.domain.ports import Loaded, Page, Said
-from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection
-
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.turn import Fence
 
 # Statements are made once: SQLAlchemy takes four times as long for one that is built anew.
 _IS_SESSION = SESSIONS.c.session == bindparam("key")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
+    Connection,
     DateTime,
     Interval,
     bindparam,
@@ -31,26 +33,26 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 
-from hookgate.builtin_plugins.storage.tables import LANE_ROWS
-from hookgate.core.domain.errors import (
+from hookgate import (
+    Conversations,
+    Fence,
     LaneFullError,
+    Lease,
+    SessionKey,
     StaleFenceError,
     StoreError,
     StoreUnavailableError,
+    Turn,
+    new_id,
 )
-from hookgate.core.domain.messages import new_id
-from hookgate.core.hooks.shielding import finish
-from hookgate.core.sessions.lanes import InProcessLanes
+from hookgate.builtin_plugins.storage.tables import LANE_ROWS
+from hookgate.sessions import InProcessLanes
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-
-    from sqlalchemy import Connection
     from sqlalchemy.sql.elements import ColumnElement
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Conversations, Lease
-    from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 TERM_SECONDS = 15.0
 """So long a lane is its gateway's without being renewed: one that has stopped keeps none longer."""

@@ -10,22 +10,20 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import column, insert, inspect, select, table, update
+from sqlalchemy import Connection, MetaData, column, insert, inspect, select, table, update
 from sqlalchemy.exc import DBAPIError
 
+from hookgate import HookgateError, StartError
 from hookgate.builtin_plugins.storage.engine.faults import fault
-from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
     from alembic.script import ScriptDirectory
-    from sqlalchemy import Connection, MetaData
 
 PREFIX = "alembic_version_"
 """A plugin's version table is called this and the plugin's name."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
+from hookgate import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
     from hookgate.builtin_plugins.storage.migrate import TableStatus
     from hookgate.builtin_plugins.storage.store import SqlStore
 

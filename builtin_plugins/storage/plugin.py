@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hookgate import (
+    CONVERSATIONS,
+    LANES,
+    QUESTIONS,
+    STORE,
+    SWITCHES,
+    Host,
+    Operation,
+    StoreUnavailableError,
+)
 from hookgate.builtin_plugins.storage.settings import StorageSettings
-from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.ports import CONVERSATIONS, LANES, QUESTIONS, STORE, SWITCHES
-from hookgate.core.sessions.switches import FileSwitches
 from hookgate.hookspecs import hookimpl
+from hookgate.sessions import FileSwitches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     from hookgate.builtin_plugins.storage.lanes import SqlLanes
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
     from hookgate.builtin_plugins.storage.store import SqlStore
     from hookgate.builtin_plugins.storage.switches import SqlSwitches
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host
 
 PART = "storage"
 SWITCHES_PART = "storage switches"

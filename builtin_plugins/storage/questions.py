@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from sqlalchemy import DateTime, Interval, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    DateTime,
+    Interval,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookgate import Address, Clock, Principal, Question, Settled, StoreError, TurnError, new_id
 from hookgate.builtin_plugins.storage.tables import ASKERS, QUESTION_ROWS
-from hookgate.core.domain.errors import StoreError, TurnError
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.ports import STOPPED, Question, Settled
-from hookgate.core.domain.turn import Address
-from hookgate.core.hooks.shielding import finish
+from hookgate.sessions import STOPPED
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Literal
-
-    from sqlalchemy import ColumnElement, Connection
     from structlog.typing import FilteringBoundLogger
 
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.turn import Principal
 
 POLL_SECONDS = 0.5
 """How often a gateway looks what became of its questions, while any waits."""

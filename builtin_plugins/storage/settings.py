@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from hookgate.core.settings.schema import HomePath, Section
+from hookgate import Section
+from hookgate.settings import HomePath
 
 DATABASE_NAME = "hookgate.db"
 POSTGRES = ("postgresql+asyncpg://", "postgresql://", "postgres://")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate.builtin_plugins.storage import migrate
@@ -9,8 +11,6 @@ from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from pathlib import Path
 
     from sqlalchemy import Connection, MetaData, Table
 

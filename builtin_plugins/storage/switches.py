@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Connection, bindparam, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookgate import StoreError, Switch
 from hookgate.builtin_plugins.storage.tables import SWITCH_ROWS
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import Switch
-from hookgate.core.sessions.switches import FileSwitches, Watchers
+from hookgate.sessions import FileSwitches, Watchers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sqlalchemy import Connection
-
     from hookgate.builtin_plugins.storage.store import SqlStore
 
 POLL_SECONDS = 0.5

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Index, Integer, Text, TypeDecorator
+from sqlalchemy import BigInteger, DateTime, Dialect, Index, Integer, Table, Text, TypeDecorator
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
-
-if TYPE_CHECKING:
-    from sqlalchemy import Dialect, Table
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -8,16 +8,12 @@ counted: so what others have written, tainted or forgotten is always seen before
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from hookgate.core.domain.parts import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hookgate.core.domain.messages import Message
+from hookgate import Message, Text
 
 MOST_SESSIONS = 1024
 MOST_CHARS = 32 * 1024 * 1024

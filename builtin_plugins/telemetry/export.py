@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import EgressError
+from hookgate import EgressError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import httpx
 
 LAST_SECONDS = 3.0

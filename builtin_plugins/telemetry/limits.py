@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hookgate.core.domain.metrics import OTHER
-from hookgate.core.domain.strict_json import well_formed
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.metrics import Instrument, Label, Reading
+from hookgate import Instrument, Label
+from hookgate.metrics import OTHER, Reading
+from hookgate.wire import well_formed
 
 LABEL_SETS = 1000
 """Sets of label values that one instrument keeps apart."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -14,13 +15,11 @@ from opentelemetry.sdk.metrics import AlwaysOffExemplarFilter, MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.resources import Resource
 
-from hookgate.core.observability import conventions
+from hookgate import Instrument
+from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.metrics import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from hookgate.core.domain.metrics import Instrument, Reading
-
     Record = Callable[[float, dict[str, str]], None]
 
 

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hookgate import (
+    EGRESS,
+    Access,
+    HookFailure,
+    Host,
+    Instrument,
+    Key,
+    MetricRecord,
+    Routes,
+    StartError,
+)
+from hookgate.builtin_plugins.telemetry.core_instruments import CORE_INSTRUMENTS
 from hookgate.builtin_plugins.telemetry.export import Exporter
 from hookgate.builtin_plugins.telemetry.limits import Limits
 from hookgate.builtin_plugins.telemetry.records import OWN, Instruments, record_of_failure
 from hookgate.builtin_plugins.telemetry.settings import TelemetrySettings
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.operations import Access
-from hookgate.core.domain.ports import EGRESS, Key
 from hookgate.hookspecs import hookimpl
+from hookgate.metrics import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
     from aiohttp import web
 
     from hookgate.builtin_plugins.telemetry.otel import OtelFigures
     from hookgate.builtin_plugins.telemetry.prometheus import PrometheusFigures
-    from hookgate.core.domain.metrics import Instrument, MetricRecord, Reading
-    from hookgate.core.gateway.routes import Routes
-    from hookgate.core.hooks.dispatch import HookFailure
-    from hookgate.core.host import Host
 
 NAME = "telemetry"
 PART = "telemetry.otel"
@@ -66,6 +71,7 @@ class Plugin:
         Raises:
             StartError: They are to be sent, and the extra or a secret is missing.
         """
+        host.instruments.apply("core", CORE_INSTRUMENTS)
         host.instruments.apply(NAME, OWN)
         figures: list[Figures] = []
         if self._settings.prometheus:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest as plain_text
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics_text
 
+from hookgate import Instrument
+from hookgate.metrics import Reading
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from prometheus_client.metrics_core import Metric
-
-    from hookgate.core.domain.metrics import Instrument, Reading
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from hookgate.core.domain.metrics import Instrument, Label, MetricRecord, RecordSource
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from hookgate.core.domain.metrics import Reading
-    from hookgate.core.hooks.dispatch import HookFailure
+from hookgate import HookFailure, Instrument, Label, MetricRecord, RecordSource
+from hookgate.metrics import Reading
 
 HOOK_FAILURE = "hook.failed"
 UNREAD = "unread"

@@ -7,7 +7,7 @@ from typing import Annotated
 import httpx
 from pydantic import AfterValidator, Field, StringConstraints
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 
 def _url(text: str) -> str:

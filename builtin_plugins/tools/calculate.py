@@ -10,10 +10,8 @@ import ast
 import math
 import operator
 import re
-from typing import TYPE_CHECKING, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 Number: TypeAlias = int | float
 

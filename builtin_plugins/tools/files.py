@@ -11,15 +11,11 @@ import errno
 import os
 import stat
 from codecs import getincrementaldecoder
+from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import PurePath
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePath
 
 from hookgate.kit.content.files import open_file, open_folder, read_up_to
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SUPPORTED = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can walk a path without following links. Windows cannot."""

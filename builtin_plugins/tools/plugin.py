@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from hookgate import EGRESS, Capability, Flags, Host, StartError, Tool, ToolResult
 from hookgate.builtin_plugins.tools.calculate import CalculationError, calculate, show
 from hookgate.builtin_plugins.tools.clock import describe_time
 from hookgate.builtin_plugins.tools.files import SUPPORTED, FileRefusedError, read_text
 from hookgate.builtin_plugins.tools.settings import ToolsSettings
 from hookgate.builtin_plugins.tools.web import fetch
-from hookgate.core.domain.descriptors import Capability, Flags
-from hookgate.core.domain.errors import StartError
-from hookgate.core.domain.ports import EGRESS
-from hookgate.core.domain.tools import ToolResult
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
     import httpx
-
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.host import Host
 
 HTTP_FLAGS = Flags(
     reads_external_data=True,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from hookgate.core.settings.schema import Section
+from hookgate import Section
 
 
 def _grant(text: str) -> str:

@@ -6,8 +6,7 @@ import codecs
 
 import httpx
 
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
-from hookgate.core.domain.tools import ToolResult
+from hookgate import EgressDeniedError, EgressFailedError, ToolResult
 
 TAINT = frozenset({"tool:http_get"})
 

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from hookgate import (
+    Address,
+    ChannelError,
+    ChannelFeatures,
+    Choice,
+    Content,
+    Image,
+    Parsed,
+    Polling,
+    RawMessage,
+    ReceivedMessage,
+    WebhookReply,
+    plain_text,
+)
 from hookgate.builtin_plugins.wasm.bounded import LONG, aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
@@ -15,6 +30,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     HttpRequest,
     HttpResponse,
     Incoming,
+    IncomingMessage,
     Outgoing,
     OutgoingChoice,
     ParsedIncoming,
@@ -27,27 +43,11 @@ from hookgate.builtin_plugins.wasm.wire import (
     as_written,
     read_answer,
 )
-from hookgate.core.domain.channels.channel import guest_channel
-from hookgate.core.domain.channels.hosted import (
-    Parsed,
-    Polling,
-    RawMessage,
-    ReceivedMessage,
-    WebhookReply,
-)
-from hookgate.core.domain.errors import ChannelError
-from hookgate.core.domain.parts import Image, plain_text
+from hookgate.channels import Connection, guest_channel
 from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-    from hookgate.builtin_plugins.wasm.wire import IncomingMessage
-    from hookgate.core.domain.channels.channel import ChannelFeatures, Choice
-    from hookgate.core.domain.channels.hosted import Connection
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.turn import Address
 
 F = TypeVar("F", bound=WireForm)
 

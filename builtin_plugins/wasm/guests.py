@@ -8,10 +8,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from hookgate import HookgateError, Host
 from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError, GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits, WasiGrants
-from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
+from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
 from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
@@ -26,16 +27,13 @@ from hookgate.builtin_plugins.wasm.wire import (
     read_answer,
     written,
 )
-from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.engine.sandbox import Guest
     from hookgate.builtin_plugins.wasm.host.store import KeyValues
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.core.host import Host
 
 NEEDED = {"tool": ("handle_tool_call",), "channel": ("parse_incoming", "format_outgoing")}
 """What a guest of each kind exports; one that polls exports ``poll`` as well."""

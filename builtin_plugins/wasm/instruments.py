@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hookgate.core.domain.metrics import Instrument, Label, RecordSource
+from hookgate import Instrument, Label, RecordSource
 
 CALL = "wasm.call"
 """The record of a call of a guest: ``plugin``, ``export``, ``ending`` and ``seconds``."""

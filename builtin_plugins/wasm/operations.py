@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
+from hookgate import Empty, HookgateError, Host, Invocation, Operation, OperationModel, TurnError
 from hookgate.builtin_plugins.wasm.showing import PluginDetail, detail_of, held_against
-from hookgate.core.domain.errors import HookgateError, TurnError
-from hookgate.core.domain.operations import Empty, Invocation, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
-    from hookgate.core.host import Host
 
 
 class PluginRow(OperationModel):

@@ -6,20 +6,16 @@ and that may be at the start or long after it.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import Host, Operation
 from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.wasm.operations import WasmOperations
 from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host
 
 
 class Plugin:

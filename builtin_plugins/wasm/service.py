@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
-from importlib import import_module
-from time import monotonic
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-from hookgate.builtin_plugins.wasm.packages.loading import Loads
-from hookgate.core.domain.errors import HookgateError, TurnError
-from hookgate.core.domain.ports import AUDIT, STORE
 
 # What reads plugins, and the engine that runs them, is loaded with the first plugin: most
 # gateways have none.
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hookgate import AUDIT, STORE, HookgateError, Host, Tool, TurnError
+from hookgate.builtin_plugins.wasm.packages.loading import Loads
+
+if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.builtin_plugins.wasm.tables import Values
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.host import Host
 
 SOURCE = "wasm"
 """Under this name the plugins' tools stand in the gateway's registry."""

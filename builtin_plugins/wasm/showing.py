@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.errors import HookgateError
-from hookgate.core.domain.operations import OperationModel
+from hookgate import FLAG_NAMES, HookgateError, OperationModel
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import LoadedPlugin

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
+    Connection,
     MetaData,
     Table,
     Text,
@@ -21,13 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.ports import Store
+from hookgate import Store, Taint
 
 SCRIPTS = Path(__file__).parent / "migrations"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pydantic_core import to_json
 
+from hookgate import Content, SessionKey, Taint, Tool, ToolResult, Turn, key_text
 from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
@@ -17,17 +19,10 @@ from hookgate.builtin_plugins.wasm.wire import (
     as_content,
     read_answer,
 )
-from hookgate.core.domain.tools import Tool, ToolResult
-from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.manifest import ToolSection
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.turn import SessionKey, Turn
 
 GRACE_SECONDS = 5.0
 """What a tool may take beyond its guest's limit, for waiting until a thread is free: so that the

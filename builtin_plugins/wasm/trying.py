@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Gateway, HookgateError, Settings, Taint, ToolResult
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
-from hookgate.builtin_plugins.wasm.guests import Guests
+from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
 from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
 from hookgate.builtin_plugins.wasm.tools import call_tool
-from hookgate.core.domain.errors import HookgateError
-from hookgate.core.domain.schemas import compile_schema
-from hookgate.core.domain.tools import ToolResult
-from hookgate.core.runtime import Runtime
+from hookgate.wire import compile_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hookgate.builtin_plugins.wasm.guests import LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.settings.schema import Settings
 
 OWNER = "cli:local:main"
 
@@ -91,7 +85,7 @@ async def try_out(
     alone = settings.model_copy(
         update={"plugins": plugins, "log": log, "plugin": _only(settings, "egress")}
     )
-    async with Runtime(alone, builtin=("egress",)) as gateway:
+    async with Gateway(alone, builtin=("egress",)) as gateway:
         guests = Guests(gateway.host, wasm, MemoryValues())
         try:
             loaded = await guests.load(package)

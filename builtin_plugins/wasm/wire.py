@@ -12,17 +12,14 @@ a request to the host, a size: both are held before anything is read.
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError
 from pydantic_core import to_json
 
+from hookgate import Content
 from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
-from hookgate.core.domain.parts import content_from_json, content_to_json, wrong_in_content
-from hookgate.core.domain.schemas import Documented
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.parts import Content
+from hookgate.wire import Documented, content_from_json, content_to_json, wrong_in_content
 
 EXPORTS: Final = ("describe", "handle_tool_call", "parse_incoming", "format_outgoing", "poll")
 """What a guest may export; its kind says which of them it needs."""

@@ -1,4 +1,4 @@
-"""What a turn emits, the bounded bus that carries it, and what operators are told of parts.
+"""What a turn emits, the bounded bus that carries it, what is measured, and how parts stand.
 
 An event is a flat, JSON-ready record with a `type`. Clients ignore types that they do
 not know, so a plugin may emit types of its own. A scope says what a listener must be allowed
@@ -24,6 +24,21 @@ if TYPE_CHECKING:
     from hookgate.core.domain.turn import Principal
 
 DEFAULT_CAPACITY = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRecord:
+    """One record of figures.
+
+    Attributes:
+        name: What was measured, dotted, for example ``turn`` or ``tool.call``.
+        timestamp: Milliseconds since 1970-01-01 UTC.
+        fields: The figures and what they belong to, JSON-ready.
+    """
+
+    name: str
+    timestamp: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class Cors:
     headers: tuple[str, ...] = ("Authorization", "Content-Type", "X-Api-Key")
 
 
-def describe(operation: Operation[Any, Any]) -> dict[str, Any]:
+def describe_operation(operation: Operation[Any, Any]) -> dict[str, Any]:
     """Return an operation's schemas and access, for the documentation and the page."""
     return {
         "name": operation.name,

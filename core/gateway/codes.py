@@ -139,7 +139,7 @@ class ErrorAnswer:
         return {"code": self.number, "message": self.message, "data": dict(self.data)}
 
 
-def describe(host: Host, error: Exception) -> ErrorAnswer:
+def describe_error(host: Host, error: Exception) -> ErrorAnswer:
     """Return what a client gets to see of `error`.
 
     What hookgate raises on purpose is meant for people and goes out, redacted. Anything

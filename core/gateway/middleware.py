@@ -9,7 +9,7 @@ from aiohttp import web
 from hookgate.core.domain import strict_json
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, prove
 from hookgate.core.gateway.bodies import BODIES
-from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.request_keys import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
 from hookgate.core.hooks.shielding import contained
@@ -200,7 +200,7 @@ def _listed(server: Server, route: Route | None, origin: str) -> bool:
 
 
 def _answer(server: Server, request: web.Request, error: Exception) -> web.StreamResponse:
-    problem = describe(server.host, error)
+    problem = describe_error(server.host, error)
     if request.writer.output_size > 0:
         # Half of an answer is out; another one behind it would be read as part of it.
         raise ConnectionResetError("the answer broke off")

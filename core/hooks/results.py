@@ -5,6 +5,7 @@ Package-private, like `core.hooks.dispatch`. None is always a right result and n
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -14,6 +15,15 @@ from typing import Any, TypeGuard
 from hookgate.core.domain.errors import StartError
 
 Check = Callable[[Any], bool]
+
+_COLLECTIONS = {
+    "AbstractAsyncContextManager": AbstractAsyncContextManager,
+    "AsyncIterator": AsyncIterator,
+    "Callable": Callable,
+    "Collection": Collection,
+    "Mapping": Mapping,
+    "Sequence": Sequence,
+}
 
 
 class Expected:
@@ -81,56 +91,22 @@ def annotation_of(function: Callable[..., Any], name: str) -> Any:
     holder.__annotations__ = {name: annotations[name]}
     own = getattr(function, "__globals__", {})
     try:
-        return typing.get_type_hints(holder, {**_core_names(), **own})[name]
+        return typing.get_type_hints(holder, {**_known_to(annotations[name]), **own})[name]
     # An annotation is an expression of the plugin's: it raises whatever it likes.
     except Exception as error:
         raise StartError(
             f"hook {getattr(function, '__name__', function)}: the annotation of {name!r}, "
-            f"{annotations[name]!r}, cannot be resolved ({error}): use a type of hookgate.core, "
+            f"{annotations[name]!r}, cannot be resolved ({error}): use a name of hookgate, "
             "or import it in the module of the specification"
         ) from error
 
 
-def _core_names() -> Mapping[str, Any]:
-    """Return the names that annotations of specifications may use."""
-    # Imported when the first gateway is made: the core's modules know the hooks, too.
-    from hookgate.core import host
-    from hookgate.core.domain import (
-        descriptors,
-        events,
-        metrics,
-        models,
-        operations,
-        ports,
-        tools,
-        turn,
-    )
-    from hookgate.core.domain.channels import channel
-    from hookgate.core.turn import context
+def _known_to(annotation: object) -> dict[str, Any]:
+    """Return the names in `annotation` that every specification may use: the face's, and these."""
+    import hookgate
 
-    names: dict[str, Any] = {
-        "AbstractAsyncContextManager": AbstractAsyncContextManager,
-        "AsyncIterator": AsyncIterator,
-        "Callable": Callable,
-        "Collection": Collection,
-        "Mapping": Mapping,
-        "Sequence": Sequence,
-    }
-    for module in (
-        channel,
-        context,
-        descriptors,
-        events,
-        host,
-        metrics,
-        models,
-        operations,
-        ports,
-        tools,
-        turn,
-    ):
-        names |= {name: value for name, value in vars(module).items() if name[0] != "_"}
-    return names
+    words = set(re.findall(r"\w+", str(annotation))) & {*dir(hookgate)}
+    return {**_COLLECTIONS, **{name: getattr(hookgate, name) for name in words}}
 
 
 def members_of(annotation: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from hookgate.cli.generated import function_of
 from hookgate.cli.state import State
-from hookgate.core.domain.operations import Operation, OperationModel, describe
+from hookgate.core.domain.operations import Operation, OperationModel, describe_operation
 from hookgate.kit.rendering import clean, one_line, print_result, short
 
 
@@ -57,7 +57,7 @@ def run(*words: str) -> Any:
         command="thing make",
     )
     made = typer.Typer()
-    made.command()(function_of(describe(operation)))
+    made.command()(function_of(describe_operation(operation)))
     state = FakeState(json=True)
     return CliRunner().invoke(made, list(words), obj=state, env={"COLUMNS": "120"})
 

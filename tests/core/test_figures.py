@@ -9,7 +9,7 @@ from typing import Any
 from tests.builtin_plugins.turns import TurnedClock
 from tests.support.script import Allow, Script, Scripted, Tools, call, echo_tool, gateway, say
 
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.ports import CLOCK
 from hookgate.core.domain.tools import Tool, ToolCall, Verdict
 from hookgate.core.domain.turn import Turn

@@ -21,7 +21,7 @@ from tests.support.script import (
 from hookgate.core.domain.errors import HookError, ProviderError, ProviderErrorKind, StoreError
 from hookgate.core.domain.models import ModelEvent, ReasoningDelta, StopEvent, TextDelta
 from hookgate.core.domain.turn import Turn
-from hookgate.core.gateway.codes import describe
+from hookgate.core.gateway.codes import describe_error
 from hookgate.hookspecs import hookimpl
 
 
@@ -103,7 +103,7 @@ async def test_a_providers_own_advice_comes_first() -> None:
 )
 async def test_an_error_of_an_operation_says_what_to_do(error: Exception) -> None:
     async with gateway(Scripted(Script(say("fine")))) as gate:
-        assert describe(gate.host, error).data["action"]
+        assert describe_error(gate.host, error).data["action"]
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("it broke"), SystemExit()])

@@ -5,22 +5,16 @@ from __future__ import annotations
 import heapq
 import os
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from hookgate import Card, CardOrigin, PluginInfo
 from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
-from hookgate.kit.content.files import decoded, look_at, open_folder, read_at, why
+from hookgate.kit.content.files import Stamp, decoded, look_at, open_folder, read_at, why
 from hookgate.kit.content.folders import left_out, real_path
 from hookgate.kit.content.problems import ContentError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from hookgate.core.domain.descriptors import Card, CardOrigin
-    from hookgate.core.host import PluginInfo
-    from hookgate.kit.content.files import Stamp
 
 MAX_CARDS = 2000
 """The most cards of one folder."""

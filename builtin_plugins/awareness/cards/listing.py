@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
+from hookgate import Capability, CapabilityKind, PluginInfo, Turn
 from hookgate.builtin_plugins.awareness.selection.injector import STATE
-from hookgate.core.domain.descriptors import kind_order
-from hookgate.core.turn.tools.call import may_use
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hookgate.core.domain.descriptors import Capability, CapabilityKind
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import PluginInfo
+from hookgate.catalogue import kind_order, may_use
 
 SHORT_CHARS = 80
 """So much of a description is left where a list is too long."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from hookgate import Card
 
+if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.cards.tables import Pin
-    from hookgate.core.domain.descriptors import Card
     from hookgate.kit.records import Records
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Card, Triggers
+from hookgate import FLAG_NAMES, Card, CardOrigin, Triggers
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
     DISPLAY_CHARS,
@@ -19,11 +19,6 @@ from hookgate.kit.content.fields import (
 from hookgate.kit.content.frontmatter import split
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hookgate.core.domain.descriptors import CardOrigin
 
 CARD_BYTES = 51_200
 """The largest card file."""

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import ContentError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 SUFFIX = ".md"
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
 
+from hookgate import Egress, HookgateError
 from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
-from hookgate.core.domain.errors import HookgateError
 from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from hookgate.builtin_plugins.awareness.settings import RemoteCard
-    from hookgate.core.domain.ports import Egress
 
 TIMEOUT = 10.0
 """Seconds that one card may take; a source that does not answer must not hold up a start."""

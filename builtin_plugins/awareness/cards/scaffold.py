@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from hookgate.builtin_plugins.awareness.cards.folders import (
     NO_CARD,
@@ -14,10 +15,6 @@ from hookgate.builtin_plugins.awareness.cards.folders import (
 )
 from hookgate.kit.content.fields import NAME
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _CARD = """\
 ---

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hookgate import AUDIT, EGRESS, Card, Event, Host, PluginInfo, Rejected
 from hookgate.builtin_plugins.awareness.cards.folders import (
+    CardFolder,
     CardScan,
     card_left_out,
     folders_of,
     scan,
 )
 from hookgate.builtin_plugins.awareness.cards.remote import fetched
-from hookgate.core.domain.descriptors import Rejected
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import AUDIT, EGRESS
 from hookgate.kit.content.folders import ContentFolder
-from hookgate.kit.content.problems import brief
+from hookgate.kit.content.problems import Problem, brief
 from hookgate.kit.content.workspaces import CARDS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.awareness.cards.folders import CardFolder
     from hookgate.builtin_plugins.awareness.cards.pins import Pins
     from hookgate.builtin_plugins.awareness.cards.tables import Pin
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.core.domain.descriptors import Card
-    from hookgate.core.host import Host, PluginInfo
-    from hookgate.kit.content.problems import Problem
 
 SOURCE = "awareness"
 """The name under which the cards of folders and URLs are registered: the plugin's."""

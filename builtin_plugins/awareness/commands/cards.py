@@ -133,7 +133,7 @@ def _folders(state: State, *, every: bool = False) -> tuple[CardFolder, ...]:
     """
     from hookgate.builtin_plugins.awareness.cards.folders import folders_of
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.core.settings.sections import section_of
+    from hookgate.settings import section_of
 
     with state.placed():
         section = section_of(state.settings, "awareness", AwarenessSettings)

@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
+from hookgate import Flags, Rejected, TurnError
 from hookgate.builtin_plugins.awareness.selection.injector import frame
 from hookgate.builtin_plugins.awareness.selection.selector import (
     Asking,
@@ -21,12 +23,8 @@ from hookgate.builtin_plugins.awareness.selection.selector import (
     order,
     refuse,
 )
-from hookgate.core.domain.descriptors import Flags, Rejected
-from hookgate.core.domain.errors import TurnError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hookgate.builtin_plugins.awareness.service import Awareness
 
 

@@ -5,12 +5,28 @@ from __future__ import annotations
 import math
 import re
 import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from hookgate import (
+    Block,
+    Capabilities,
+    Card,
+    ContextBuilder,
+    Message,
+    ModelRequest,
+    Rejected,
+    Selection,
+    Text,
+    Turn,
+    TurnKey,
+)
 from hookgate.builtin_plugins.awareness.selection.selector import (
     Asking,
+    CardDecision,
+    CardMatcher,
     JudgedCard,
     fit,
     force,
@@ -23,26 +39,14 @@ from hookgate.builtin_plugins.awareness.switch.records import (
     TurnRecord,
     session_type,
 )
-from hookgate.core.domain.descriptors import Card, Rejected, Selection
-from hookgate.core.domain.parts import Text
-from hookgate.core.domain.strict_json import well_formed
-from hookgate.core.domain.turn import TurnKey
-from hookgate.core.turn.context import Block
+from hookgate.wire import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.awareness.selection.selector import CardDecision, CardMatcher
     from hookgate.builtin_plugins.awareness.settings import (
         AgentAwareness,
         AwarenessSettings,
         ProfileSettings,
     )
-    from hookgate.core.domain.descriptors import Capabilities
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.models import ModelRequest
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.turn.context import ContextBuilder
 
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 

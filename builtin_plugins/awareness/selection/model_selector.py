@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import orjson
 
-from hookgate.builtin_plugins.awareness.selection.injector import plain_id
-from hookgate.core.domain.descriptors import Rejected
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.messages import Message, join_taints
-from hookgate.core.domain.models import (
+from hookgate import (
+    Card,
+    Host,
+    Message,
     ModelRef,
     ModelRequest,
+    Rejected,
     SystemText,
+    Text,
     TextDelta,
+    Turn,
+    TurnError,
+    join_taints,
     source_of,
 )
-from hookgate.core.domain.parts import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hookgate.core.domain.descriptors import Card
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
+from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 
 CAUSE = "awareness.select"
 """What metering knows these calls by."""

@@ -7,6 +7,7 @@ knows what the examples have in common.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -14,8 +15,6 @@ import numpy as np
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     Floats: TypeAlias = npt.NDArray[np.float32]

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hookgate import Card, Embedder
 from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, fold
 from hookgate.builtin_plugins.awareness.selection.nearness import Nearness
 from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
-    from hookgate.core.domain.descriptors import Card
-    from hookgate.core.domain.ports import Embedder
 
 DEFAULT_TAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

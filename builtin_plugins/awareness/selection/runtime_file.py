@@ -6,14 +6,10 @@ import asyncio
 import hashlib
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from hookgate import Host
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hookgate.core.host import Host
 
 FILE = "CAPABILITIES.md"
 

@@ -7,18 +7,18 @@ the cards that are not shown too.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from hookgate.builtin_plugins.awareness.selection.keywords import KeywordIndex, Keywords, fold
-from hookgate.core.domain.descriptors import FLAG_NAMES, Triggers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.awareness.selection.keywords import Folded
-    from hookgate.core.domain.descriptors import Card, Flags
+from hookgate import FLAG_NAMES, Card, Flags, Triggers
+from hookgate.builtin_plugins.awareness.selection.keywords import (
+    Folded,
+    KeywordIndex,
+    Keywords,
+    fold,
+)
 
 CUT_MARKER = "\n[cut]"
 """Stands at the end of a text that was cut, and counts towards its cap."""

@@ -6,20 +6,17 @@ import asyncio
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from hookgate.core.domain.errors import EmbeddingError
+from hookgate import Embedder, EmbeddingError
 from hookgate.kit.content.files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     import numpy.typing as npt
-
-    from hookgate.core.domain.ports import Embedder
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 

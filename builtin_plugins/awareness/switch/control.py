@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.awareness.switch.killswitch import KillSwitch, SwitchState
-from hookgate.builtin_plugins.awareness.switch.records import Recent, read_turns
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import AUDIT, SWITCHES
+from hookgate import AUDIT, SWITCHES, Host, StoreError, Switch
+from hookgate.builtin_plugins.awareness.switch.killswitch import KillSwitch, SwitchState, Window
+from hookgate.builtin_plugins.awareness.switch.records import Recent, TurnRecord, read_turns
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from typing import Any
-
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
-    from hookgate.builtin_plugins.awareness.switch.killswitch import Window
-    from hookgate.builtin_plugins.awareness.switch.records import TurnRecord
-    from hookgate.core.domain.ports import Switch
-    from hookgate.core.host import Host
 
 PART = "awareness"
 """What `status` calls the plugin where it is off."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hookgate.core.domain.metrics import OTHER, Instrument, Label, RecordSource
+from hookgate import Instrument, Label, RecordSource
+from hookgate.metrics import OTHER
 
 # Awareness is to take less than 10 ms.
 SELECTION_BOUNDARIES = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 1.0)

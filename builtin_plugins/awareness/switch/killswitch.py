@@ -8,12 +8,11 @@ and every turn pays for it. Then cards go off, and stay off until somebody turns
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hookgate.builtin_plugins.awareness.settings import KillSwitchSettings
 
 

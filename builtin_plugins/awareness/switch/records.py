@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
-from hookgate.core.domain.messages import Provenance
+from hookgate import Provenance, Turn
 from hookgate.kit.json_lines import read_json_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from hookgate.core.domain.turn import Turn
 
 SessionType: TypeAlias = Literal["main", "isolated"]
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from hookgate.builtin_plugins.awareness.selection.explaining import Trial
     from hookgate.builtin_plugins.awareness.switch.records import TurnRecord
 

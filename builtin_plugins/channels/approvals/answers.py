@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hookgate import QUESTIONS, Address, HookgateError, Host, Invocation, ReceivedMessage
 from hookgate.builtin_plugins.channels.approvals.codes import code_of, read_answer
 from hookgate.builtin_plugins.channels.inbox.saying import deliveries_of
-from hookgate.core.domain.errors import HookgateError
-from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import QUESTIONS
-from hookgate.core.domain.turn import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.settings import ApproverSettings
-    from hookgate.core.domain.channels.hosted import ReceivedMessage
-    from hookgate.core.host import Host
 
 RESOLVE = "approval.resolve"
 """The operation by which questions are answered, wherever the answer comes from."""

@@ -6,24 +6,19 @@ import asyncio
 import json
 import re
 from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Address, Event, Host, StoreError, new_id
 from hookgate.builtin_plugins.channels.approvals.codes import SHOWN, choices_of, code_of, words_of
 from hookgate.builtin_plugins.channels.inbox.saying import deliveries_of
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.turn import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.settings import ApproverSettings
-    from hookgate.core.domain.events import Event
-    from hookgate.core.host import Host
 
 REMEMBERED = 1000
 """Questions whose messages can still be changed."""

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from hookgate.core.domain.channels.channel import Choice
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.core.domain.channels.hosted import ReceivedMessage
+from hookgate import Choice, ReceivedMessage
 
 LETTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"
 """Without those that are taken for one another."""

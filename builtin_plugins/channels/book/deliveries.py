@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import and_, delete, exists, false, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
+from hookgate import Address, Choice, Content, Store, new_id
 from hookgate.builtin_plugins.channels.book.events import Positions
 from hookgate.builtin_plugins.channels.book.tables import DELIVERIES
-from hookgate.core.domain.channels.channel import Choice
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.parts import content_from_json, content_to_json
-from hookgate.core.domain.turn import Address
+from hookgate.wire import content_from_json, content_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
     from hookgate.builtin_plugins.channels.book.leases import Leases
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.ports import Store
 
 DEAD = DELIVERIES.c.state == "dead"
 WAITING = DELIVERIES.c.state == "waiting"

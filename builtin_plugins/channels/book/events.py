@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import and_, delete, func, or_, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, tuple_, update
 
+from hookgate import Clock, Image, ReceivedMessage, Store
 from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, TURNS, insert_new
-from hookgate.core.domain.channels.hosted import ReceivedMessage
-from hookgate.core.domain.parts import Image
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
 
     from hookgate.builtin_plugins.channels.book.leases import Leases
-    from hookgate.core.domain.ports import Clock, Store
 
 EventKey: TypeAlias = tuple[str, str, str]
 """What names an event: channel, account, and the platform's id of it."""

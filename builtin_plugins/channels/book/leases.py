@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from sqlalchemy import ColumnElement, Connection, Select, delete, or_, select, update
 
-from sqlalchemy import delete, or_, select, update
-
+from hookgate import Clock, Store
 from hookgate.builtin_plugins.channels.book.tables import LEASES, insert_new
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection, Select
-
-    from hookgate.core.domain.ports import Clock, Store
 
 LEASE_SECONDS = 30.0
 """A gateway that has not been heard of for so long has stopped."""

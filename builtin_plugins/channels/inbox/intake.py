@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.channels.book.events import event_key
-from hookgate.core.domain.channels.hosted import AnsweringChannel
-from hookgate.core.domain.errors import ChannelError
+from hookgate import AnsweringChannel, ChannelError, Host, Parsed, ReceivedMessage
+from hookgate.builtin_plugins.channels.book.events import Events, event_key
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate.builtin_plugins.channels.approvals.answers import Answers
-    from hookgate.builtin_plugins.channels.book.events import Events
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.inbox.turning import Turning
-    from hookgate.core.domain.channels.hosted import Parsed, ReceivedMessage
-    from hookgate.core.host import Host
 
 MOST = 1000
 """Messages of one post or poll."""

@@ -7,15 +7,14 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import ChannelError, StoreError
-from hookgate.core.hooks.shielding import apart, finish
+from hookgate import Address, ChannelError, StoreError
 from hookgate.kit.channels import messages_of
+from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
     from hookgate.builtin_plugins.channels.book.events import Events
     from hookgate.builtin_plugins.channels.hosting import Hosted
-    from hookgate.core.domain.turn import Address
 
 LIMIT = 30.0
 """Seconds that one change may take."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hookgate import Address, Choice, Content, Message, Turn
 from hookgate.builtin_plugins.channels.book.deliveries import Delivery
 from hookgate.kit.channels import messages_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
-    from hookgate.core.domain.channels.channel import Choice
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.turn import Address, Turn
 
 INTERRUPTED = (
     "The gateway was restarted while it was answering your message, and the answer is lost. What "

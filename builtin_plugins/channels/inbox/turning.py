@@ -5,10 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.channels.book.events import event_key
+from hookgate import (
+    CONVERSATIONS,
+    LANES,
+    HookgateError,
+    Host,
+    LaneFullError,
+    LaneLostError,
+    ReceivedMessage,
+    SessionKey,
+    StoreError,
+    Turn,
+    TurnCancelledError,
+    TurnError,
+    TurnHandle,
+)
+from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left, event_key
 from hookgate.builtin_plugins.channels.inbox.live import Live
 from hookgate.builtin_plugins.channels.inbox.saying import (
     INTERRUPTED,
@@ -16,29 +32,11 @@ from hookgate.builtin_plugins.channels.inbox.saying import (
     kept_answer,
     said_of,
 )
-from hookgate.core.domain.errors import (
-    HookgateError,
-    LaneFullError,
-    LaneLostError,
-    StoreError,
-    TurnCancelledError,
-    TurnError,
-)
-from hookgate.core.domain.ports import CONVERSATIONS, LANES
-from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from typing import Any
-
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries
-    from hookgate.builtin_plugins.channels.book.events import EventKey, Events, Left
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.settings import ChannelsSettings
-    from hookgate.core.domain.channels.hosted import ReceivedMessage
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
-    from hookgate.core.turn.handle import TurnHandle
 
 AGAIN_SECONDS = 1.0
 """From one attempt to the next to start a turn that cannot be started now."""

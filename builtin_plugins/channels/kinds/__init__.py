@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hookgate import Egress, Host, HostedChannel
+
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.settings import ChannelSettings
-    from hookgate.core.domain.channels.hosted import HostedChannel
-    from hookgate.core.domain.ports import Egress
-    from hookgate.core.host import Host
 
 
 def channel_of(host: Host, egress: Egress, name: str, settings: ChannelSettings) -> HostedChannel:

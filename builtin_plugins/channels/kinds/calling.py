@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import ChannelError, EgressDeniedError, EgressFailedError, wait_of
+from hookgate import ChannelError, Egress, EgressDeniedError, EgressFailedError, Host, wait_of
 from hookgate.kit.waits import retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import httpx
-
-    from hookgate.core.domain.ports import Egress
-    from hookgate.core.host import Host
 
 SECONDS = 30.0
 MAX_BYTES = 1024 * 1024

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hookgate.builtin_plugins.channels.kinds.calling import Api, StatusError, read_json
-from hookgate.core.domain.channels.channel import ChannelFeatures
-from hookgate.core.domain.channels.hosted import (
+from hookgate import (
+    Address,
+    ChannelError,
+    ChannelFeatures,
+    Choice,
+    Content,
+    Egress,
+    Host,
     Parsed,
     RawMessage,
     ReceivedMessage,
     Webhook,
     WebhookReply,
+    plain_text,
 )
-from hookgate.core.domain.errors import ChannelError
-from hookgate.core.domain.parts import plain_text
+from hookgate.builtin_plugins.channels.kinds.calling import Api, StatusError, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from hookgate.builtin_plugins.channels.settings import ChannelSettings
-    from hookgate.core.domain.channels.channel import Choice
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.ports import Egress
-    from hookgate.core.domain.turn import Address
-    from hookgate.core.host import Host
 
 API = "https://discord.com/api/v10"
 LONGEST = 2000

@@ -6,31 +6,30 @@ import asyncio
 import hashlib
 import hmac
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from hookgate.builtin_plugins.channels.kinds.calling import Api, read_json
-from hookgate.core.domain.channels.channel import ChannelFeatures
-from hookgate.core.domain.channels.hosted import (
+from hookgate import (
+    Address,
+    ChannelError,
+    ChannelFeatures,
+    Choice,
+    Content,
+    Egress,
+    Host,
     Parsed,
     RawMessage,
     ReceivedMessage,
     Webhook,
     WebhookReply,
+    plain_text,
 )
-from hookgate.core.domain.errors import ChannelError
-from hookgate.core.domain.parts import plain_text
+from hookgate.builtin_plugins.channels.kinds.calling import Api, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate.builtin_plugins.channels.settings import ChannelSettings
-    from hookgate.core.domain.channels.channel import Choice
-    from hookgate.core.domain.parts import Content
-    from hookgate.core.domain.ports import Egress
-    from hookgate.core.domain.turn import Address
-    from hookgate.core.host import Host
 
 
 class Incoming(BaseModel):

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hookgate import ChannelError, Host, StoreError
 from hookgate.builtin_plugins.channels.book.leases import milliseconds
-from hookgate.core.domain.errors import ChannelError, StoreError
-from hookgate.core.hooks.shielding import apart
+from hookgate.tasks import apart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.builtin_plugins.channels.book.deliveries import Deliveries, Delivery
     from hookgate.builtin_plugins.channels.hosting import Hosted
-    from hookgate.core.host import Host
 
 AT_ONCE = 8
 """Messages that are under way at one time."""

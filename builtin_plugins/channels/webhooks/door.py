@@ -9,6 +9,18 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from hookgate import (
+    AnsweringChannel,
+    ChannelError,
+    Parsed,
+    RawMessage,
+    ReceivedMessage,
+    StoreError,
+    Webhook,
+    WebhookReply,
+    client_of,
+    read_unverified,
+)
 from hookgate.builtin_plugins.channels.book.events import ForeignEventError
 from hookgate.builtin_plugins.channels.webhooks.limiting import Rates
 from hookgate.builtin_plugins.channels.webhooks.verifying import (
@@ -16,16 +28,11 @@ from hookgate.builtin_plugins.channels.webhooks.verifying import (
     Signature,
     check_head,
 )
-from hookgate.core.domain.channels.hosted import AnsweringChannel, Parsed, RawMessage, WebhookReply
-from hookgate.core.domain.errors import ChannelError, StoreError
-from hookgate.core.gateway.bodies import read_unverified
-from hookgate.core.gateway.request_keys import client_of
-from hookgate.core.hooks.shielding import apart, finish
+from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted
     from hookgate.builtin_plugins.channels.serving import Service
-    from hookgate.core.domain.channels.hosted import ReceivedMessage, Webhook
 
 READ_SECONDS = 30.0
 BUSY_SECONDS = 5.0

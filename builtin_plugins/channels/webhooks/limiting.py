@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 CAPACITY = 4096
 """Addresses that are remembered. Past it the one that was seen longest ago is forgotten."""

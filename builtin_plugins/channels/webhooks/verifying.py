@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from base64 import b64decode
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hookgate.core.domain.channels.hosted import Webhook
+from hookgate import Webhook
 
 MAX_HEADER = 1024
 """Characters of a secret or a signature."""

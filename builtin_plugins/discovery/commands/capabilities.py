@@ -80,7 +80,7 @@ def _everything(state: State) -> Scan:
     from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
     from hookgate.builtin_plugins.discovery.sources.folders import roots_of
     from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
-    from hookgate.core.settings.sections import section_of
+    from hookgate.settings import section_of
 
     with state.placed():
         section = section_of(state.settings, "discovery", DiscoverySettings)
@@ -149,7 +149,7 @@ def new(
 
 def _asked() -> list[str]:
     """Return the example messages that somebody types; an empty line ends them."""
-    from hookgate.core.domain.descriptors import EXAMPLES, ExamplesError, checked_examples
+    from hookgate.catalogue import EXAMPLES, ExamplesError, checked_examples
 
     def checked(text: str) -> str:
         try:

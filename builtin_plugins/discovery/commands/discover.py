@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +11,6 @@ from hookgate.kit.commands import JsonOption, state_of
 from hookgate.kit.rendering import clean, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
 TIERS = ("tier 0, the map of categories", "tier 1, summaries", "tier 2, full details")

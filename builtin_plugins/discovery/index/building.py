@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.documents import digest_of, text_of
 from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex, WordTable
 from hookgate.builtin_plugins.discovery.index.saved import Saved
 from hookgate.builtin_plugins.discovery.index.searching import Dense, Index
-from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, VectorStore
+from hookgate.builtin_plugins.discovery.index.vectors import ANN_VECTORS, Vectors, VectorStore
 from hookgate.builtin_plugins.discovery.learn.given import discount_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy.typing as npt
-
-    from hookgate.builtin_plugins.discovery.index.vectors import Vectors
-    from hookgate.core.domain.descriptors import Capability
 
 ENOUGH = 0.95
 """The share of the texts that must have vectors, so that meaning takes part: of fewer, the

@@ -6,12 +6,9 @@ import hashlib
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.words import human_name, words_of
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.descriptors import Capability
 
 FORMAT = 2
 """Grows with each change of how texts and words are made: a saved index of another number is

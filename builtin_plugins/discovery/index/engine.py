@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import perf_counter
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hookgate.builtin_plugins.discovery.index.building import NOBODY, Material
+from hookgate import Capabilities, Capability, Embedder, EmbeddingError, embed_parts
+from hookgate.builtin_plugins.discovery.index.building import NOBODY, Draft, Material
 from hookgate.builtin_plugins.discovery.index.passing import no_tag, passed, tag_of
 from hookgate.builtin_plugins.discovery.index.relevance import Relevance, small_talk
 from hookgate.builtin_plugins.discovery.index.saved import Saved, SavedError
-from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES, Query
+from hookgate.builtin_plugins.discovery.index.searching import CANDIDATES, Index, Query, Ranking
 from hookgate.builtin_plugins.discovery.index.surroundings import (
     SearchResult,
     Surroundings,
@@ -24,22 +26,14 @@ from hookgate.builtin_plugins.discovery.index.surroundings import (
 )
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 from hookgate.builtin_plugins.discovery.learn.given import GivenExamples
-from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.ports import embed_parts
-from hookgate.core.hooks.shielding import finish
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.discovery.index.building import Draft
-    from hookgate.builtin_plugins.discovery.index.searching import Index, Ranking
     from hookgate.builtin_plugins.discovery.learn.learned import Boost
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
     from hookgate.builtin_plugins.discovery.show.results import Found
-    from hookgate.core.domain.descriptors import Capabilities, Capability
-    from hookgate.core.domain.ports import Embedder
 
     Floats = npt.NDArray[np.float32]
 

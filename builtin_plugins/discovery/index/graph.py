@@ -13,18 +13,13 @@ Two capabilities may be joined by edges of several types; each stands for itself
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
-from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.discovery.show.results import EDGES, Found
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.discovery.show.results import EdgeType
-    from hookgate.core.domain.descriptors import Capability
+from hookgate import Capability
+from hookgate.builtin_plugins.discovery.show.results import EDGES, EdgeType, Found
 
 DEPENDS = 1.0
 COMPOSED = 0.5

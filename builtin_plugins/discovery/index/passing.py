@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.show.results import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index.relevance import Relevance
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query, Ranking
-    from hookgate.core.domain.descriptors import Capability
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 

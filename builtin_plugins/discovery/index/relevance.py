@@ -10,22 +10,21 @@ has to fit.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.words import words_of
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query, Ranking
-    from hookgate.core.domain.descriptors import Capability
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.index.blending import (
     best_first,
     blend,
@@ -18,13 +20,10 @@ from hookgate.builtin_plugins.discovery.index.words import clause_spans, words_o
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index.lexical import LexicalIndex
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
-    from hookgate.core.domain.descriptors import Capability
 
     Floats: TypeAlias = npt.NDArray[np.float32]
     Places: TypeAlias = npt.NDArray[np.int64]

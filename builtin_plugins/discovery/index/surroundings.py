@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.events import Standings
+from hookgate import Embedder, PartStanding, Standings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from hookgate.builtin_plugins.discovery.index.searching import Index
     from hookgate.builtin_plugins.discovery.index.vectors import Vectors
     from hookgate.builtin_plugins.discovery.show.results import Found
-    from hookgate.core.domain.events import PartStanding
-    from hookgate.core.domain.ports import Embedder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

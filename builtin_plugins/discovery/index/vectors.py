@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from hookgate.core.domain.errors import HookgateError
+from hookgate import HookgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     import numpy.typing as npt
 
     Floats: TypeAlias = npt.NDArray[np.float32]

@@ -7,9 +7,25 @@ and ends no turn.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hookgate import (
+    CONVERSATIONS,
+    STORE,
+    Conversations,
+    Host,
+    Message,
+    Operation,
+    Outcome,
+    SessionKey,
+    Store,
+    StoreError,
+    Tool,
+    Turn,
+)
 from hookgate.builtin_plugins.discovery.learn.hearing import turns_since
 from hookgate.builtin_plugins.discovery.learn.operations import example_operations
 from hookgate.builtin_plugins.discovery.learn.teaching import (
@@ -26,22 +42,11 @@ from hookgate.builtin_plugins.discovery.learn.view import (
     ExampleSet,
     ExampleView,
 )
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
-from hookgate.core.hooks.shielding import finish
 from hookgate.kit.tables import tables_of
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from datetime import datetime
-
     from hookgate.builtin_plugins.discovery.learn.store import StoreExamples
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.domain.ports import Conversations, Store
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Outcome, SessionKey, Turn
-    from hookgate.core.host import Host
 
 LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]
 

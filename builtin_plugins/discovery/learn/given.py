@@ -5,18 +5,17 @@ By meaning they are vectors of their capability's row, which the index holds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hookgate import Capability
 from hookgate.builtin_plugins.discovery.learn.lessons import WordExamples
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query
     from hookgate.builtin_plugins.discovery.learn.learned import Boost
-    from hookgate.core.domain.descriptors import Capability
 
 GIVEN, OTHERS = 0.05, 0.1
 """What is taken off the cosine with an example that a capability brings, and with one that neither

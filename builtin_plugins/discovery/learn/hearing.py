@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.ports import Conversations
-    from hookgate.core.domain.turn import SessionKey
+from hookgate import Conversations, Message, SessionKey
 
 
 async def turns_since(

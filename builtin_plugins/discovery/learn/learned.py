@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hookgate.core.domain.errors import EmbeddingError
+from hookgate import Embedder, EmbeddingError
 from hookgate.kit.vectors import products
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from typing import Any
-
     import numpy.typing as npt
 
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query
     from hookgate.builtin_plugins.discovery.learn.view import ExampleSet
-    from hookgate.core.domain.ports import Embedder
 
     Boost = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]] | None
 

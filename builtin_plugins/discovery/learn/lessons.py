@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ import numpy as np
 from hookgate.builtin_plugins.discovery.index.words import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hookgate.builtin_plugins.discovery.index.searching import Index, Query
     from hookgate.builtin_plugins.discovery.learn.learned import Boost, Learned, LearnedCache
     from hookgate.builtin_plugins.discovery.learn.view import ExampleSet

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from hookgate.core.domain.operations import Invocation, Operation, OperationModel
-from hookgate.core.settings.secret_store import redact_json
+from hookgate import Invocation, Operation, OperationModel
+from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate.builtin_plugins.discovery.learn.examples import Examples
     from hookgate.builtin_plugins.discovery.learn.view import Example
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
+    Connection,
     Index,
     MetaData,
     Table,
@@ -20,15 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from hookgate.builtin_plugins.discovery.learn.view import Example
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from hookgate.builtin_plugins.discovery.learn.view import Bounds
-    from hookgate.core.domain.ports import Store
+from hookgate import Store
+from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 

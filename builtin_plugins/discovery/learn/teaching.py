@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
+from hookgate import WHOLE_ANSWER, Message, Outcome, Provenance, Tool, Turn
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.strict_json import well_formed
-from hookgate.core.turn.end import WHOLE_ANSWER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.domain.turn import Outcome, Turn
+from hookgate.wire import well_formed
 
 META_TOOL = "discover_capabilities"
 """The tool by which a model finds more; what it reveals counts as selected."""

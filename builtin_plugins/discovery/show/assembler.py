@@ -6,20 +6,15 @@ tier 2 the full details of the best.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.category_map import category_map
 from hookgate.builtin_plugins.discovery.show.cutting import clip, cut_line, cut_text, one_line
 from hookgate.builtin_plugins.discovery.show.parameters import parameter_lines
-from hookgate.builtin_plugins.discovery.show.results import Tier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-
-    from hookgate.builtin_plugins.discovery.show.results import EdgeType, Entry
-    from hookgate.core.domain.descriptors import Capability
-    from hookgate.core.domain.ports import TokenCounter
+from hookgate.builtin_plugins.discovery.show.results import EdgeType, Entry, Tier
 
 T = TypeVar("T")
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.cutting import clip, largest, one_line
 from hookgate.builtin_plugins.discovery.show.results import Tier
-from hookgate.core.domain.descriptors import kind_label, least_own
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from hookgate.core.domain.descriptors import Capability
-    from hookgate.core.domain.ports import TokenCounter
+from hookgate.catalogue import kind_label, least_own
 
 HEAD = "Available capability categories:"
 FOOT = "Use discover_capabilities tool to get details on any capability."

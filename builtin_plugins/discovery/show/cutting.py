@@ -5,12 +5,9 @@ Nothing here takes a counter for additive or monotonic: what is returned has bee
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.core.domain.ports import TokenCounter
+from hookgate import TokenCounter
 
 CUT_NOTE = '[cut: {tokens:,} more tokens; {tool} {{"id": "{id}", "offset": {offset}}}]'
 

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.discovery.show.results import Entry
-from hookgate.core.domain.descriptors import Card, Rejected
+from hookgate import Capability, CapabilityDetail, Card, Rejected, TokenCounter
+from hookgate.builtin_plugins.discovery.show.results import Entry, Found, Tier
+from hookgate.catalogue import Whose
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.discovery.show.results import Found, Tier
-    from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Whose
-    from hookgate.core.domain.ports import TokenCounter
-
     Sanitize = Callable[[Card], Awaitable[Card | Rejected]]
 
 SANITIZED_CHARS = 65_536

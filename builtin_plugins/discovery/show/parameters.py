@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.discovery.show.cutting import clip, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PARAMETERS = 40
 """So many parameters are shown; the others are counted."""

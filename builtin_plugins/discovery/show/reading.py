@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from hookgate import Capability, TokenCounter
 from hookgate.builtin_plugins.discovery.show.assembler import details
 from hookgate.builtin_plugins.discovery.show.cutting import cut_text
 from hookgate.builtin_plugins.discovery.show.results import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from hookgate.builtin_plugins.discovery.discovering import Discoverer
     from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
-    from hookgate.core.domain.descriptors import Capability
-    from hookgate.core.domain.ports import TokenCounter
 
 
 async def is_cut(

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from hookgate.core.domain.messages import CLEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
-
-    from hookgate.core.domain.descriptors import Capability, Whose
-    from hookgate.core.domain.messages import Taint
+from hookgate import CLEAN, Capability, Taint
+from hookgate.catalogue import Whose
 
 EdgeType: TypeAlias = Literal["DEPENDS_ON", "COMPOSED_WITH", "TAGGED_WITH", "SAME_CATEGORY"]
 

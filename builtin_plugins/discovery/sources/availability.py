@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from hookgate.core.domain.descriptors import Capability
-    from hookgate.core.domain.ports import Secrets
+from hookgate import Capability, ConfigError, Secrets
 
 ORDINARY = frozenset(
     {

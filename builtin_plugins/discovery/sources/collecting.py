@@ -10,28 +10,23 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Capability, CapabilityKind, Host, Operation, PluginInfo, Settings
 from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
 from hookgate.builtin_plugins.discovery.sources.availability import Availability
 from hookgate.builtin_plugins.discovery.sources.extensions import (
     installed_extensions,
     read_catalogue,
 )
-from hookgate.builtin_plugins.discovery.sources.folders import roots_of
+from hookgate.builtin_plugins.discovery.sources.folders import Root, roots_of
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
-from hookgate.core.domain.descriptors import Capability
-from hookgate.core.registry.catalogue import described
+from hookgate.catalogue import described
 from hookgate.hookspecs import PROJECT
 from hookgate.kit.content.folders import ContentFolder
 from hookgate.kit.content.problems import Problem
 from hookgate.kit.content.workspaces import SKILLS
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.discovery.sources.folders import Root
     from hookgate.builtin_plugins.discovery.sources.manifests import Declared
-    from hookgate.core.domain.descriptors import CapabilityKind
-    from hookgate.core.domain.operations import Operation
-    from hookgate.core.host import Host, PluginInfo
-    from hookgate.core.settings.schema import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

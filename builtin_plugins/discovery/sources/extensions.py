@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
 
+from hookgate import Capability, PluginInfo
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared, Reading, display_name
-from hookgate.core.domain.descriptors import Capability
-from hookgate.core.settings.toml_lines import locate
 from hookgate.hookspecs import PROJECT
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
@@ -20,17 +21,10 @@ from hookgate.kit.content.fields import (
     TOOL,
     Fields,
 )
-from hookgate.kit.content.files import CONTENT_BYTES, read_text
+from hookgate.kit.content.files import CONTENT_BYTES, Stamp, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.yaml_reader import Place, SourceDocument, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from importlib.metadata import EntryPoint
-    from pathlib import Path
-
-    from hookgate.core.host import PluginInfo
-    from hookgate.kit.content.files import Stamp
+from hookgate.settings import locate
 
 CATEGORY = "extension"
 

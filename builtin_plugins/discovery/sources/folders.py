@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from hookgate import PluginInfo
 from hookgate.builtin_plugins.discovery.sources.manifests import MANIFEST
 from hookgate.builtin_plugins.discovery.sources.skills import SKILL
+from hookgate.catalogue import Whose
 from hookgate.kit.content.problems import Problem
 from hookgate.kit.content.workspaces import SKILLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from hookgate.core.domain.descriptors import Whose
-    from hookgate.core.host import PluginInfo
 
 FOLDER_DEPTH = 8
 """Folders below a root are looked into this deep."""

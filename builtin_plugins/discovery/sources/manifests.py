@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.core.domain.descriptors import (
-    KIND_PATTERN,
-    KINDS,
-    Capability,
-    CapabilityDetail,
-    parameters_of,
-)
-from hookgate.core.domain.errors import ToolDefinitionError
-from hookgate.core.domain.schemas import compile_schema
-from hookgate.core.domain.strict_json import StrictJSONError, loads
-from hookgate.core.settings.sections import nearest
+from hookgate import Capability, CapabilityDetail, ToolDefinitionError
+from hookgate.catalogue import KIND_PATTERN, KINDS, parameters_of
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
     DISPLAY_CHARS,
@@ -39,9 +31,8 @@ from hookgate.kit.content.files import (
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from hookgate.settings import nearest
+from hookgate.wire import StrictJSONError, compile_schema, loads
 
 MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"

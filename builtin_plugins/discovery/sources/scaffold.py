@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from json import dumps
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 from hookgate.builtin_plugins.discovery.sources.extensions import read_catalogue
 from hookgate.builtin_plugins.discovery.sources.folders import Root
@@ -14,13 +16,9 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
 )
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.builtin_plugins.discovery.sources.skills import SKILL, is_skill_name, read_skill
-from hookgate.core.domain.descriptors import ExamplesError, checked_examples
+from hookgate.catalogue import ExamplesError, checked_examples
 from hookgate.kit.content.fields import NAME
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 Kind: TypeAlias = Literal["tool", "skill", "extension", "channel"]
 

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.discovery.sources.folders import Walk
+from hookgate.builtin_plugins.discovery.sources.folders import Root, Walk
 from hookgate.builtin_plugins.discovery.sources.manifests import (
     CONTENT,
     MANIFEST,
     SCHEMA,
+    Declared,
     Reading,
     read_manifest,
 )
 from hookgate.builtin_plugins.discovery.sources.skills import read_skill
 from hookgate.kit.content.files import stamp_of
 from hookgate.kit.content.folders import left_out
-from hookgate.kit.content.problems import ContentError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.builtin_plugins.discovery.sources.folders import Root
-    from hookgate.builtin_plugins.discovery.sources.manifests import Declared
-    from hookgate.kit.content.problems import Problem
+from hookgate.kit.content.problems import ContentError, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

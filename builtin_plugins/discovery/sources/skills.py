@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from hookgate import Capability, CapabilityDetail, Flags
 from hookgate.builtin_plugins.discovery.sources.manifests import Declared, Reading, display_name
-from hookgate.core.domain.descriptors import (
-    Capability,
-    CapabilityDetail,
-    ExamplesError,
-    Flags,
-    checked_examples,
-)
+from hookgate.catalogue import ExamplesError, checked_examples
 from hookgate.kit.content.fields import (
     DESCRIPTION_CHARS,
     LABEL,
@@ -24,10 +18,7 @@ from hookgate.kit.content.fields import (
 from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text
 from hookgate.kit.content.frontmatter import body_of, split
 from hookgate.kit.content.problems import ContentError, shortened
-from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from hookgate.kit.content.yaml_reader import SourceDocument
+from hookgate.kit.content.yaml_reader import SourceDocument, read_yaml
 
 SKILL = "SKILL.md"
 

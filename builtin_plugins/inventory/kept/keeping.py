@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.record import parse_id, record_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from hookgate.builtin_plugins.inventory.kept.tables import Skill, Toggle
     from hookgate.kit.records import Records
 

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sqlalchemy import MetaData, bindparam, delete, select
+from sqlalchemy import Connection, MetaData, bindparam, delete, select
 
-from hookgate.builtin_plugins.inventory.record import from_json
-from hookgate.core.domain.strict_json import dumps
+from hookgate import Store
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, from_json
 from hookgate.kit.records import Field, Record, upsert
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
-    from hookgate.core.domain.ports import Store
+from hookgate.wire import dumps
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 

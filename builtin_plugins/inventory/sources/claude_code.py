@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
-from hookgate.builtin_plugins.inventory.sources.source import UnsupportedCapabilityWriteError
-from hookgate.kit.content.files import stamp_of
+from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
+    UnsupportedCapabilityWriteError,
+)
+from hookgate.kit.content.files import Stamp, stamp_of
 from hookgate.kit.content.problems import ContentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
-    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
-    from hookgate.kit.content.files import Stamp
 
 STATE = ".claude.json"
 STATE_BYTES = 16 * 1024 * 1024

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skills
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
 from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
+    CapabilityInstall,
     RuntimeDisconnectedError,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
@@ -16,17 +19,10 @@ from hookgate.builtin_plugins.inventory.sources.source import (
 from hookgate.builtin_plugins.inventory.writing.formats import toml_text
 from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 from hookgate.builtin_plugins.inventory.writing.transcoder import transcode
-from hookgate.core.settings.toml_lines import locate
+from hookgate.settings import locate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
-    from hookgate.builtin_plugins.inventory.sources.files import Skill
-    from hookgate.builtin_plugins.inventory.sources.source import (
-        CapabilityChange,
-        CapabilityInstall,
-    )
 
 CONFIG = "config.toml"
 LOGIN = "auth.json"

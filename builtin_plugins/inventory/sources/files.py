@@ -5,21 +5,17 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # typeshed has not got it
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from hookgate.kit.content.files import CONTENT_BYTES, inside, read_text, stamp_of
+from hookgate.kit.content.files import CONTENT_BYTES, Stamp, inside, read_text, stamp_of
 from hookgate.kit.content.frontmatter import split
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from hookgate.kit.content.files import Stamp
 
 CONFIG_BYTES = 1024 * 1024
 """The largest file of settings."""

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.inventory.sources.files import Home, Skills, texts_of, truth
+from hookgate.builtin_plugins.inventory.sources.files import Home, Skill, Skills, texts_of, truth
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector, skill_record
-from hookgate.builtin_plugins.inventory.sources.source import UnsupportedCapabilityWriteError
+from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
+    UnsupportedCapabilityWriteError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
-    from hookgate.builtin_plugins.inventory.sources.files import Skill
-    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
 
 CONFIG = "config.yaml"
 SERVERS = "mcp.json"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status, Tier
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.builtin_plugins.inventory.record import Status, Tier
     from hookgate.builtin_plugins.inventory.sources.files import Home, Skill
 
 BUILT_INS = "built-ins"

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id, record_id
+from hookgate import Capability, Flags, Host, Invocation
+from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE, Keeping
+from hookgate.builtin_plugins.inventory.record import (
+    CapabilityRecord,
+    Kind,
+    Origin,
+    Risk,
+    parse_id,
+    record_id,
+)
 from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
 from hookgate.builtin_plugins.inventory.tiers import refusal
-from hookgate.core.domain.operations import Invocation
-from hookgate.core.registry.catalogue import capability_rows, capability_version
+from hookgate.catalogue import capability_rows, capability_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
     from hookgate.builtin_plugins.inventory.kept.tables import Toggle
-    from hookgate.builtin_plugins.inventory.record import Kind, Origin, Risk
-    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
-    from hookgate.core.domain.descriptors import Capability, Flags
-    from hookgate.core.host import Host
 
 ACCEPT = "tools.accept"
 """The operation by which a tool in quarantine is accepted, of whoever keeps the digests."""

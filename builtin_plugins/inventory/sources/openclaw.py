@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from hookgate.builtin_plugins.inventory.record import CapabilityRecord
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Status
 from hookgate.builtin_plugins.inventory.sources.files import Home, texts_of, truth
 from hookgate.builtin_plugins.inventory.sources.made import built_ins, connector
-from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError
+from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawError, OpenClawLink
 from hookgate.builtin_plugins.inventory.sources.source import (
+    CapabilityChange,
     RuntimeDisconnectedError,
     UnknownCapabilityError,
     UnsupportedCapabilityWriteError,
 )
 from hookgate.builtin_plugins.inventory.tiers import refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.inventory.record import Status
-    from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
-    from hookgate.builtin_plugins.inventory.sources.source import CapabilityChange
 
 TRIES = 3
 CATALOG = "tools.catalog"

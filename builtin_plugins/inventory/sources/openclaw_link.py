@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from hookgate import Egress, EgressError
 from hookgate.builtin_plugins.inventory.sources.source import RuntimeDisconnectedError
-from hookgate.core.domain.errors import EgressError
-from hookgate.core.gateway.access.origin import canonical
-from hookgate.core.gateway.access.peer import PeerLookup
-from hookgate.core.hooks.shielding import contained_task
+from hookgate.clients import PeerLookup, canonical_address
+from hookgate.tasks import contained_task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     import aiohttp
-
-    from hookgate.core.domain.ports import Egress
 
     Endpoint = tuple[str, int]
 
@@ -159,7 +155,7 @@ class OpenClawLink:
         """Make sure, before anything is said, that no other user of this machine listens."""
         ends = [socket.get_extra_info(name) for name in ("peername", "sockname")]
         peer, ours = (tuple(end[:2]) if end else ("", 0) for end in ends)
-        here = canonical(peer[0])
+        here = canonical_address(peer[0])
         if here is not None and here.is_loopback and not self._trusted(peer, ours):
             raise _away(
                 self.url, "another user of this machine listens there, who is not given the token"

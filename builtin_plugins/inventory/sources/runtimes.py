@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from hookgate import EGRESS, Host
 from hookgate.builtin_plugins.inventory.sources.claude_code import ClaudeCodeSource
 from hookgate.builtin_plugins.inventory.sources.codex import CodexSource
 from hookgate.builtin_plugins.inventory.sources.hermes import HermesSource
 from hookgate.builtin_plugins.inventory.sources.openclaw import OpenClawSource
 from hookgate.builtin_plugins.inventory.sources.openclaw_link import OpenClawLink
-from hookgate.core.domain.ports import EGRESS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hookgate.builtin_plugins.inventory.settings import InventorySettings, Runtime
     from hookgate.builtin_plugins.inventory.sources.source import RuntimeSource
-    from hookgate.core.host import Host
 
 OPENCLAW_URL = "ws://127.0.0.1:18789"
 """Where OpenClaw's gateway listens by itself."""

@@ -5,19 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from hookgate.core.domain.errors import WireError
+from hookgate import Host, Principal, WireError
 from hookgate.hookspecs import hookspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping
-
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
 Action: TypeAlias = Literal["install", "enable", "disable", "approve"]
 

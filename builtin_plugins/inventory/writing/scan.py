@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tomllib
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import ip_address
@@ -15,11 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from hookgate.core.domain.descriptors import Finding
+from hookgate import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 
 RULES = Path(__file__).with_name("scan_rules.toml")

@@ -10,7 +10,9 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hookgate.builtin_plugins.inventory.sources.source import (
@@ -29,9 +31,6 @@ from hookgate.kit.content.files import inside, read_text
 from hookgate.kit.content.problems import ContentError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
     from hookgate.builtin_plugins.inventory.record import CapabilityRecord
 
 BACKUP = ".hookgate-backup"

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from hookgate import (
+    AUDIT,
+    Card,
+    Event,
+    Finding,
+    Host,
+    NotAllowedError,
+    Principal,
+    Rejected,
+    TurnError,
+    WireError,
+)
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
-from hookgate.builtin_plugins.inventory.record import parse_id
+from hookgate.builtin_plugins.inventory.record import CapabilityRecord, parse_id
 from hookgate.builtin_plugins.inventory.sources.source import (
+    Action,
     CapabilityChange,
     CapabilityInstall,
     RuntimeDisconnectedError,
@@ -17,22 +31,12 @@ from hookgate.builtin_plugins.inventory.sources.source import (
 )
 from hookgate.builtin_plugins.inventory.tiers import refusal
 from hookgate.builtin_plugins.inventory.writing.scan import scan
-from hookgate.core.domain.descriptors import Card, Finding, Rejected
-from hookgate.core.domain.errors import NotAllowedError, TurnError, WireError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import AUDIT
-from hookgate.core.domain.strict_json import canonical
-from hookgate.core.hooks.shielding import finish
+from hookgate.tasks import finish
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
     from hookgate.builtin_plugins.inventory.multiplexer import Multiplexer
-    from hookgate.builtin_plugins.inventory.record import CapabilityRecord
     from hookgate.builtin_plugins.inventory.service import Inventory
-    from hookgate.builtin_plugins.inventory.sources.source import Action
-    from hookgate.core.domain.turn import Principal
-    from hookgate.core.host import Host
 
 REFUSED = "install_refused"
 """The code of `InstallRefusedError`: HTTP 422."""

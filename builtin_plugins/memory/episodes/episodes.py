@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from hookgate.builtin_plugins.memory.domain import USER, Hit, check_scope
+from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
+from hookgate.builtin_plugins.memory.domain import USER, Hit, Scope, Utterance, check_scope
 from hookgate.builtin_plugins.memory.episodes.index import Indexes, TurnIndex, to_bytes
 from hookgate.builtin_plugins.memory.episodes.pieces import pieces_of
 from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
 from hookgate.builtin_plugins.memory.recall.ranking import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
 from hookgate.builtin_plugins.memory.tables import episodes as rows
-from hookgate.core.domain.errors import EmbeddingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from datetime import datetime
-
     import numpy.typing as npt
     from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.memory.domain import Scope, Utterance
-    from hookgate.core.domain.ports import Conversations, Embedder, Said, Store
 
     Floats: TypeAlias = npt.NDArray[np.float32]
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Iterable, Iterator
 from sys import byteorder
-from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.memory.domain import check_scope
+from hookgate.builtin_plugins.memory.domain import Utterance, check_scope
 from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
 from hookgate.builtin_plugins.memory.tables.episodes import Piece
-from hookgate.core.domain.strict_json import well_formed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from hookgate.builtin_plugins.memory.domain import Utterance
+from hookgate.wire import well_formed
 
 PIECE_CHARS = 1000
 """A longer message is kept in pieces of at most this many characters: about as much as an

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import Connection, insert, select, update
 
+from hookgate import CLEAN, Taint
 from hookgate.builtin_plugins.memory.domain import check_scope
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
@@ -26,15 +28,7 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 from hookgate.builtin_plugins.memory.notes import fold
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
 from hookgate.builtin_plugins.memory.tables.notes import check_room
-from hookgate.core.domain.messages import CLEAN
-from hookgate.core.domain.strict_json import well_formed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection
-
-    from hookgate.core.domain.messages import Taint
+from hookgate.wire import well_formed
 
 FORMAT = "hookgate-fact-1"
 

@@ -6,8 +6,11 @@ transaction of the caller: whoever follows what is said keeps its cursor with wh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hookgate import CLEAN, Taint
 from hookgate.builtin_plugins.memory.facts.exchange import (
     Imported,
     export_rows,
@@ -19,17 +22,12 @@ from hookgate.builtin_plugins.memory.facts.forgetting import forget_all, forget_
 from hookgate.builtin_plugins.memory.facts.learning import Learned, learn
 from hookgate.builtin_plugins.memory.facts.searching import search
 from hookgate.builtin_plugins.memory.tables.notes import add_note
-from hookgate.core.domain.messages import CLEAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.memory.domain import Hit, Utterance
     from hookgate.builtin_plugins.memory.notes import Note
-    from hookgate.core.domain.messages import Taint
 
 
 class Facts:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
@@ -18,11 +18,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     taint_text,
 )
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sqlalchemy import ColumnElement, Connection
 
 _BATCH = 500
 

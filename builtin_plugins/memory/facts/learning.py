@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
+from hookgate import new_id
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
 from hookgate.builtin_plugins.memory.facts.extraction.extractor import extract
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.resolving import Entity, Resolver
@@ -24,16 +27,11 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     trust_of,
 )
 from hookgate.builtin_plugins.memory.tables.facts import FACTS
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.strict_json import well_formed
+from hookgate.wire import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
     from sqlalchemy import ColumnElement, Connection
 
-    from hookgate.builtin_plugins.memory.domain import Utterance
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
 
 ANSWER = 0.5

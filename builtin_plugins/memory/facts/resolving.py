@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, iso, rows_where
 from hookgate.builtin_plugins.memory.tables.facts import FACTS
@@ -14,7 +14,6 @@ from hookgate.builtin_plugins.memory.tables.facts import FACTS
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.memory.domain import Utterance
     from hookgate.builtin_plugins.memory.facts.extraction.assertions import Ref
 
 RECENT = timedelta(minutes=30)

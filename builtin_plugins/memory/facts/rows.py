@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, Hit
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, Hit, Utterance
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES, WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
-
-    from hookgate.builtin_plugins.memory.domain import Utterance
 
 MAX_SOURCES = 32
 """Messages that one fact is kept to rest on."""

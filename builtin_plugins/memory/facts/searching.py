@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from sqlalchemy import Text, bindparam, or_, select
+from sqlalchemy import Connection, Select, Text, bindparam, or_, select
 
 from hookgate.builtin_plugins.memory.domain import USER, Hit
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
@@ -28,12 +30,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 )
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection, Select
 
 MAX_QUERY = 2000
 """Characters of a message that are looked at."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,8 +12,6 @@ from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
 from hookgate.builtin_plugins.memory.recall.words import fold, number_of, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     import numpy as np
     import numpy.typing as npt
 

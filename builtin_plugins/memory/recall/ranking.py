@@ -14,14 +14,16 @@ those that the others had led to; what made no difference is not here.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
-from hookgate.builtin_plugins.memory.episodes.index import NONE
-from hookgate.builtin_plugins.memory.recall.query import speakers_in
+from hookgate.builtin_plugins.memory.episodes.index import NONE, TurnIndex
+from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
 from hookgate.builtin_plugins.memory.recall.scoring import (
     TIME_NAMED,
     Scored,
@@ -38,17 +40,10 @@ from hookgate.builtin_plugins.memory.recall.scoring import (
 from hookgate.builtin_plugins.memory.recall.words import number_of, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import datetime
-
     import numpy.typing as npt
-
-    from hookgate.builtin_plugins.memory.episodes.index import TurnIndex
-    from hookgate.builtin_plugins.memory.recall.query import Query
 
     Floats: TypeAlias = npt.NDArray[np.float32]
     Rows: TypeAlias = npt.NDArray[np.int64]
-
     _Best: TypeAlias = tuple[int, int, float]
     """A turn's index, its place among those that are scored, and its score."""
 

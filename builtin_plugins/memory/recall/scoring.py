@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import log
@@ -10,15 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.episodes.index import NONE
+from hookgate.builtin_plugins.memory.episodes.index import NONE, TurnIndex
 from hookgate.builtin_plugins.memory.recall.words import Signs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy.typing as npt
 
-    from hookgate.builtin_plugins.memory.episodes.index import TurnIndex
     from hookgate.builtin_plugins.memory.recall.query import Query
 
     Floats: TypeAlias = npt.NDArray[np.float32]

@@ -8,14 +8,17 @@ of a scope beside texts is read into memory once, and afterwards only what has c
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import time_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
+    ColumnElement,
+    Connection,
     Index,
     Integer,
     LargeBinary,
@@ -30,13 +33,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
+from hookgate import CLEAN
 from hookgate.builtin_plugins.memory.tables.metadata import METADATA
-from hookgate.core.domain.messages import CLEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
-
-    from sqlalchemy import ColumnElement, Connection
 
 TURNS = Table(
     "memory_turn",

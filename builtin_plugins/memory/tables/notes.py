@@ -6,19 +6,14 @@ import json
 from dataclasses import replace
 from datetime import UTC
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.notes import FullError, fold
+from hookgate.builtin_plugins.memory.notes import FullError, Note, fold
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
-    from hookgate.builtin_plugins.memory.notes import Note
 
 _IS_NOTE = FACTS.c.kind == "note"
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.metering.budgets.values import MOST, Hold, Short, Standing
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
-from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.hooks.shielding import finish
+from hookgate import Clock, Signals, Store, StoreUnavailableError
+from hookgate.builtin_plugins.metering.budgets.values import (
+    MOST,
+    Hold,
+    Record,
+    Short,
+    Standing,
+    Want,
+)
+from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow, Window
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from hookgate.builtin_plugins.metering.budgets.leasing import Ended, Leasing
-    from hookgate.builtin_plugins.metering.budgets.values import Record, Want
     from hookgate.builtin_plugins.metering.budgets.waiting import Waiting
-    from hookgate.builtin_plugins.metering.budgets.windows import Window
-    from hookgate.core.domain.ports import Clock, Signals, Store
 
 HERE = "hookgate.builtin_plugins.metering.budgets"
 

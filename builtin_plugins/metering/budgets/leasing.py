@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookgate import Clock, Store, StoreError, StoreUnavailableError, new_id
 from hookgate.builtin_plugins.metering.budgets import rows
-from hookgate.core.domain.errors import StoreError, StoreUnavailableError
-from hookgate.core.domain.messages import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.metering.budgets.rows import Asked, Exchange, Grant, Plan
     from hookgate.builtin_plugins.metering.budgets.values import Hold
     from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow
-    from hookgate.core.domain.ports import Clock, Store
 
 FAULTS = (StoreError, SQLAlchemyError)
 """What is raised where the store does not work."""

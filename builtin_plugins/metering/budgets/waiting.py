@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Ended
-from hookgate.builtin_plugins.metering.budgets.rows import Asked
-from hookgate.builtin_plugins.metering.budgets.values import Hold, Short
-from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow
-from hookgate.core.domain.errors import StoreUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hookgate.builtin_plugins.metering.budgets.leasing import Draft, Leasing
-    from hookgate.builtin_plugins.metering.budgets.rows import Grant
-    from hookgate.builtin_plugins.metering.budgets.values import Record, Want
-    from hookgate.builtin_plugins.metering.budgets.windows import Window
-    from hookgate.core.domain.ports import Clock
+from hookgate import Clock, StoreUnavailableError
+from hookgate.builtin_plugins.metering.budgets.leasing import FAULTS, Draft, Ended, Leasing
+from hookgate.builtin_plugins.metering.budgets.rows import Asked, Grant
+from hookgate.builtin_plugins.metering.budgets.values import Hold, Record, Short, Want
+from hookgate.builtin_plugins.metering.budgets.windows import LeasedWindow, LocalWindow, Window
 
 TOGETHER = 256
 """So many calls are decided by one write at most."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hookgate.builtin_plugins.metering.budgets.values import MOST, Short
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.metering.budgets.values import Want
+from hookgate.builtin_plugins.metering.budgets.values import MOST, Short, Want
 
 
 class LocalWindow:

@@ -8,14 +8,13 @@ no further model call.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
     from hookgate.builtin_plugins.metering.settings import GuardSettings
 
 SESSIONS = 4096

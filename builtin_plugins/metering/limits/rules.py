@@ -8,6 +8,7 @@ says by then.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
@@ -16,21 +17,16 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import quote
 
+from hookgate import ModelRequest, Provenance, Turn, key_text
 from hookgate.builtin_plugins.metering.calls import MOST_CHARACTERS, plugin_of, tool_of
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.turn import key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hookgate.builtin_plugins.metering.settings import (
         BudgetSettings,
         LimitSettings,
         Over,
         Scope,
     )
-    from hookgate.core.domain.models import ModelRequest
-    from hookgate.core.domain.turn import Turn
 
 PICO = 10**12
 """Units of money in a dollar."""

@@ -7,24 +7,14 @@ has its name.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from pydantic import Field, ValidationError
 
-from hookgate.builtin_plugins.metering.limits.rules import budget_rules, limit_rules
-from hookgate.builtin_plugins.metering.settings import BudgetSettings
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.models import Refusal
-from hookgate.core.domain.ports import SWITCHES
-from hookgate.core.settings.schema import Section
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.builtin_plugins.metering.limits.rules import Rule
-    from hookgate.builtin_plugins.metering.settings import MeteringSettings
-    from hookgate.core.domain.ports import Switch
-    from hookgate.core.host import Host
+from hookgate import SWITCHES, Host, Refusal, Section, StoreError, Switch
+from hookgate.builtin_plugins.metering.limits.rules import Rule, budget_rules, limit_rules
+from hookgate.builtin_plugins.metering.settings import BudgetSettings, MeteringSettings
 
 SWITCH = "metering"
 PART = "metering.switch"

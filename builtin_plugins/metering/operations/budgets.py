@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from hookgate.builtin_plugins.metering.limits.rules import PICO, counter_key, until, window_id
+from hookgate import (
+    AUDIT,
+    Invocation,
+    NotAllowedError,
+    Operation,
+    OperationModel,
+    SessionKey,
+    TurnError,
+    key_text,
+)
+from hookgate.builtin_plugins.metering.limits.rules import PICO, Rule, counter_key, until, window_id
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
     NAME,
@@ -18,20 +29,11 @@ from hookgate.builtin_plugins.metering.settings import (
     Window,
 )
 from hookgate.builtin_plugins.metering.words import amount_text
-from hookgate.core.domain.errors import NotAllowedError, TurnError
-from hookgate.core.domain.operations import Operation, OperationModel
-from hookgate.core.domain.ports import AUDIT
-from hookgate.core.domain.turn import SessionKey, key_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.budgets.values import Standing
-    from hookgate.builtin_plugins.metering.limits.rules import Rule
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
-    from hookgate.core.domain.operations import Invocation
 
 
 class ShowParams(OperationModel):

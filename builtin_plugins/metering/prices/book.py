@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 from fnmatch import translate
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
+from hookgate import ModelRef, Usage
 from hookgate.builtin_plugins.metering.prices.library import Library, Priced
 from hookgate.builtin_plugins.metering.prices.settings import Price
 from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
-from hookgate.core.domain.models import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from hookgate.core.domain.models import ModelRef
 
 DEMO = Tariff(
     "free",

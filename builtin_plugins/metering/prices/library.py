@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.builtin_plugins.metering.prices.tariff import ZERO, Rate, Tariff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "input_tokens": ("input_mtok", "input_text_mtok"),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.models import ModelRef
-from hookgate.core.domain.operations import Empty, Operation, OperationModel
+from hookgate import Empty, Host, Invocation, ModelRef, Operation, OperationModel, TurnError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from decimal import Decimal
-
     from hookgate.builtin_plugins.metering.prices.book import Prices
-    from hookgate.core.domain.operations import Invocation
-    from hookgate.core.host import Host
 
 
 class ShowParams(OperationModel):

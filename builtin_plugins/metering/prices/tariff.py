@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from hookgate.core.domain.models import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from hookgate import Usage
 
 PICO = 10**12
 """Picodollars of a dollar: the unit in which costs are kept."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hookgate.core.domain.models import ModelRequest
+from hookgate import ModelRequest
 
 LEAST = 256
 """Tokens of output below which no answer is worth its input."""

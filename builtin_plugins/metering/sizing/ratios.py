@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hookgate.kit.tokens.sizes import KINDS, TYPICAL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MARGIN = 4.0
 """Deviations above the mean that are reserved. It costs little to be generous: what a call does not

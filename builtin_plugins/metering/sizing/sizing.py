@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from hookgate import Ending, Host, ModelRef, ModelRequest, Turn, Usage
 from hookgate.builtin_plugins.metering.sizing.outputs import Outputs
 from hookgate.builtin_plugins.metering.sizing.ratios import Ratios
 from hookgate.kit.tokens.bills import TRIMS, Wording, counted
 from hookgate.kit.tokens.bounds import input_bound, sizes_of
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.models import Ending, ModelRef, ModelRequest, Usage
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
     from hookgate.kit.tokens.sizes import Sizes
 
 DRAWS = frozenset(("audio", "modalities"))

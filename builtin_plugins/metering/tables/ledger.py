@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, Table, Text, func, select
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Index,
+    Integer,
+    Table,
+    Text,
+    func,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate.builtin_plugins.metering.calls import COUNTS
 from hookgate.builtin_plugins.metering.tables.base import METADATA
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sqlalchemy import Connection
 
 WORDS = ("agent", "channel", "account", "principal", "key", "cause", "plugin", "tool")
 """What is known of a call beside its session and its model."""

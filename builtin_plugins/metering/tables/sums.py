@@ -8,10 +8,24 @@ moment.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import case, false, func, literal_column, not_, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Table,
+    case,
+    false,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+    update,
+)
 
 from hookgate.builtin_plugins.metering.calls import COUNTS
 from hookgate.builtin_plugins.metering.tables.ledger import (
@@ -24,12 +38,7 @@ from hookgate.builtin_plugins.metering.tables.ledger import (
     TALLIES,
     WORDS,
 )
-from hookgate.core.domain.strict_json import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import ColumnElement, Connection, RowMapping, Table
+from hookgate.wire import canonical
 
 PICO = 10**12
 """Units of money in a dollar."""

@@ -6,27 +6,35 @@ through the same `Judge` as those of a gateway.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from hookgate.builtin_plugins.policy.judge.engine import Engine
-from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
+from hookgate import (
+    MAX_ROUNDS,
+    Address,
+    Agent,
+    Effect,
+    Message,
+    Origin,
+    Principal,
+    Provenance,
+    SessionKey,
+    Tool,
+    ToolCall,
+    ToolOwner,
+    Turn,
+    TurnPlan,
+)
+from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
-from hookgate.core.domain.messages import Message, Provenance
-from hookgate.core.domain.tools import Effect, Tool, ToolCall
-from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
-from hookgate.core.registry.snapshots import Snapshot
-from hookgate.core.turn.tools.call import MAX_ROUNDS
+from hookgate.catalogue import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hookgate.builtin_plugins.policy.judge.engine import Judgement
-    from hookgate.builtin_plugins.policy.judge.facts import Facts
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
-    from hookgate.core.domain.tools import ToolOwner
 
 Word: TypeAlias = Literal["allow", "rewrite", "ask", "deny"]
 WORDS: tuple[Word, ...] = ("allow", "rewrite", "ask", "deny")

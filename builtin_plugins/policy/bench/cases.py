@@ -6,10 +6,13 @@ They stand beside the rules, in ``NAME.test.yaml``, and are judged as a gateway 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.policy.bench.bench import WORDS, Found, imagined
+from hookgate import FLAG_NAMES, Flags
+from hookgate.builtin_plugins.policy.bench.bench import WORDS, Bench, Found, Word, imagined
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History, facts_of
 from hookgate.builtin_plugins.policy.rules.reading import (
     NO_LONGER_AGO,
@@ -22,16 +25,11 @@ from hookgate.builtin_plugins.policy.rules.reading import (
     opened,
     seconds_at,
 )
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
 from hookgate.kit.content.fields import Fields
 from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.policy.bench.bench import Bench, Word
     from hookgate.builtin_plugins.policy.settings import ProfileName
     from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.policy.bench.bench import Bench
-from hookgate.builtin_plugins.policy.bench.cases import run_case
+from hookgate import FLAG_NAMES, Flags, Provenance
+from hookgate.builtin_plugins.policy.bench.bench import Bench, Found
+from hookgate.builtin_plugins.policy.bench.cases import Case, run_case
 from hookgate.builtin_plugins.policy.judge.facts import Facts
 from hookgate.builtin_plugins.policy.rules.digesting import said
 from hookgate.builtin_plugins.policy.rules.linting import sample_of
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
-from hookgate.core.domain.messages import Provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from hookgate.builtin_plugins.policy.bench.bench import Found
-    from hookgate.builtin_plugins.policy.bench.cases import Case
     from hookgate.builtin_plugins.policy.judge.engine import Judgement
     from hookgate.builtin_plugins.policy.rules.model import Rule
     from hookgate.builtin_plugins.policy.settings import PolicySettings

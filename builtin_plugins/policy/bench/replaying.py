@@ -9,25 +9,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, session_of
+from hookgate import Flags, Provenance
+from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, Word, session_of
 from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
-from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.settings.secret_store import MASK as SECRET
+from hookgate.builtin_plugins.policy.rules.model import Rule, RuleEffect
+from hookgate.settings import MASK as SECRET
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from hookgate.builtin_plugins.policy.bench.bench import Word
     from hookgate.builtin_plugins.policy.rules.conditions import Condition
-    from hookgate.builtin_plugins.policy.rules.model import RuleEffect
 
 Standing: TypeAlias = Literal["same", "flip", "undecidable"]
 

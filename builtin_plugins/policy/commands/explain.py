@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate import HookgateError
 from hookgate.builtin_plugins.policy.commands.files import (
     Profile,
     found_row,
@@ -16,12 +18,9 @@ from hookgate.builtin_plugins.policy.commands.files import (
     settings_of,
     tools,
 )
-from hookgate.core.domain.errors import HookgateError
 from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.bench import Bench
@@ -163,8 +162,8 @@ def _known(state: State, tool: str) -> tuple[KnownTool | None, str]:
 
 
 def _facts(tool: str, known: KnownTool | None, given: Sequence[str]) -> Facts:
+    from hookgate import Flags
     from hookgate.builtin_plugins.policy.judge.facts import Facts
-    from hookgate.core.domain.descriptors import Flags
 
     facts = known.facts if known else Facts(tool=tool)
     words: dict[str, bool | None] = {"true": True, "false": False, "unknown": None}
@@ -205,7 +204,7 @@ def _arguments(text: str, given: Sequence[str]) -> dict[str, Any]:
 
 
 def _provenance(word: str) -> str:
-    from hookgate.core.domain.messages import Provenance
+    from hookgate import Provenance
 
     known = [one.value for one in Provenance]
     if word not in known:

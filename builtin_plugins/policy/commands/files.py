@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import typer
 
-from hookgate.core.domain.errors import HookgateError, StartError
+from hookgate import HookgateError, StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.bench import Found
@@ -33,7 +32,7 @@ def settings_of(state: State) -> PolicySettings:
         ConfigError: Something is wrong there.
     """
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.core.settings.sections import section_of
+    from hookgate.settings import section_of
 
     with state.placed():
         return section_of(state.settings, "policy", PolicySettings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,6 @@ import typer
 from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.rules.suggesting import Suggestion
@@ -64,8 +63,8 @@ def init(
         hookgate init
     """
     del as_json  # Read by the state.
+    from hookgate import StartError
     from hookgate.builtin_plugins.policy.rules.suggesting import suggest
-    from hookgate.core.domain.errors import StartError
 
     state = state_of(ctx)
     path = file or state.source.path or state.settings.home / "config.toml"
@@ -121,7 +120,7 @@ def _table(tools: Mapping[str, Mapping[str, bool | None]]) -> Sequence[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    from hookgate.core.domain.errors import StartError
+    from hookgate import StartError
 
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate import HookgateError, counted
 from hookgate.builtin_plugins.policy.commands.explain import explain
 from hookgate.builtin_plugins.policy.commands.files import (
     cases,
@@ -21,12 +23,9 @@ from hookgate.builtin_plugins.policy.commands.files import (
     tools,
 )
 from hookgate.builtin_plugins.policy.commands.record import coverage, diff, replay
-from hookgate.core.domain.errors import HookgateError, counted
 from hookgate.kit.commands import CommandGroup, JsonOption, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.bench import Found

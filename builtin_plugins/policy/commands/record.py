@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hookgate import StartError, counted
 from hookgate.builtin_plugins.policy.commands.files import (
     Profile,
     cases,
@@ -16,13 +18,10 @@ from hookgate.builtin_plugins.policy.commands.files import (
     rules,
     settings_of,
 )
-from hookgate.core.domain.errors import StartError, counted
 from hookgate.kit.commands import JsonOption, State, state_of
 from hookgate.kit.durations import FORMS, seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from rich.console import Console
 
     from hookgate.builtin_plugins.policy.bench.comparing import Coverage, Differing

@@ -12,30 +12,36 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate.builtin_plugins.policy.desk.approvers import senders
-from hookgate.core.domain.errors import StoreError, TurnError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.ports import Question
-from hookgate.core.domain.tools import Decision, Effect
-from hookgate.core.hooks.shielding import finish
+from hookgate import (
+    Answer,
+    Ask,
+    Clock,
+    Decision,
+    Effect,
+    Event,
+    Principal,
+    Question,
+    Questions,
+    Settled,
+    StoreError,
+    ToolCall,
+    Turn,
+    TurnError,
+    new_id,
+)
+from hookgate.builtin_plugins.policy.desk.approvers import Approvers, senders
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.policy.desk.approvers import Approvers
     from hookgate.builtin_plugins.policy.desk.grants import GrantScope
-    from hookgate.core.domain.ports import Clock, Questions, Settled
-    from hookgate.core.domain.tools import Answer, Ask, ToolCall
-    from hookgate.core.domain.turn import Principal, Turn
 
 Choice: TypeAlias = Literal["allow-once", "allow-always", "deny"]
 

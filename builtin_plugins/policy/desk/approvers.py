@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.turn import Principal
-from hookgate.core.gateway.access.tokens import principal_id, token_book
+from hookgate import Address, Ask, Event, Host, Principal, Turn
+from hookgate.clients import principal_id, token_book
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
-    from hookgate.core.domain.events import Event
-    from hookgate.core.domain.tools import Ask
-    from hookgate.core.domain.turn import Address, Turn
-    from hookgate.core.host import Host
 
 
 class Approvers:

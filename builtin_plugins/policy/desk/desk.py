@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.policy.desk.approvals import Inbox
+from hookgate import (
+    AUDIT,
+    QUESTIONS,
+    Address,
+    Ask,
+    Decision,
+    Effect,
+    Event,
+    Host,
+    Principal,
+    Question,
+    SessionKey,
+    StoreError,
+    ToolCall,
+    Turn,
+    TurnError,
+)
+from hookgate.builtin_plugins.policy.desk.approvals import Choice, Inbox
 from hookgate.builtin_plugins.policy.desk.approvers import AnswerRoutes, Approvers
-from hookgate.builtin_plugins.policy.desk.grants import Grants
-from hookgate.core.domain.errors import StoreError, TurnError
-from hookgate.core.domain.events import Event
-from hookgate.core.domain.ports import AUDIT, QUESTIONS
-from hookgate.core.domain.tools import Decision, Effect
-from hookgate.core.domain.turn import Address, SessionKey
-from hookgate.core.hooks.shielding import finish
-from hookgate.core.settings.secret_store import redact_json
+from hookgate.builtin_plugins.policy.desk.grants import Grants, GrantScope
+from hookgate.settings import redact_json
+from hookgate.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from typing import Any
-
-    from hookgate.builtin_plugins.policy.desk.approvals import Choice
-    from hookgate.builtin_plugins.policy.desk.grants import GrantScope
     from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings
-    from hookgate.core.domain.ports import Question
-    from hookgate.core.domain.tools import Ask, ToolCall
-    from hookgate.core.domain.turn import Principal, Turn
-    from hookgate.core.host import Host
     from hookgate.kit.records import Records
 
 PART = "policy grants"

@@ -8,20 +8,16 @@ in one session, under one policy, until it expires or is revoked.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate.core.domain.messages import new_id
+from hookgate import Clock, Principal, Tool, ToolCall, Turn, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from sqlalchemy import ColumnElement, Connection
 
     from hookgate.builtin_plugins.policy.desk.tables import Grant
-    from hookgate.core.domain.ports import Clock
-    from hookgate.core.domain.tools import Tool, ToolCall
-    from hookgate.core.domain.turn import Principal, Turn
     from hookgate.kit.records import Records
 
 GrantScope: TypeAlias = Literal["arguments", "tool"]

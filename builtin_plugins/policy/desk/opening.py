@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from hookgate import STORE, Host, StoreError
 from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import STORE
-from hookgate.core.gateway.access.tokens import followed_token_book, principal_id
+from hookgate.clients import followed_token_book, principal_id
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.core.host import Host
     from hookgate.kit.records import Records
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from hookgate import Empty, Invocation, Operation, OperationModel
 from hookgate.builtin_plugins.policy.desk.approvals import Choice
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
-from hookgate.core.domain.operations import Empty, Operation, OperationModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.policy.desk.desk import Desk
-    from hookgate.core.domain.operations import Invocation
 
 
 class Approvals(OperationModel):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Empty, Operation, OperationModel
-from hookgate.core.settings.secret_store import redact_json
+from hookgate import Empty, Invocation, Operation, OperationModel, TurnError
+from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
-    from hookgate.core.domain.operations import Invocation
 
 
 class ChangeRow(OperationModel):

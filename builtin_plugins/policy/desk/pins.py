@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.strict_json import canonical
+from hookgate import FLAG_NAMES, Tool
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
     from hookgate.builtin_plugins.policy.desk.tables import ToolPin
-    from hookgate.core.domain.tools import Tool
     from hookgate.kit.records import Records
 
 PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin", "idempotent")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.ports import AUDIT
+from hookgate import AUDIT, Host, Tool, ToolCall, Turn, TurnError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from hookgate.builtin_plugins.policy.desk.pins import ToolPins
-    from hookgate.core.domain.tools import Tool, ToolCall
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
 
 PinMode: TypeAlias = Literal["others", "all", "off"]
 

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Index, MetaData
 
+from hookgate import ToolCall, Turn
 from hookgate.builtin_plugins.policy.desk.grants import GrantScope, arguments_digest
 from hookgate.kit.records import Field, Record
-
-if TYPE_CHECKING:
-    from hookgate.core.domain.tools import ToolCall
-    from hookgate.core.domain.turn import Turn
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 METADATA = MetaData()

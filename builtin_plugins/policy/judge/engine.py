@@ -7,26 +7,24 @@ where no other one denies or asks; it then stands above the profile.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.earlier import Kind, same_scope
-from hookgate.builtin_plugins.policy.judge.facts import Facts
+from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError, Variables
 from hookgate.builtin_plugins.policy.rules.digesting import said
-from hookgate.core.domain.strict_json import canonical
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from hookgate.builtin_plugins.policy.judge.facts import History
     from hookgate.builtin_plugins.policy.rules.model import (
         After,
         MoreThan,
         Rule,
         RuleEffect,
     )
-    from hookgate.core.domain.descriptors import Flags
 
 State: TypeAlias = Literal["holds", "unknown", "fails"]
 

@@ -7,17 +7,12 @@ of the audit, so that a decision can be explained, tested and replayed.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from hookgate.core.domain.tools import ToolCall
-    from hookgate.core.domain.turn import Turn
+from hookgate import FLAG_NAMES, Flags, ToolCall, Turn
 
 KEPT = 10_000
 """Calls that are remembered for rules about windows; the oldest one goes first."""

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement
+from hookgate import (
+    FLAG_NAMES,
+    Ask,
+    Effect,
+    Flags,
+    Provenance,
+    Recheck,
+    Taint,
+    ToolCall,
+    Turn,
+    Verdict,
+)
+from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS, Engine, Judgement, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.rules.profiles import Circumstances, ProfileRule, judge
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.tools import Ask, Effect, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from hookgate.builtin_plugins.policy.judge.engine import RuleOutcome
     from hookgate.builtin_plugins.policy.rules import model as rules
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.core.domain.descriptors import Flags
-    from hookgate.core.domain.messages import Provenance, Taint
-    from hookgate.core.domain.tools import Recheck, ToolCall
-    from hookgate.core.domain.turn import Turn
 
 MEMO = 4096
 """Declarations in their circumstances for which what the profile says is remembered."""

@@ -7,12 +7,10 @@ true nor false, and a rule says what follows from it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from cel_expr_python import cel
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _ENVIRONMENT = cel.NewEnv(
     variables={"args": cel.Type.DYN, "tool": cel.Type.DYN, "turn": cel.Type.DYN}

@@ -7,20 +7,18 @@ conditions are the same where their texts are. A rule that is not reported may b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Flags
 from hookgate.builtin_plugins.policy.judge.engine import STRICTNESS
 from hookgate.builtin_plugins.policy.judge.facts import KEPT, Facts
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, Variables
-from hookgate.builtin_plugins.policy.rules.model import fits
-from hookgate.core.domain.descriptors import Flags
+from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule, fits
 from hookgate.kit.content.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
     from hookgate.builtin_plugins.policy.settings import ApprovalSettings, PolicySettings
 
 _GLOBS = ("tool", "plugin", "agent", "channel", "account", "peer", "principal", "taint")

@@ -8,14 +8,13 @@ or ``deny``, and never ``allow``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import translate
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hookgate.builtin_plugins.policy.judge.facts import Facts
     from hookgate.builtin_plugins.policy.rules.conditions import Condition
 

@@ -7,17 +7,14 @@ strictest one counts.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
-from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.tools import Effect
+from hookgate import FLAG_NAMES, Effect, Flags, Provenance
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
 When: TypeAlias = Literal["always", "tainted", "inter_session", "scheduled", "not_external_user"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hookgate import FLAG_NAMES, Provenance
 from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError
 from hookgate.builtin_plugins.policy.rules.model import (
     EFFECTS,
@@ -17,18 +19,11 @@ from hookgate.builtin_plugins.policy.rules.model import (
     Rule,
 )
 from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER
-from hookgate.core.domain.descriptors import FLAG_NAMES
-from hookgate.core.domain.messages import Provenance
 from hookgate.kit.content.fields import Fields
 from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.yaml_reader import read_yaml
+from hookgate.kit.content.yaml_reader import SourceDocument, read_yaml
 from hookgate.kit.durations import FORMS, seconds_of, told
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hookgate.kit.content.yaml_reader import SourceDocument
 
 SUFFIXES = (".yaml", ".yml")
 TEST_SUFFIX = ".test.yaml"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES
+from hookgate import FLAG_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.builtin_plugins.policy.settings import ProfileName
 
 ACTS = ("sends_externally", "executes_privileged", "creates_autonomous_actions")

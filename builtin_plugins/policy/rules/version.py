@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.policy.rules.profiles import cells
-from hookgate.core.domain.strict_json import canonical
+from hookgate.wire import canonical
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.settings import PolicySettings

@@ -4,11 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator, Iterator, Sequence
 from math import ceil
-from typing import TYPE_CHECKING
 
 import orjson
 
+from hookgate import (
+    Message,
+    ModelEvent,
+    ModelInfo,
+    ModelRequest,
+    ProviderError,
+    StopEvent,
+    StopReason,
+    Text,
+    TextDelta,
+    ToolResultPart,
+    ToolUse,
+    ToolUseEvent,
+    Turn,
+    Usage,
+    UsageEvent,
+)
 from hookgate.builtin_plugins.providers.demo.rules import (
     DIRECTIVES,
     Finished,
@@ -19,24 +36,6 @@ from hookgate.builtin_plugins.providers.demo.rules import (
     shorten,
     sum_up,
 )
-from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.messages import ToolResultPart, ToolUse
-from hookgate.core.domain.models import (
-    ModelInfo,
-    StopEvent,
-    TextDelta,
-    ToolUseEvent,
-    Usage,
-    UsageEvent,
-)
-from hookgate.core.domain.parts import Text
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
-
-    from hookgate.core.domain.messages import Message
-    from hookgate.core.domain.models import ModelEvent, ModelRequest, StopReason
-    from hookgate.core.domain.turn import Turn
 
 WHAT_I_AM = "I am hookgate's demo provider: I follow a few fixed rules, and I am no language model."
 BREATHE = 64

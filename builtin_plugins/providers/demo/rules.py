@@ -7,15 +7,13 @@ slash is a directive and beats the rules; `DIRECTIVES` names them.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import orjson
 
-from hookgate.core.domain.errors import ProviderErrorKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from hookgate import ProviderErrorKind
 
 DIRECTIVES: Mapping[str, str] = {
     "/say TEXT": "answers with exactly TEXT",

@@ -6,16 +6,10 @@ call. A turn that was cut short, or a history that a caller keeps, can hold eith
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from hookgate.core.domain.messages import Message, ToolResultPart
-from hookgate.core.domain.parts import Text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from hookgate.core.domain.messages import Part, ToolUse
+from hookgate import Message, Part, Text, ToolResultPart, ToolUse
 
 NO_RESULT = "This call has no result: it was not run, or its result was not kept."
 

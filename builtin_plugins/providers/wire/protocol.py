@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import orjson
 
-from hookgate.core.domain.errors import ProviderError
-from hookgate.core.domain.strict_json import StrictJSONError, loads
+from hookgate import Image, ModelEvent, ModelRequest, ProviderError
+from hookgate.wire import StrictJSONError, loads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from hookgate.builtin_plugins.providers.wire.template import TextTemplate
-    from hookgate.core.domain.models import ModelEvent, ModelRequest
-    from hookgate.core.domain.parts import Image
 
 
 class Reader(Protocol):

@@ -7,18 +7,13 @@ read depends on the model's settings, since any other model may write about such
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from hookgate import ModelEvent, ReasoningDelta, StopEvent, TextDelta, ToolUseEvent, new_id
 from hookgate.builtin_plugins.providers.wire.protocol import arguments_of
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.models import ReasoningDelta, StopEvent, TextDelta, ToolUseEvent
-from hookgate.core.domain.strict_json import StrictJSONError, loads
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator
-
-    from hookgate.core.domain.models import ModelEvent
+from hookgate.wire import StrictJSONError, loads
 
 ThinkTags = Literal["off", "on", "open"]
 

@@ -6,7 +6,7 @@ import sqlite3
 
 from sqlalchemy.exc import DBAPIError
 
-from hookgate.core.domain.errors import StoreError
+from hookgate import StoreError
 
 UNAVAILABLE = frozenset(
     (

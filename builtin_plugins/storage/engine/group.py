@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from sqlalchemy import event
+from sqlalchemy import Connection, RootTransaction, Table, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import contain, fault
-from hookgate.builtin_plugins.storage.engine.inserts import check_columns
-from hookgate.core.domain.errors import StoreError, StoreUnavailableError
+from hookgate.builtin_plugins.storage.engine.inserts import Inserts, check_columns
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from sqlalchemy import Connection, RootTransaction, Table
-
-    from hookgate.builtin_plugins.storage.engine.inserts import Inserts
 
 T = TypeVar("T")
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from hookgate.core.domain.errors import StoreError
+from hookgate import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
     from sqlalchemy import Connection, Insert, Table
 
 Process: TypeAlias = "Callable[[Any], Any] | None"

@@ -6,12 +6,9 @@ import fcntl
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from hookgate.core.domain.errors import StoreHeldError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from hookgate import StoreHeldError
 
 PATIENCE = 0.5
 """Seconds to wait for a holder that is just ending, or for a look by `holder_pid`."""

@@ -5,27 +5,25 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sqlite3
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import DBAPIError
 
+from hookgate import StartError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine import postgres, sqlite
 from hookgate.builtin_plugins.storage.engine.faults import broken
 from hookgate.builtin_plugins.storage.engine.links import AsyncLink, DatabaseLink, EngineLink
 from hookgate.builtin_plugins.storage.engine.lock import FileLock
 from hookgate.builtin_plugins.storage.engine.readers import Readers
 from hookgate.builtin_plugins.storage.engine.writer import Writer
-from hookgate.builtin_plugins.storage.migrate import TablesError
+from hookgate.builtin_plugins.storage.migrate import PluginTables, TablesError, TableStatus
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.tables import METADATA, SCRIPTS
-from hookgate.core.domain.errors import StartError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hookgate.builtin_plugins.storage.migrate import PluginTables, TableStatus
     from hookgate.builtin_plugins.storage.settings import StorageSettings
 
 LOSS = "Until then everything is kept in memory only, and is lost when the gateway stops."

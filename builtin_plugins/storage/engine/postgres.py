@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
 
-from sqlalchemy import make_url
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from hookgate.core.domain.errors import StartError
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL, Connection
-    from sqlalchemy.ext.asyncio import AsyncEngine
+from hookgate import StartError
 
 CONNECT_SECONDS = 10.0
 

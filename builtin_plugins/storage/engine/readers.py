@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from hookgate import StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, contain, fault
-from hookgate.core.domain.errors import StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.storage.engine.links import DatabaseLink

@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import NullPool, StaticPool
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sqlalchemy import Connection, Engine
 
 HEADER = b"SQLite format 3\x00"
 """The first 16 bytes of every database (https://sqlite.org/fileformat2.html, 1.2)."""

@@ -11,30 +11,30 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hookgate import StoreError, StoreUnavailableError
 from hookgate.builtin_plugins.storage.engine.faults import broken, fault
 from hookgate.builtin_plugins.storage.engine.group import (
     Exclusive,
     Group,
     GroupLostError,
     Guard,
+    Handle,
     Insert,
     Item,
+    Job,
     Work,
     groups_of,
     refused,
 )
 from hookgate.builtin_plugins.storage.engine.inserts import Inserts
 from hookgate.builtin_plugins.storage.engine.room import Room
-from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from sqlalchemy import Connection, Table
 
-    from hookgate.builtin_plugins.storage.engine.group import Handle, Job
     from hookgate.builtin_plugins.storage.engine.links import DatabaseLink
 
 T = TypeVar("T")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,14 +13,10 @@ from hookgate.builtin_plugins.wasm.commands.showing import (
     read_folder,
     settings_of,
 )
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
-
-    from hookgate.kit.commands import State
 
 YesOption = Annotated[
     bool, typer.Option("--yes", "-y", help="Accept what is shown without being asked.")

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hookgate.builtin_plugins.wasm.commands.showing import folder_of, read_folder, settings_of
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.kit.commands import JsonOption, State, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.kit.commands import State
 
 
 def run(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.kit.commands import State
@@ -25,7 +24,7 @@ def settings_of(state: State) -> WasmSettings:
         ConfigError: It is wrong.
     """
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.core.settings.sections import section_of
+    from hookgate.settings import section_of
 
     with state.placed():
         return section_of(state.settings, "wasm", WasmSettings)

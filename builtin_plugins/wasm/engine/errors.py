@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from hookgate.core.domain.errors import HookgateError
+from hookgate import HookgateError
 
 GuestErrorKind = Literal[
     "trap",

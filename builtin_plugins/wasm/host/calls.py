@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hookgate import Taint
+
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.wire import ErrorCode
-    from hookgate.core.domain.messages import Taint
 
 NOBODY = ""
 """Whose a channel's own data are: of no one peer."""

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hookgate import HookgateError, Settings
 from hookgate.builtin_plugins.wasm.engine.wasi import opened_folder
-from hookgate.core.domain.errors import HookgateError
-
-if TYPE_CHECKING:
-    from hookgate.core.settings.schema import Settings
 
 SYSTEM: Final = tuple(map(Path, ("/proc", "/sys", "/dev", "/run")))
 """What shows processes, devices and sockets: ``/proc/self`` has the gateway's environment."""

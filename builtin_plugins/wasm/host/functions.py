@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hookgate import Host
 from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.host.plain import read_clock, read_env, read_random, write_log
 from hookgate.builtin_plugins.wasm.host.store import KeyValues, serve_store
 from hookgate.builtin_plugins.wasm.wire import (
     REQUEST_BYTES,
+    ErrorCode,
     HttpRequest,
     HttpResponse,
     StoreRequest,
@@ -21,13 +24,9 @@ from hookgate.builtin_plugins.wasm.wire import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
     from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
     from hookgate.builtin_plugins.wasm.host.http import Door
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
-    from hookgate.builtin_plugins.wasm.wire import ErrorCode
-    from hookgate.core.host import Host
 
 F = TypeVar("F", bound=WireForm)
 

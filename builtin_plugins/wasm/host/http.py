@@ -13,20 +13,17 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from hookgate import EGRESS, EgressDeniedError, EgressFailedError, Host
 from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
 from hookgate.builtin_plugins.wasm.host.secrets import Inserted, Inserter
 from hookgate.builtin_plugins.wasm.packages.flags import SAFE
-from hookgate.builtin_plugins.wasm.wire import HttpResponse
-from hookgate.core.domain.errors import EgressDeniedError, EgressFailedError
-from hookgate.core.domain.ports import EGRESS
+from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest, HttpResponse
 from hookgate.kit.url_grants import NotGrantedError, shown
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.builtin_plugins.wasm.wire import ErrorCode, HttpRequest
-    from hookgate.core.host import Host
 
 _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _OVERRIDE = re.compile(r"x[-_](?:http[-_])?method(?:[-_]override)?", re.IGNORECASE)

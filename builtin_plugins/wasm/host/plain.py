@@ -7,6 +7,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
+from hookgate import Host
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.wire import (
     ClockRequest,
@@ -15,12 +16,11 @@ from hookgate.builtin_plugins.wasm.wire import (
     RandomRequest,
     read_form,
 )
-from hookgate.core.settings.secret_store import looks_secret, variable_of
 from hookgate.kit.rendering import clean
+from hookgate.settings import looks_secret, variable_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
-    from hookgate.core.host import Host
 
 MOST_LINES = 100
 """Lines that one call may log; those behind them are dropped, and that is said once."""

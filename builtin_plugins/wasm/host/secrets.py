@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
 
+from hookgate import Secrets
 from hookgate.builtin_plugins.wasm.bounded import TooMuchError, hold
 from hookgate.builtin_plugins.wasm.host.calls import HostRefusal
-from hookgate.core.settings.secret_store import MASK, MIN_MASKED
+from hookgate.settings import MASK, MIN_MASKED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hookgate.builtin_plugins.wasm.packages.grants import Granted, Place
-    from hookgate.core.domain.ports import Secrets
 
 _MARK = re.compile(r"\{\{secret:([^{}]{1,128})\}\}")
 _LOOKS = "{{secret:"

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hookgate import StoreError, Taint
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
-from hookgate.core.domain.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate.builtin_plugins.wasm.tables import Kept
     from hookgate.builtin_plugins.wasm.wire import StoreRequest
-    from hookgate.core.domain.messages import Taint
 
 NO_STORE = (
     "there is no store here: the operator has to enable the plugin `storage`, as it is by itself"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hookgate import StartError
 from hookgate.builtin_plugins.wasm.kits import Language
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, NAME
-from hookgate.core.domain.errors import StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
-from hookgate.builtin_plugins.wasm.packages.folders import PackageError
+from hookgate.builtin_plugins.wasm.packages.folders import Package, PackageError
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.wasm.packages.folders import Package
 
 FORMAT: Final = "hookgate-wasm-accepted-1"
 

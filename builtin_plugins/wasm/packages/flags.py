@@ -13,13 +13,12 @@ decides when it is sent and which headers, none of them a method: whoever grante
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.descriptors import FLAG_NAMES, Flags
+from hookgate import FLAG_NAMES, Flags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
 
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))

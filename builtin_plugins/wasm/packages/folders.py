@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, parse_manifest
-from hookgate.core.domain.errors import ConfigError, HookgateError
+from hookgate import ConfigError, HookgateError
+from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST, Manifest, parse_manifest
 from hookgate.kit.content.files import MANIFEST_BYTES, inside, read_bytes, read_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.wasm.packages.manifest import Manifest
 
 MOST_FOLDERS: Final = 256
 """Plugin folders below one folder of the settings; the others are left out, and that is told."""

@@ -22,21 +22,18 @@ silence would be taken for one that was given.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import httpx
 
-from hookgate.core.settings.secret_store import looks_secret
-from hookgate.core.settings.sections import nearest
 from hookgate.kit.url_grants import Grant as UrlGrant
 from hookgate.kit.url_grants import Grants as UrlGrants
 from hookgate.kit.url_grants import NotGrantedError, Target
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from hookgate.settings import looks_secret, nearest
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 

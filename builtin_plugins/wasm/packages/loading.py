@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hookgate.core.domain.errors import HookgateError
+from hookgate import HookgateError, Host, Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
-
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
     from hookgate.builtin_plugins.wasm.packages.refusals import Refusals
     from hookgate.builtin_plugins.wasm.service import Plugin
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
-    from hookgate.core.domain.tools import Tool
-    from hookgate.core.host import Host
 
 AT_ONCE: Final = 8
 """Plugins that are being loaded at one time: each holds its module's bytes until it is compiled."""

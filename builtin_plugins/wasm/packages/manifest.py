@@ -9,17 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import to_json
 
+from hookgate import (
+    ChannelFeatures,
+    ConfigError,
+    ConfigProblem,
+    Flags,
+    Handshake,
+    HookgateError,
+    Polling,
+    Section,
+    Webhook,
+)
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.packages.flags import contradictions, flags_of
 from hookgate.builtin_plugins.wasm.packages.grants import Granted, parse_grant
-from hookgate.core.domain.channels.channel import ChannelFeatures
-from hookgate.core.domain.channels.hosted import Handshake, Polling, Webhook
-from hookgate.core.domain.descriptors import EXAMPLE_CHARS, EXAMPLES, Flags
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, HookgateError
-from hookgate.core.domain.schemas import compile_schema
-from hookgate.core.settings.schema import Section
-from hookgate.core.settings.toml_lines import locate
-from hookgate.core.settings.words import dotted, problems_of
+from hookgate.catalogue import EXAMPLE_CHARS, EXAMPLES
+from hookgate.settings import dotted, locate, problems_of
+from hookgate.wire import compile_schema
 
 if TYPE_CHECKING:
     pass

@@ -7,12 +7,10 @@ import json
 import platform
 from contextlib import suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from hookgate.kit.content.files import write_whole
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMAT: Final = "hookgate-wasm-refused-1"
 

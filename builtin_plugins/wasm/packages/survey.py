@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from hookgate.builtin_plugins.wasm.packages.accepting import changes
-from hookgate.builtin_plugins.wasm.packages.folders import found_below, read_package
-from hookgate.core.domain.errors import HookgateError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
-    from hookgate.builtin_plugins.wasm.packages.folders import Package
+from hookgate import HookgateError
+from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted, changes
+from hookgate.builtin_plugins.wasm.packages.folders import Package, found_below, read_package
 
 FoundState: TypeAlias = Literal["accepted", "new", "changed", "hidden", "broken"]
 

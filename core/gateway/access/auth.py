@@ -26,7 +26,7 @@ from hookgate.core.gateway.access.origin import (
     OriginRule,
     Proxies,
     address_key,
-    canonical,
+    canonical_address,
     check_own_page,
     is_loopback,
     is_loopback_bind,
@@ -291,7 +291,7 @@ class Gate:
             raise wire_error(
                 "bad_target", "the connection has no address", action="connect over TCP"
             )
-        return canonical(peer[0]), (local[0], local[1])
+        return canonical_address(peer[0]), (local[0], local[1])
 
     # -- who asks --------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def read_authority(text: str) -> Authority | None:
 # A request asks five times for the same two addresses, and reading one is slow. Bounded, since
 # strangers choose what is read here.
 @lru_cache(maxsize=1024)
-def canonical(address: str) -> IPAddress | None:
+def canonical_address(address: str) -> IPAddress | None:
     """Return an address without scope, IPv4-mapped ones folded; None where it is none."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
@@ -91,7 +91,7 @@ def is_loopback(address: IPAddress | None) -> bool:
 
 def is_loopback_bind(host: str) -> bool:
     """Whether a listener bound to `host` can be reached from this machine only."""
-    return host.lower() == "localhost" or is_loopback(canonical(host.strip("[]")))
+    return host.lower() == "localhost" or is_loopback(canonical_address(host.strip("[]")))
 
 
 @lru_cache(maxsize=64)
@@ -102,7 +102,7 @@ def own_authorities(local: str, port: int) -> frozenset[Authority]:
     to let pages reach loopback by it.
     """
     hosts = set(_LOOPBACK_NAMES)
-    address = canonical(local)
+    address = canonical_address(local)
     if address is not None and not address.is_unspecified:
         hosts.add(str(address))
     return frozenset(Authority(host, port) for host in hosts)
@@ -161,7 +161,7 @@ class HostRule:
         complete = Authority(authority.host, authority.port or _DEFAULT_PORTS["http"])
         if complete in own_authorities(local, port) or self._named(authority, port):
             return authority
-        if probe and (address := canonical(authority.host)) and not address.is_unspecified:
+        if probe and (address := canonical_address(authority.host)) and not address.is_unspecified:
             return authority
         raise wire_error(
             "wrong_host",
@@ -282,7 +282,7 @@ class Proxies:
             return peer
         chain = ",".join(headers.getall("X-Forwarded-For", ())).split(",")
         for hop in reversed(chain):
-            address = canonical(hop.strip())
+            address = canonical_address(hop.strip())
             if address is None:
                 return peer
             if not self.trusts(address):

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate.core.gateway.access.origin import canonical
+from hookgate.core.gateway.access.origin import canonical_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class PeerLookup:
         Returns:
             The user, or None where the kernel does not know such a connection (any more).
         """
-        ours, theirs = canonical(local[0]), canonical(peer[0])
+        ours, theirs = canonical_address(local[0]), canonical_address(peer[0])
         if ours is None or theirs is None or ours.version != theirs.version:
             return None
         if self._netlink is None and self._try_netlink:
@@ -187,6 +187,6 @@ def _endpoint(text: str) -> tuple[IPAddress, int]:
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]
     packed = struct.pack(f"={len(words)}I", *words)
     name = socket.inet_ntop(socket.AF_INET if len(words) == 1 else socket.AF_INET6, packed)
-    folded = canonical(name)
+    folded = canonical_address(name)
     assert folded is not None, "inet_ntop writes addresses that can be read"
     return folded, int(port, 16)

@@ -15,7 +15,7 @@ import re
 import secrets
 from typing import Any
 
-from hookgate.core.gateway.access.origin import canonical
+from hookgate.core.gateway.access.origin import canonical_address
 
 NONCE_HEADER = "Hookgate-Nonce"
 """The request's header with the nonce: 64 hexadecimal digits."""
@@ -52,7 +52,7 @@ def prove(key: str, nonce: str, local: Any) -> str | None:
     """
     if not isinstance(local, tuple) or not _NONCE.fullmatch(nonce):
         return None
-    told = "\n".join((PURPOSE, nonce, str(canonical(local[0])), str(local[1])))
+    told = "\n".join((PURPOSE, nonce, str(canonical_address(local[0])), str(local[1])))
     return hmac.new(key.encode(), told.encode(), hashlib.sha256).hexdigest()
 
 

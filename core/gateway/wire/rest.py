@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.request_keys import CALLER
 from hookgate.core.gateway.wire.sse import GOING_AWAY, GRACE, KEEP_ALIVE, LOOK, EventStream
 
@@ -189,7 +189,7 @@ class Call:
         try:
             self._respond(self._result(task))
         except Exception as error:  # noqa: BLE001 - the head is out: it can only be told
-            problem = describe(self._server.host, error)
+            problem = describe_error(self._server.host, error)
             data = {**problem.data, "message": problem.message}
             self._put("error", strict_json.dumps(data))
 

@@ -13,7 +13,7 @@ from hookgate.core.domain.errors import WireError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.gateway.access.auth import SUBPROTOCOL
 from hookgate.core.gateway.access.credentials import BEARER_PROTOCOL, offered_protocols
-from hookgate.core.gateway.codes import describe, wire_error
+from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.wire.handshake import AuthParams, AuthResult
 from hookgate.core.gateway.wire.rpc import (
     BadCall,
@@ -278,7 +278,7 @@ class Connection:
 
     def _failed(self, call_id: CallId | None, error: Exception) -> ErrorAnswer:
         # Also where nobody waits for an answer: a fault of the gateway is logged all the same.
-        problem = describe(self._server.host, error)
+        problem = describe_error(self._server.host, error)
         if isinstance(error, BadCall):
             self._outbox.put(error_frame(error.call_id, problem))
         elif call_id is not None:
@@ -320,7 +320,7 @@ class Connection:
         return True
 
     def _refuse(self, call_id: CallId | None, error: Exception) -> None:
-        self._outbox.put(error_frame(call_id, describe(self._server.host, error)))
+        self._outbox.put(error_frame(call_id, describe_error(self._server.host, error)))
 
     # -- the end -------------------------------------------------------------------
 
@@ -439,7 +439,7 @@ class Running:
             self._connection._outbox.put(result_frame(self._call_id, body))
 
     def _fail(self, error: Exception) -> ErrorAnswer:
-        problem = describe(self._connection._server.host, error)
+        problem = describe_error(self._connection._server.host, error)
         if not self._answered:
             self._answered = True
             self._connection._outbox.put(error_frame(self._call_id, problem))

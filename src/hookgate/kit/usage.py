@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.models import Usage
-from hookgate.core.turn.tools.sound import MAX_TOKENS, sound_usage
+from hookgate.core.turn.tools.sound import MAX_TOKENS, note_usage, sound_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,7 @@ __all__ = [
     "count_of",
     "gemini_content",
     "llama_cpp_completion",
+    "note_usage",
     "ollama_chat",
     "openai_chat",
     "openai_responses",

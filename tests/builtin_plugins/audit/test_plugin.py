@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.audit.operations import ListParams
 from hookgate.builtin_plugins.audit.plugin import Plugin
 from hookgate.builtin_plugins.audit.settings import AuditSettings
 from hookgate.core.domain.errors import StoreUnavailableError
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT, STORE
 from hookgate.core.domain.tools import Decision, ToolResult

@@ -18,7 +18,7 @@ from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations, UsageParams
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.telemetry.records import Instruments
-from hookgate.core.domain.metrics import MetricRecord
+from hookgate.core.domain.events import MetricRecord
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Claim, Principal
 

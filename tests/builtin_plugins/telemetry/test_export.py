@@ -16,10 +16,10 @@ from tests.builtin_plugins.telemetry.collecting import Collector, collecting
 
 from hookgate.builtin_plugins.egress.client import CheckedEgress
 from hookgate.builtin_plugins.telemetry import export
+from hookgate.builtin_plugins.telemetry.core_instruments import TURNS
 from hookgate.builtin_plugins.telemetry.export import Exporter
 from hookgate.builtin_plugins.telemetry.otel import OtelFigures, rejected
-from hookgate.core.domain.metrics import Reading
-from hookgate.core.observability.instruments import TURNS
+from hookgate.metrics import Reading
 
 
 @dataclass

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from hookgate.builtin_plugins.telemetry.core_instruments import TOOL_CALLS, TURN_SECONDS
 from hookgate.builtin_plugins.telemetry.limits import LABEL_CHARS, Limits
 from hookgate.builtin_plugins.telemetry.records import EVENTS
-from hookgate.core.domain.metrics import Reading
-from hookgate.core.observability.instruments import TOOL_CALLS, TURN_SECONDS
+from hookgate.metrics import Reading
 
 
 def within(limits: Limits, *labels: str) -> tuple[str, ...]:

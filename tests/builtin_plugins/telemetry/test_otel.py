@@ -10,16 +10,16 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from hookgate.builtin_plugins.telemetry.otel import OtelFigures, attributes_of, rejected
-from hookgate.core.domain.metrics import Instrument, Reading
-from hookgate.core.observability import conventions
-from hookgate.core.observability.instruments import (
+from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.builtin_plugins.telemetry.core_instruments import (
     MODEL_CALLS,
     MODEL_SECONDS,
     MODEL_TOKENS,
     TOOL_CALLS,
     TURNS,
 )
+from hookgate.builtin_plugins.telemetry.otel import OtelFigures, attributes_of, rejected
+from hookgate.metrics import Instrument, Reading
 
 ON = Instrument(name="acme_on", help="Whether it is on.", kind="gauge")
 

@@ -4,10 +4,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_plain
 
+from hookgate.builtin_plugins.telemetry.core_instruments import MODEL_TOKENS, TURN_SECONDS, TURNS
 from hookgate.builtin_plugins.telemetry.prometheus import OPENMETRICS, PLAIN, PrometheusFigures
 from hookgate.builtin_plugins.telemetry.records import HOOK_FAILURES
-from hookgate.core.domain.metrics import Instrument, Reading
-from hookgate.core.observability.instruments import MODEL_TOKENS, TURN_SECONDS, TURNS
+from hookgate.metrics import Instrument, Reading
 
 ON = Instrument(name="acme_on", help="Whether it is on.", kind="gauge")
 DECLARED = (TURNS, TURN_SECONDS, MODEL_TOKENS, HOOK_FAILURES, ON)

@@ -18,7 +18,7 @@ from hookgate.core.gateway.access.origin import (
     OriginRule,
     Proxies,
     address_key,
-    canonical,
+    canonical_address,
     is_loopback_bind,
     read_authority,
 )
@@ -316,7 +316,7 @@ def test_two_origins_are_refused() -> None:
 def test_attempts_are_counted_by_canonical_address(one: str, other: str, same: bool) -> None:
     keys = []
     for text in (one, other):
-        address = canonical(text)
+        address = canonical_address(text)
         assert address is not None
         keys.append(address_key(address))
     assert (keys[0] == keys[1]) is same
@@ -345,7 +345,7 @@ def test_what_is_bound_to_loopback(host: str, loopback: bool) -> None:
 
 def test_the_client_behind_trusted_proxies_is_the_last_one_they_did_not_make_up() -> None:
     proxies = Proxies(("10.0.0.0/24", "192.0.2.1"))
-    peer = canonical("10.0.0.9")
+    peer = canonical_address("10.0.0.9")
     assert peer is not None
 
     def client(chain: str, source: Any = peer) -> str:
@@ -356,7 +356,7 @@ def test_the_client_behind_trusted_proxies_is_the_last_one_they_did_not_make_up(
     assert client("::ffff:203.0.113.5") == "203.0.113.5"
     assert client("nonsense") == "10.0.0.9"
     assert client("") == "10.0.0.9"
-    stranger = canonical("203.0.113.77")
+    stranger = canonical_address("203.0.113.77")
     assert client("1.1.1.1", stranger) == "203.0.113.77"
     assert proxies.scheme(peer, {"X-Forwarded-Proto": "https"}) == "https"
     assert proxies.scheme(stranger, {"X-Forwarded-Proto": "https"}) == "http"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.support.wire import serving
 
-from hookgate.core.gateway.access.origin import canonical
+from hookgate.core.gateway.access.origin import canonical_address
 from hookgate.core.gateway.access.peer import PeerLookup, PeerUser, parse_proc_net_tcp
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
@@ -135,8 +135,8 @@ def test_the_table_of_the_kernel_is_read() -> None:
     row = "{}: {}:1C20 {}:D431 01 00000000:00000000 02:0000 00000000  1000        0 4711 2 0000"
     table = "\n".join(["  sl  local", row.format(0, loopback, mapped), "", "   1: short"])
     ((local, remote, found),) = parse_proc_net_tcp(table)
-    assert local == (canonical("127.0.0.1"), 7200)
-    assert remote == (canonical("127.0.0.1"), 54_321)
+    assert local == (canonical_address("127.0.0.1"), 7200)
+    assert remote == (canonical_address("127.0.0.1"), 54_321)
     assert (found.uid, found.inode) == (1000, 4711)
 
 

@@ -6,14 +6,11 @@ import asyncio
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
-from hookgate.core.domain.errors import StoreError
-from hookgate.core.domain.ports import STORE
+from hookgate import STORE, Host, StoreError
+from hookgate.builtin_plugins.discovery.index.vectors import Vectors, VectorsError
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.index.postgres.table import VectorTable
-    from hookgate.builtin_plugins.discovery.index.vectors import Vectors
-    from hookgate.core.host import Host
 
 PART = "discovery: vectors in PostgreSQL"
 

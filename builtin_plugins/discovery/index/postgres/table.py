@@ -11,23 +11,17 @@ import asyncio
 import hashlib
 import threading
 import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import text
+from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from hookgate import Store, StoreError
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
-from hookgate.core.domain.errors import StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
-    from datetime import datetime
-
-    from sqlalchemy import Connection, TextClause
-
-    from hookgate.core.domain.ports import Store
 
 T = TypeVar("T")
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from sqlalchemy import LargeBinary, Text, bindparam, text
+from sqlalchemy import Connection, LargeBinary, Text, TextClause, bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from hookgate.builtin_plugins.discovery.index.postgres.table import HOUR, LOOKED_UP, short
+from hookgate.builtin_plugins.discovery.index.postgres.table import (
+    HOUR,
+    LOOKED_UP,
+    VectorTable,
+    short,
+)
 from hookgate.builtin_plugins.discovery.index.vectors import VectorsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     import numpy.typing as npt
-    from sqlalchemy import Connection, TextClause
-
-    from hookgate.builtin_plugins.discovery.index.postgres.table import VectorTable
 
     Floats: TypeAlias = npt.NDArray[np.float32]
     Slots: TypeAlias = npt.NDArray[np.int64]

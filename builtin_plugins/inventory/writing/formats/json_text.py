@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.builtin_plugins.inventory.writing.formats.edits import TranscodeError
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
+from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit, TranscodeError
 
 _SPACE = re.compile(r"(?:\s++|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
 _SCALAR = re.compile(r'"(?:[^"\\\x00-\x1f]++|\\.)*+"|[-+.\w]++')

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.builtin_plugins.inventory.writing.formats.edits import TranscodeError
-from hookgate.core.settings.toml_lines import locate
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
+from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit, TranscodeError
+from hookgate.settings import locate
 
 _KEY = r"""(?:[A-Za-z0-9_-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')"""
 _STRING = r""""(?!"")(?:[^"\\\n]|\\.)*"|'(?!'')[^'\n]*'"""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
-from hookgate.builtin_plugins.inventory.writing.formats.edits import TranscodeError
+from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit, TranscodeError
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.content.yaml_reader import read_yaml
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.inventory.writing.formats.edits import Edit
 
 BYTES = 1024 * 1024
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")

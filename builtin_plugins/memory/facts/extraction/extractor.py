@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion, Ref
 from hookgate.builtin_plugins.memory.facts.extraction.patterns import Pattern, patterns
@@ -18,9 +18,6 @@ from hookgate.builtin_plugins.memory.facts.extraction.statements import (
 from hookgate.builtin_plugins.memory.facts.extraction.times import When, find_time
 from hookgate.builtin_plugins.memory.facts.extraction.values import clean, several
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 MAX_CLAIMS = 24
 """Claims of one message."""

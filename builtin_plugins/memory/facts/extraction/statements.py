@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hookgate.builtin_plugins.memory.facts.extraction.assertions import Ref
 from hookgate.builtin_plugins.memory.facts.extraction.sentences import CAPITAL, any_of
 from hookgate.builtin_plugins.memory.facts.extraction.times import When, find_time
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 ME = Ref("speaker")
 YOU = Ref("listener")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.memory.facts.extraction.sentences import any_of
 from hookgate.builtin_plugins.memory.facts.extraction.times import is_date
 from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_VALUE = 80
 """Characters of a value."""

@@ -171,9 +171,9 @@ class LocalClient:
         try:
             return shown(await self._handled(method, params, emit, respond, streaming=streaming))
         except HookgateError as error:
-            from hookgate.core.gateway.codes import describe
+            from hookgate.core.gateway.codes import describe_error
 
-            problem = describe(self.gateway.host, error)
+            problem = describe_error(self.gateway.host, error)
             if problem.message == str(error):
                 raise
             raise AnsweredError(problem.message, problem.data) from None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from hookgate.core.domain.events import MetricRecord as MetricRecord
 from hookgate.core.domain.strict_json import well_formed
 
 if TYPE_CHECKING:
@@ -28,21 +29,6 @@ _OTEL_NAME = re.compile(r"[a-zA-Z][-_./a-zA-Z0-9]{0,254}")
 _OTEL_UNIT_CHARS = 63
 _SUFFIXES = ("_total", "_created", "_bucket", "_count", "_sum", "_info")
 """What the formats write behind a name: with them, two names could be one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricRecord:
-    """One record of figures.
-
-    Attributes:
-        name: What was measured, dotted, for example ``turn`` or ``tool.call``.
-        timestamp: Milliseconds since 1970-01-01 UTC.
-        fields: The figures and what they belong to, JSON-ready.
-    """
-
-    name: str
-    timestamp: int
-    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hookgate.core.domain.metrics import OTHER, Instrument, Label, RecordSource
-from hookgate.core.observability import conventions
+from hookgate import Instrument, Label, RecordSource
+from hookgate.builtin_plugins.telemetry import conventions
+from hookgate.metrics import OTHER
 
 TURN_BOUNDARIES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 TOOL_BOUNDARIES = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0)

@@ -1,0 +1,24 @@
+"""What goes over a wire and into a store: strict JSON, schemas, content."""
+
+# ruff: noqa: I001
+
+from hookgate.core.domain.parts import (
+    MEDIA as MEDIA,
+    content_from_json as content_from_json,
+    content_to_json as content_to_json,
+    left_out as left_out,
+    part_to_json as part_to_json,
+    parts_of as parts_of,
+    wrong_in_content as wrong_in_content,
+)
+from hookgate.core.domain.schemas import (
+    Documented as Documented,
+    compile_schema as compile_schema,
+)
+from hookgate.core.domain.strict_json import (
+    StrictJSONError as StrictJSONError,
+    canonical as canonical,
+    dumps as dumps,
+    loads as loads,
+    well_formed as well_formed,
+)
