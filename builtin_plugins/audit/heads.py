@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hookgate import Host, Store, StoreError
+from hookgate import Host, StoreError
 from hookgate.builtin_plugins.audit.sealing import Head, parse_head
 from hookgate.kit.content.files import write_whole
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.audit.tables import Keeper
 
 HEAD_FILE = "audit.head"
 """The file's name in `home`."""
@@ -29,20 +33,18 @@ class KeptHead:
         head: What the file names; None where there is none.
     """
 
-    def __init__(self, host: Host, store: Store) -> None:
+    def __init__(self, host: Host, keeper: Keeper) -> None:
         self._host = host
-        self._store = store
+        self._keeper = keeper
         self._path: Path = host.settings.home / HEAD_FILE
         self._sound: bool | None = None
         self.head: Head | None = None
 
     async def open(self) -> None:
         """Read the file and hold it against the store; then remember the store's last row."""
-        from hookgate.builtin_plugins.audit import tables
-
         try:
             self.head = await asyncio.to_thread(self._read)
-            newest = await self._store.read(tables.newest_head)
+            newest = await self._keeper.newest()
         except (OSError, ValueError) as error:
             self._sound = False
             self._host.standing(PART).bad(f"the last row of the audit is not known: {error}")
@@ -54,11 +56,9 @@ class KeptHead:
 
     async def _agrees(self) -> bool:
         """Whether the store has the row that the file names; looked up once."""
-        from hookgate.builtin_plugins.audit import tables
-
         if self._sound is None and self.head is not None:
             try:
-                seal = await self._store.read(tables.seal_of(self.head))
+                seal = await self._keeper.seal_of(self.head)
             except StoreError:
                 return False
             if seal != self.head.seal:

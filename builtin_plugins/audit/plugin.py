@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hookgate import (
     AUDIT,
@@ -31,10 +31,13 @@ from hookgate.builtin_plugins.audit.sealing import (
     made_at,
 )
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.builtin_plugins.audit.trail import Keeper, Ring, StoreKeeper, Trail
+from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.json_lines import JsonLines, JsonLinesWriter
 from hookgate.kit.tables import tables_of
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.audit.tables import Keeper
 
 PART = "audit"
 UNWRITTEN = "audit.outcomes"
@@ -51,7 +54,6 @@ class Plugin:
         self._trail: Trail | None = None
         self._redaction = Redaction(settings.redact)
         self._sealer: Sealer | None = None
-        self._durable = False
         self._kept: KeptHead | None = None
         self._metrics: JsonLinesWriter | None = None
         self._operations = AuditOperations(
@@ -115,19 +117,19 @@ class Plugin:
         return Sealer(key_from_secret(value, name))
 
     async def _keeper(self, host: Host, sealer: Sealer) -> Keeper:
-        store = host.get(STORE)
-        if store is None:
+        tables, store = await tables_of(
+            host.get(STORE), "audit", "hookgate.builtin_plugins.audit.tables"
+        )
+        keeper: Keeper = tables.Keeper(store, sealer, ring=self._settings.ring)
+        if not keeper.whole:
             host.standing(PART).bad(
                 f"no plugin provides a store: the last {self._settings.ring} rows are kept in "
                 "memory and lost when the gateway stops (enable the plugin `storage`)"
             )
-            return Ring(self._settings.ring, sealer)
-        await tables_of(store, "audit", "hookgate.builtin_plugins.audit.tables")
-        self._durable = store.durable
-        if store.durable:
-            self._kept = KeptHead(host, store)
+        if keeper.durable:
+            self._kept = KeptHead(host, keeper)
             await self._kept.open()
-        return StoreKeeper(store, sealer)
+        return keeper
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:

@@ -1,162 +1,127 @@
-"""The table of the audit."""
+"""The table of the audit, and how its rows are chained."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Index,
-    MetaData,
-    Table,
-    Text,
-    false,
-    insert,
-    or_,
-    select,
-    tuple_,
-)
+from sqlalchemy import ColumnElement, Connection, Index, MetaData, delete, insert, select
 
-from hookgate import Claim, SessionKey
+from hookgate import Store
 from hookgate.builtin_plugins.audit.sealing import Head, Sealer
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.audit.trail import Place
+from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parent / "migrations"
-
 METADATA = MetaData()
 
-ENTRIES = Table(
-    "audit_entry",
-    METADATA,
-    # One chain for each start of a process; `seq` counts from 1 within it, without a gap.
-    Column("chain", Text, primary_key=True),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    # ISO 8601 in UTC with microseconds: one form, which sorts as text.
-    Column("at", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("call", Text, nullable=False),
-    Column("tool", Text, nullable=False),
-    Column("category", Text, nullable=False),
-    # allow or deny for a decision, the result's status for an outcome.
-    Column("outcome", Text, nullable=False),
-    # Everything, as canonical JSON with secrets masked.
-    Column("data", Text, nullable=False),
-    # Of a chain's first row: the last row of all that were there, as CHAIN/SEQ/SEAL.
-    Column("previous", Text, nullable=False, server_default=""),
-    # Names the key of the seal; see `sealing`. Rows from before there were seals have neither.
-    Column("key", Text, nullable=False, server_default=""),
-    Column("seal", Text, nullable=False, server_default=""),
-    Index("audit_entry_by_time", "at", "chain", "seq"),
-    Index("audit_entry_by_turn", "turn"),
-    Index("audit_entry_by_session", "session", "at"),
-)
+_SINCE_SEALS = {"server_default": ""}
 
 
-def newest(
-    filters: Mapping[str, str],
-    *,
-    limit: int,
-    before: Place | None = None,
-    within: Sequence[Claim] | None = None,
-) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Return a reader of the newest rows.
+class AuditEntry(Record):
+    """One row of the audit."""
+
+    __tablename__ = "audit_entry"
+    __table_args__ = (
+        Index("audit_entry_by_time", "at", "chain", "seq"),
+        Index("audit_entry_by_turn", "turn"),
+        Index("audit_entry_by_session", "session", "at"),
+    )
+    metadata = METADATA
+
+    chain: str = Field(primary_key=True)
+    """One for each start of a process."""
+    seq: int = Field(primary_key=True)
+    """Counts from 1 within the chain, without a gap."""
+    at: str
+    """ISO 8601 in UTC with microseconds: one form, which sorts as text."""
+    kind: str
+    turn: str
+    session: str
+    call: str
+    tool: str
+    category: str
+    outcome: str
+    """allow or deny for a decision, the result's status for an outcome."""
+    data: str
+    """Everything, as canonical JSON with secrets masked."""
+    previous: str = Field(sa_column_kwargs=_SINCE_SEALS)
+    """Of a chain's first row: the last row of all that were there, as CHAIN/SEQ/SEAL."""
+    key: str = Field(sa_column_kwargs=_SINCE_SEALS)
+    """Names the key of the seal; see `sealing`. Rows from before there were seals have neither."""
+    seal: str = Field(sa_column_kwargs=_SINCE_SEALS)
+
+
+ENTRIES = AuditEntry.table
+_C = ENTRIES.c
+_HEAD = select(_C.chain, _C.seq, _C.seal)
+
+
+class Keeper:
+    """Chains rows and keeps them.
 
     Args:
-        filters: Column -> the value that it must have.
-        limit: So many rows at most.
-        before: Only rows that come before this place; None for all.
-        within: Only rows of the sessions that these cover; None for all. SQLite does not
-            tell A from a here, so whoever asks looks at each row again.
+        store: Has the table.
+        sealer: Seals the rows.
+        ring: So many rows stay where the store is that of the process.
+
+    Attributes:
+        rows: The rows that are kept.
+        durable: Whether they outlive the process.
+        whole: Whether the first rows of chains stay.
     """
-    place = (ENTRIES.c.at, ENTRIES.c.chain, ENTRIES.c.seq)
-    query = select(ENTRIES).order_by(*(column.desc() for column in place))
-    for column, value in filters.items():
-        query = query.where(ENTRIES.c[column] == value)
-    if before is not None:
-        query = query.where(tuple_(*place) < tuple_(*before))
-    if within is not None:
-        covered = [ENTRIES.c.session.like(_sessions(claim), escape="\\") for claim in within]
-        query = query.where(or_(false(), *covered))
 
-    def read(connection: Connection) -> list[dict[str, Any]]:
-        return [dict(row) for row in connection.execute(query.limit(limit)).mappings()]
+    place = (_C.at, _C.chain, _C.seq)
+    """What sorts rows by time."""
 
-    return read
+    def __init__(self, store: Store, sealer: Sealer, *, ring: int) -> None:
+        self.rows = AuditEntry.records(store)
+        self.durable = store.durable
+        self.whole = not self.rows.in_process
+        self._sealer = sealer
+        self._ring = ring
 
+    async def keep(self, row: Mapping[str, Any]) -> Head:
+        """Keep `row` at the end of its chain; return the head of the chain once it is committed."""
+        return await self.rows.store.write(partial(self._keep, row))
 
-def _sessions(claim: Claim) -> str:
-    """Return what the keys of the sessions are like that `claim` covers."""
-    meant = (claim.channel, claim.account, claim.peer)
-    key = str(SessionKey("", *meant)).split(":")[1:]
-    told = (
-        "%" if part == "*" else re.sub(r"([\\%_])", r"\\\1", text)
-        for part, text in zip(meant, key, strict=True)
-    )
-    # No part of a key holds a colon, so each `%` stands for one part.
-    return ":".join(("%", *told))
-
-
-def chained(sealer: Sealer, row: Mapping[str, Any]) -> Callable[[Connection], Head]:
-    """Return a writer of `row` at the end of its chain, which returns the chain's head.
-
-    What stands at the end is read within the transaction: a row that could not be committed
-    leaves no gap.
-    """
-    columns = (ENTRIES.c.chain, ENTRIES.c.seq, ENTRIES.c.seal)
-    own = select(*columns).where(ENTRIES.c.chain == row["chain"])
-    newest_own = own.order_by(ENTRIES.c.seq.desc()).limit(1)
-
-    def write(connection: Connection) -> Head:
-        last = connection.execute(newest_own).first()
-        own = Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
-        head = own or newest_head(connection)
-        sealed = sealer.chained(row, head)
+    def _keep(self, row: Mapping[str, Any], connection: Connection) -> Head:
+        # What stands at the end is read within the transaction: a row that could not be committed
+        # leaves no gap.
+        own = _HEAD.where(_C.chain == row["chain"]).order_by(_C.seq.desc()).limit(1)
+        head = _head(connection.execute(own).first()) or _newest(connection)
+        sealed = self._sealer.chained(row, head)
         connection.execute(insert(ENTRIES).values(sealed))
+        if not self.whole:
+            old = (_C.chain == sealed["chain"]) & (_C.seq <= sealed["seq"] - self._ring)
+            connection.execute(delete(ENTRIES).where(old))
         return Head(chain=sealed["chain"], seq=sealed["seq"], seal=sealed["seal"])
 
-    return write
+    async def newest(self) -> Head | None:
+        """Return the last row of all, as a head; None where there is no row."""
+        return await self.rows.store.read(_newest)
+
+    async def seal_of(self, head: Head) -> str | None:
+        """Return the seal of the row that `head` names; None where it is gone."""
+        row = await self.rows.get(head.chain, head.seq)
+        return None if row is None else row.seal
+
+    async def links(self) -> Sequence[str]:
+        """Return what first rows of chains name as the row before them."""
+        if not self.whole:
+            return ()
+        return [row.previous for row in await self.rows.all(_C.seq == 1, _C.previous != "")]
+
+    def fitting(self, filters: Mapping[str, str]) -> Sequence[ColumnElement[bool]]:
+        """Return conditions that say so: column -> the value that it must have."""
+        return [_C[column] == value for column, value in filters.items()]
 
 
-def page(after: tuple[str, int], limit: int) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Return a reader of rows in the order of chains and numbers, from behind `after` on."""
-    place = (ENTRIES.c.chain, ENTRIES.c.seq)
-    query = select(ENTRIES).where(tuple_(*place) > tuple_(*after)).order_by(*place).limit(limit)
-
-    def read(connection: Connection) -> list[dict[str, Any]]:
-        return [dict(row) for row in connection.execute(query).mappings()]
-
-    return read
+def _newest(connection: Connection) -> Head | None:
+    by_time = _HEAD.order_by(*(column.desc() for column in Keeper.place))
+    return _head(connection.execute(by_time.limit(1)).first())
 
 
-def newest_head(connection: Connection) -> Head | None:
-    """Return the last row of all, as a head; None where there is no row."""
-    by_time = (ENTRIES.c.at.desc(), ENTRIES.c.chain.desc(), ENTRIES.c.seq.desc())
-    query = select(ENTRIES.c.chain, ENTRIES.c.seq, ENTRIES.c.seal).order_by(*by_time).limit(1)
-    last = connection.execute(query).first()
-    return Head(chain=last.chain, seq=last.seq, seal=last.seal) if last else None
-
-
-def seal_of(head: Head) -> Callable[[Connection], str | None]:
-    """Return a reader of the seal of the row that `head` names; None where it is gone."""
-    place = (ENTRIES.c.chain == head.chain) & (ENTRIES.c.seq == head.seq)
-
-    def read(connection: Connection) -> str | None:
-        seal: str | None = connection.execute(select(ENTRIES.c.seal).where(place)).scalar()
-        return seal
-
-    return read
-
-
-def links(connection: Connection) -> list[str]:
-    """Return what first rows of chains name as the row before them."""
-    query = select(ENTRIES.c.previous).where(ENTRIES.c.seq == 1, ENTRIES.c.previous != "")
-    return list(connection.execute(query).scalars())
+def _head(row: Any) -> Head | None:
+    return Head(chain=row.chain, seq=row.seq, seal=row.seal) if row else None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hookgate import Claim, Clock, Principal, Secrets, Store, new_id
+from hookgate import Clock, Principal, Secrets, new_id
 from hookgate.builtin_plugins.audit.entries import Entry
-from hookgate.builtin_plugins.audit.sealing import Head, Sealer
 from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
 from hookgate.settings import redact_json
 from hookgate.wire import canonical
 
-PAGE = 1000
-"""So many rows are read at once."""
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.audit.sealing import Head, Sealer
+    from hookgate.builtin_plugins.audit.tables import Keeper
 
 
 class Place(NamedTuple):
@@ -44,129 +43,6 @@ class Place(NamedTuple):
         """
         at, chain, seq = text.split("/")
         return cls(at, chain, int(seq))
-
-
-class Keeper(Protocol):
-    """Where rows are kept."""
-
-    @property
-    def whole(self) -> bool:
-        """Whether the first rows of chains stay."""
-
-    @property
-    def durable(self) -> bool:
-        """Whether rows outlive the process."""
-
-    def keep(self, row: Mapping[str, Any]) -> Coroutine[Any, Any, Head]:
-        """Keep `row` and return the head of its chain; it is then as durable as it gets here."""
-
-    async def newest(
-        self,
-        filters: Mapping[str, str],
-        *,
-        limit: int,
-        before: Place | None,
-        within: Sequence[Claim] | None,
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the newest rows, the newest first.
-
-        Args:
-            filters: Column -> the value that it must have.
-            limit: So many rows at most.
-            before: Only rows that come before this place; None for all.
-            within: Rows of sessions outside of these may be left out; None for none.
-        """
-
-    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
-        """Return rows in the order of chains and numbers, from behind `after` on."""
-
-    async def links(self) -> Sequence[str]:
-        """Return what first rows of chains name as the row before them."""
-
-
-class Ring:
-    """Keeps the last rows in memory, where there is no store."""
-
-    whole = False
-    durable = False
-
-    def __init__(self, size: int, sealer: Sealer) -> None:
-        self._rows: deque[Mapping[str, Any]] = deque(maxlen=size)
-        self._sealer = sealer
-        self._heads: dict[str, Head] = {}
-
-    async def keep(self, row: Mapping[str, Any]) -> Head:
-        """Keep `row`; the oldest one goes when the ring is full."""
-        sealed = self._sealer.chained(row, self._heads.get(row["chain"]))
-        head = Head(chain=row["chain"], seq=sealed["seq"], seal=sealed["seal"])
-        self._heads[row["chain"]] = head
-        self._rows.append(sealed)
-        return head
-
-    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
-        """Return rows in the order of chains and numbers, from behind `after` on."""
-        rows = sorted(self._rows, key=lambda row: (row["chain"], row["seq"]))
-        return [row for row in rows if (row["chain"], row["seq"]) > after][:limit]
-
-    async def links(self) -> Sequence[str]:
-        """Return nothing: chains in memory follow no other."""
-        return ()
-
-    async def newest(
-        self,
-        filters: Mapping[str, str],
-        *,
-        limit: int,
-        before: Place | None,
-        within: Sequence[Claim] | None = None,
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the newest rows, the newest first."""
-        fitting = [
-            row
-            for row in self._rows
-            if all(row[key] == value for key, value in filters.items())
-            and (before is None or Place.of(row) < before)
-        ]
-        return sorted(fitting, key=Place.of, reverse=True)[:limit]
-
-
-class StoreKeeper:
-    """Keeps rows in the store."""
-
-    whole = True
-
-    def __init__(self, store: Store, sealer: Sealer) -> None:
-        # The tables bring SQLAlchemy with them, which a gateway without a store never needs.
-        from hookgate.builtin_plugins.audit import tables
-
-        self._store = store
-        self._sealer = sealer
-        self._tables = tables
-        self.durable = store.durable
-
-    async def keep(self, row: Mapping[str, Any]) -> Head:
-        """Return once `row` is committed."""
-        return await self._store.write(self._tables.chained(self._sealer, row))
-
-    async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
-        """Return rows in the order of chains and numbers, from behind `after` on."""
-        return await self._store.read(self._tables.page(after, limit))
-
-    async def links(self) -> Sequence[str]:
-        """Return what first rows of chains name as the row before them."""
-        return await self._store.read(self._tables.links)
-
-    async def newest(
-        self,
-        filters: Mapping[str, str],
-        *,
-        limit: int,
-        before: Place | None,
-        within: Sequence[Claim] | None = None,
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return the newest rows, the newest first."""
-        query = self._tables.newest(filters, limit=limit, before=before, within=within)
-        return await self._store.read(query)
 
 
 class Trail:
@@ -241,14 +117,8 @@ class Trail:
 
     async def page(self, after: tuple[str, int], limit: int) -> Sequence[Mapping[str, Any]]:
         """Return rows in the order of chains and numbers, from behind `after` on."""
-        return await self._keeper.page(after, limit)
-
-    async def rows(self) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-        """Yield all rows in the order of chains and numbers, page by page."""
-        after = ("", 0)
-        while page := await self._keeper.page(after, PAGE):
-            yield page
-            after = (page[-1]["chain"], page[-1]["seq"])
+        rows = await self._keeper.rows.page(after=after, newest=False, limit=limit)
+        return [dict(row) for row in rows]
 
     async def verify(
         self, sealer: Sealer, expected: Sequence[Head] = (), *, kept: Sequence[Head] = ()
@@ -256,8 +126,8 @@ class Trail:
         """Look whether every row is as it was written; see `Verifier`."""
         links = await self._keeper.links()
         verifier = Verifier(sealer, expected, links, kept=kept, whole=self._keeper.whole)
-        async for page in self.rows():
-            await asyncio.to_thread(verifier.take, page)
+        async for page in self._keeper.rows.each():
+            await asyncio.to_thread(verifier.take, map(dict, page))
         return verifier.finish()
 
     @property
@@ -282,19 +152,14 @@ class Trail:
             principal: Only rows that this one may see; None for all.
         """
         filters = {column: self._secrets.redact(value) for column, value in filters.items()}
-        within = None if principal is None or principal.sees_all else principal.bindings
-        found: list[dict[str, Any]] = []
-        while len(found) < limit:
-            rows = await self._keeper.newest(filters, limit=limit, before=before, within=within)
-            found += [
-                {**row, "data": json.loads(row["data"])}
-                for row in rows
-                if principal is None or principal.sees(row["session"])
-            ]
-            if len(rows) < limit:
-                break
-            before = Place.of(rows[-1])
-        return found[:limit]
+        rows = await self._keeper.rows.page(
+            *self._keeper.fitting(filters),
+            by=self._keeper.place,
+            after=before,
+            limit=limit,
+            principal=principal,
+        )
+        return [{**dict(row), "data": json.loads(row.data)} for row in rows]
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         clean = redact_json(self._secrets, entry.data)

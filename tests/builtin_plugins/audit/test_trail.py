@@ -4,32 +4,28 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.builtin_plugins.stores import BrokenStore, differences, opened_store
+from tests.builtin_plugins.stores import BrokenStore, differences, kept_in, opened_store
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
+from hookgate.builtin_plugins.audit import tables
 from hookgate.builtin_plugins.audit.entries import Entry
 from hookgate.builtin_plugins.audit.sealing import Sealer
-from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS
-from hookgate.builtin_plugins.audit.trail import Place, Ring, StoreKeeper, Trail
+from hookgate.builtin_plugins.audit.tables import METADATA, SCRIPTS, Keeper
+from hookgate.builtin_plugins.audit.trail import Place, Trail
 from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.kit.records import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from hookgate.builtin_plugins.audit.trail import Keeper
-
 SEALER = Sealer(b"k" * 32)
 
 
-@pytest.fixture(params=["ring", "store"])
+@pytest.fixture(params=["process", "store"])
 async def keeper(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keeper]:
-    if request.param == "ring":
-        yield Ring(100, SEALER)
-        return
-    async with opened_store(tmp_path) as store:
-        await store.migrate("audit", METADATA, SCRIPTS)
-        yield StoreKeeper(store, SEALER)
+    async with kept_in(request.param, tmp_path, "audit", tables) as store:
+        yield Keeper(store, SEALER, ring=100)
 
 
 def trail_of(keeper: Keeper, clock: TurnedClock | None = None, **more: Any) -> Trail:
@@ -94,10 +90,10 @@ async def test_what_was_handed_over_is_written_in_order(keeper: Keeper) -> None:
 async def test_rows_outlive_the_store_that_took_them(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        await trail_of(StoreKeeper(store, SEALER)).append("k", {"n": 1})
+        await trail_of(Keeper(store, SEALER, ring=1)).append("k", {"n": 1})
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        trail = trail_of(StoreKeeper(store, SEALER))
+        trail = trail_of(Keeper(store, SEALER, ring=1))
         await trail.append("k", {"n": 2})
         rows = await trail.newest({}, limit=9)
         assert sorted(row["data"]["n"] for row in rows) == [1, 2]
@@ -112,7 +108,7 @@ async def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) ->
 
 
 async def test_ring_keeps_the_last_rows() -> None:
-    trail = trail_of(Ring(3, SEALER))
+    trail = trail_of(Keeper(MemoryStore(METADATA), SEALER, ring=3))
     for number in range(10):
         await trail.append("k", {"n": number})
     assert [row["data"]["n"] for row in await trail.newest({}, limit=9)] == [9, 8, 7]
@@ -120,7 +116,7 @@ async def test_ring_keeps_the_last_rows() -> None:
 
 async def test_what_cannot_be_written_raises_and_what_was_handed_over_is_said() -> None:
     failures: list[BaseException] = []
-    trail = trail_of(StoreKeeper(BrokenStore(), SEALER), failed=failures.append)
+    trail = trail_of(Keeper(BrokenStore(), SEALER, ring=1), failed=failures.append)
     with pytest.raises(StoreUnavailableError):
         await trail.append("k", {})
     trail.hand_over(Entry(kind="k"))

@@ -23,14 +23,15 @@ from hookgate.builtin_plugins.audit.sealing import (
     parse_head,
 )
 from hookgate.builtin_plugins.audit.settings import AuditSettings
-from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS
-from hookgate.builtin_plugins.audit.trail import Ring, StoreKeeper, Trail
+from hookgate.builtin_plugins.audit.tables import ENTRIES, METADATA, SCRIPTS, Keeper
+from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.audit.verifying import Findings, Verifier
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.ports import AUDIT, STORE, Store
 from hookgate.core.domain.turn import Principal
 from hookgate.core.host import Host
+from hookgate.kit.records import MemoryStore
 
 KEY = b"k" * 32
 SEALER = Sealer(KEY)
@@ -46,14 +47,14 @@ async def recorded(home: Path, *, chains: int = 2, rows: int = 4) -> AsyncIterat
         await store.migrate("audit", METADATA, SCRIPTS)
         for chain in range(chains):
             clock.advance(60)
-            trail = Trail(StoreKeeper(store, SEALER), clock, KnownSecrets())
+            trail = Trail(Keeper(store, SEALER, ring=1), clock, KnownSecrets())
             for number in range(rows):
                 await trail.append("kind", {"chain": chain, "n": number})
         yield store
 
 
 async def verified(store: Store, *heads: Head, sealer: Sealer = SEALER) -> Findings:
-    trail = Trail(StoreKeeper(store, SEALER), TurnedClock(), KnownSecrets())
+    trail = Trail(Keeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
     return await trail.verify(sealer, heads)
 
 
@@ -302,7 +303,7 @@ async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_aw
 ) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        trail = Trail(StoreKeeper(store, SEALER), TurnedClock(), KnownSecrets())
+        trail = Trail(Keeper(store, SEALER, ring=1), TurnedClock(), KnownSecrets())
         for number in range(3):
             await trail.append("kind", {"n": number})
         await changed(store, all_emptied)
@@ -315,7 +316,7 @@ async def test_a_sealed_row_behind_emptied_ones_of_its_own_process_gives_them_aw
 async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
         await store.migrate("audit", METADATA, SCRIPTS)
-        keeper = StoreKeeper(store, SEALER)
+        keeper = Keeper(store, SEALER, ring=1)
         trail = Trail(keeper, TurnedClock(), KnownSecrets())
         await trail.append("kind", {"n": 1})
         with pytest.raises(Exception, match=r"NOT NULL|kind"):
@@ -326,7 +327,7 @@ async def test_a_row_that_could_not_be_committed_leaves_no_gap(tmp_path: Path) -
 
 
 async def test_a_ring_that_has_lost_its_first_rows_is_verified_as_far_as_it_goes() -> None:
-    trail = Trail(Ring(3, SEALER), TurnedClock(), KnownSecrets())
+    trail = Trail(Keeper(MemoryStore(METADATA), SEALER, ring=3), TurnedClock(), KnownSecrets())
     for number in range(7):
         await trail.append("kind", {"n": number})
     found = await trail.verify(SEALER)
