@@ -29,11 +29,11 @@ from hookgate.builtin_plugins.wasm.wire import (
 )
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.host.store import KeyValues
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
     from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
+    from hookgate.builtin_plugins.wasm.tables import Values
 
 NEEDED = {"tool": ("handle_tool_call",), "channel": ("parse_incoming", "format_outgoing")}
 """What a guest of each kind exports; one that polls exports ``poll`` as well."""
@@ -91,7 +91,7 @@ class Guests:
         values: Where guests keep values; None where there is no store.
     """
 
-    def __init__(self, host: Host, settings: WasmSettings, values: KeyValues | None) -> None:
+    def __init__(self, host: Host, settings: WasmSettings, values: Values | None) -> None:
         self._host = host
         self._settings = settings
         self._values = values

@@ -6,57 +6,48 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    MetaData,
-    Table,
-    Text,
-    delete,
-    func,
-    insert,
-    select,
-    update,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import ColumnElement, Connection, MetaData, delete, func, select, update
 
 from hookgate import Store, Taint
+from hookgate.kit.records import Field, Record, insert_new, upsert
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
 METADATA = MetaData()
 
-NAMESPACES = Table(
-    "wasm_namespace",
-    METADATA,
-    Column("plugin", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    # Of all values together, of all owners: what the quota limits.
-    Column("bytes", BigInteger, nullable=False),
-)
-VALUES = Table(
-    "wasm_value",
-    METADATA,
-    Column("plugin", Text, primary_key=True),
-    Column("namespace", Text, primary_key=True),
-    # Whose it is: a peer, as `key_text` of channel, account and peer, or "" for what belongs to a
-    # channel.
-    Column("owner", Text, primary_key=True),
-    Column("key", Text, primary_key=True),
-    Column("value", Text, nullable=False),
-    # A JSON array: where untrusted text in the value came from.
-    Column("taint", Text, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-)
 
-_INSERTS: dict[str, Any] = {
-    "sqlite": sqlite.insert(NAMESPACES).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(NAMESPACES).on_conflict_do_nothing(),
-}
+class Namespace(Record):
+    """How much a namespace holds."""
+
+    __tablename__ = "wasm_namespace"
+    metadata = METADATA
+
+    plugin: str = Field(primary_key=True)
+    namespace: str = Field(primary_key=True)
+    bytes: int
+    """Of all values together, of all owners: what the quota limits."""
+
+
+class Value(Record):
+    """A value."""
+
+    __tablename__ = "wasm_value"
+    metadata = METADATA
+
+    plugin: str = Field(primary_key=True)
+    namespace: str = Field(primary_key=True)
+    owner: str = Field(primary_key=True)
+    """Whose it is: a peer, as `key_text` of channel, account and peer, or "" for what belongs to a
+    channel."""
+    key: str = Field(primary_key=True)
+    value: str
+    taint: str
+    """A JSON array: where untrusted text in the value came from."""
+    bytes: int
+
+
+NAMESPACES, VALUES = Namespace.table, Value.table
 ROW_BYTES = 64
 """What a row is counted as beside its key and value, so that empty ones are not free."""
 
@@ -116,7 +107,7 @@ class Values:
 
         def work(connection: Connection) -> None:
             empty = {"plugin": plugin, "namespace": namespace, "bytes": 0}
-            connection.execute(_INSERTS[connection.dialect.name].values(empty))
+            insert_new(connection, NAMESPACES, empty)
             # Holds the namespace's row from here on, so that two gateways count one after the
             # other.
             connection.execute(update(NAMESPACES).where(space).values(bytes=NAMESPACES.c.bytes))
@@ -125,18 +116,16 @@ class Values:
             total = held - (before or 0) + size
             if total > quota:
                 raise QuotaError(f"{total:,} bytes, and {quota:,} are granted")
-            connection.execute(delete(VALUES).where(row))
-            connection.execute(
-                insert(VALUES).values(
-                    plugin=plugin,
-                    namespace=namespace,
-                    owner=owner,
-                    key=key,
-                    value=kept.value,
-                    taint=json.dumps(sorted(kept.taint)),
-                    bytes=size,
-                )
+            made = Value(
+                plugin=plugin,
+                namespace=namespace,
+                owner=owner,
+                key=key,
+                value=kept.value,
+                taint=json.dumps(sorted(kept.taint)),
+                bytes=size,
             )
+            upsert(connection, VALUES, [dict(made)])
             connection.execute(update(NAMESPACES).where(space).values(bytes=total))
 
         await self._store.write(work, order=ORDER)

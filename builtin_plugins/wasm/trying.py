@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from hookgate import Gateway, HookgateError, Settings, Taint, ToolResult
+from hookgate import Gateway, HookgateError, Settings, ToolResult
 from hookgate.builtin_plugins.wasm.engine.errors import GuestError
 from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall
-from hookgate.builtin_plugins.wasm.tables import Kept, QuotaError
+from hookgate.builtin_plugins.wasm.tables import METADATA, Values
 from hookgate.builtin_plugins.wasm.tools import call_tool
+from hookgate.kit.records import MemoryStore
 from hookgate.wire import compile_schema
 
 if TYPE_CHECKING:
@@ -18,46 +19,6 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
 
 OWNER = "cli:local:main"
-
-
-class MemoryValues:
-    """Keeps values until the process ends."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str], dict[str, Kept]] = {}
-
-    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> Kept | None:
-        """Return a value; None where there is none."""
-        return self._kept.get((plugin, namespace, owner), {}).get(key)
-
-    async def set(
-        self, plugin: str, namespace: str, owner: str, key: str, kept: Kept, *, quota: int
-    ) -> None:
-        """Keep a value.
-
-        Raises:
-            QuotaError: There is no room.
-        """
-        rows = self._kept.setdefault((plugin, namespace, owner), {})
-        total = sum(
-            len(name.encode()) + len(one.value.encode())
-            for name, one in {**rows, key: kept}.items()
-        )
-        if total > quota:
-            raise QuotaError(f"{total:,} bytes, and {quota:,} are granted")
-        rows[key] = kept
-
-    async def delete(self, plugin: str, namespace: str, owner: str, key: str) -> bool:
-        """Delete a value; return whether it was there."""
-        return self._kept.get((plugin, namespace, owner), {}).pop(key, None) is not None
-
-    async def keys(
-        self, plugin: str, namespace: str, owner: str, prefix: str
-    ) -> tuple[Sequence[str], Taint]:
-        """Return the keys that begin with `prefix`, and what taints them."""
-        rows = self._kept.get((plugin, namespace, owner), {})
-        keys = sorted(key for key in rows if key.startswith(prefix))
-        return keys, frozenset().union(*(rows[key].taint for key in keys))
 
 
 async def try_out(
@@ -86,7 +47,7 @@ async def try_out(
         update={"plugins": plugins, "log": log, "plugin": _only(settings, "egress")}
     )
     async with Gateway(alone, builtin=("egress",)) as gateway:
-        guests = Guests(gateway.host, wasm, MemoryValues())
+        guests = Guests(gateway.host, wasm, Values(MemoryStore(METADATA)))
         try:
             loaded = await guests.load(package)
             if package.manifest.kind == "channel":

@@ -9,7 +9,7 @@ from hookgate import Host
 from hookgate.builtin_plugins.wasm.bounded import aside
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 from hookgate.builtin_plugins.wasm.host.plain import read_clock, read_env, read_random, write_log
-from hookgate.builtin_plugins.wasm.host.store import KeyValues, serve_store
+from hookgate.builtin_plugins.wasm.host.store import serve_store
 from hookgate.builtin_plugins.wasm.wire import (
     REQUEST_BYTES,
     ErrorCode,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.engine.calls import CallContext, HostFunction
     from hookgate.builtin_plugins.wasm.host.http import Door
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
+    from hookgate.builtin_plugins.wasm.tables import Values
 
 F = TypeVar("F", bound=WireForm)
 
@@ -44,7 +45,7 @@ class HostFunctions:
         granted: Its grants.
     """
 
-    def __init__(self, host: Host, door: Door, values: KeyValues | None, granted: Granted) -> None:
+    def __init__(self, host: Host, door: Door, values: Values | None, granted: Granted) -> None:
         self.granted = granted
         self._host = host
         self._door = door

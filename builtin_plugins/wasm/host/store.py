@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from hookgate import StoreError, Taint
+from hookgate import StoreError
 from hookgate.builtin_plugins.wasm.host.calls import GuestCall, HostRefusal
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.tables import Kept
+    from hookgate.builtin_plugins.wasm.tables import Values
     from hookgate.builtin_plugins.wasm.wire import StoreRequest
 
 NO_STORE = (
@@ -17,27 +16,7 @@ NO_STORE = (
 )
 
 
-class KeyValues(Protocol):
-    """Where guests' values are kept; see `hookgate.builtin_plugins.wasm.tables.Values`."""
-
-    async def get(self, plugin: str, namespace: str, owner: str, key: str) -> Kept | None:
-        """Return a value; None where there is none."""
-
-    async def set(
-        self, plugin: str, namespace: str, owner: str, key: str, kept: Kept, *, quota: int
-    ) -> None:
-        """Keep a value; raise `QuotaError` where there is no room."""
-
-    async def delete(self, plugin: str, namespace: str, owner: str, key: str) -> bool:
-        """Delete a value; return whether it was there."""
-
-    async def keys(
-        self, plugin: str, namespace: str, owner: str, prefix: str
-    ) -> tuple[Sequence[str], Taint]:
-        """Return the keys that begin with `prefix`, and what taints them."""
-
-
-async def serve_store(values: KeyValues | None, call: GuestCall, asked: StoreRequest) -> Any:
+async def serve_store(values: Values | None, call: GuestCall, asked: StoreRequest) -> Any:
     """Get, set, delete or list what the guest keeps; return what it is answered.
 
     What is kept carries the taint of the call; what is got adds its own to it.
@@ -74,7 +53,7 @@ async def serve_store(values: KeyValues | None, call: GuestCall, asked: StoreReq
 
 
 async def _set(
-    values: KeyValues,
+    values: Values,
     call: GuestCall,
     asked: StoreRequest,
     place: tuple[str, str, str],

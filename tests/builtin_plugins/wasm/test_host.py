@@ -33,12 +33,13 @@ from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.host.store import serve_store
 from hookgate.builtin_plugins.wasm.packages.grants import Granted
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
+from hookgate.builtin_plugins.wasm.tables import METADATA, Values
 from hookgate.builtin_plugins.wasm.tools import owner_of
-from hookgate.builtin_plugins.wasm.trying import MemoryValues
 from hookgate.builtin_plugins.wasm.wire import REQUEST_BYTES, StoreRequest
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Origin, Principal, SessionKey, TurnRequest
 from hookgate.core.settings.secret_store import looks_secret
+from hookgate.kit.records import MemoryStore
 
 CANARY = "canary-of-the-guests"
 
@@ -432,7 +433,10 @@ async def test_who_asks_for_nothing_taints_nothing(started: Started, keeper: Pat
 
 
 async def test_what_a_call_keeps_of_what_came_back_is_tainted_by_it() -> None:
-    granted, values = Granted.parse(["store:notes", "http:api.example.com"]), MemoryValues()
+    granted, values = (
+        Granted.parse(["store:notes", "http:api.example.com"]),
+        Values(MemoryStore(METADATA)),
+    )
     keeping = GuestCall(plugin="p", granted=granted, taint=frozenset({"wasm:p"}))
     keep = b'{"op": "set", "key": "page", "value": "hello"}'
     await serve_store(values, keeping, StoreRequest.model_validate_json(keep))
