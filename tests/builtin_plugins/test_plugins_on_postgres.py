@@ -14,7 +14,7 @@ from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
 from hookgate.builtin_plugins.audit import tables as audit_tables
 from hookgate.builtin_plugins.audit.sealing import Sealer
-from hookgate.builtin_plugins.audit.trail import StoreKeeper, Trail
+from hookgate.builtin_plugins.audit.trail import Trail
 from hookgate.builtin_plugins.awareness.cards import tables as card_tables
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
 from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables
@@ -82,7 +82,7 @@ async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStor
     trails = []
     for _ in range(2):
         clock.advance(1)
-        trails.append(Trail(StoreKeeper(store, SEALER), clock, KnownSecrets()))
+        trails.append(Trail(audit_tables.Keeper(store, SEALER, ring=1), clock, KnownSecrets()))
     # Two gateways on one database, each with a chain of its own.
     await asyncio.gather(
         *(trail.append("kind", {"n": number}) for trail in trails for number in range(20))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, tuple_, update
 
 from hookgate import Clock, Image, ReceivedMessage, Store
-from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, TURNS, insert_new
+from hookgate.builtin_plugins.channels.book.tables import CURSORS, EVENTS, TURNS
+from hookgate.kit.records import insert_new
 
 if TYPE_CHECKING:
     import asyncio

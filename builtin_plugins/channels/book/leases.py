@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import ColumnElement, Connection, Select, delete, or_, select, update
 
 from hookgate import Clock, Store
-from hookgate.builtin_plugins.channels.book.tables import LEASES, insert_new
+from hookgate.builtin_plugins.channels.book.tables import LEASES
+from hookgate.kit.records import insert_new
 
 LEASE_SECONDS = 30.0
 """A gateway that has not been heard of for so long has stopped."""

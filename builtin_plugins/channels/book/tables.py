@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, Index, Integer, MetaData, Table, Text, text
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text, text
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
@@ -101,10 +98,3 @@ LEASES = Table(
     # Milliseconds since 1970.
     Column("until", BigInteger, nullable=False),
 )
-
-
-def insert_new(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless there is one of its key; return whether there was none."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    added = connection.execute(dialect.insert(table).values(dict(row)).on_conflict_do_nothing())
-    return bool(added.rowcount)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    ColumnElement,
     Connection,
     Index,
     MetaData,
@@ -17,14 +16,13 @@ from sqlalchemy import (
     Text,
     bindparam,
     delete,
-    insert,
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate import Store
 from hookgate.builtin_plugins.discovery.learn.view import Bounds, Example
+from hookgate.kit.records import insert_new, trim, upsert
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
@@ -98,9 +96,7 @@ class StoreExamples:
         """Keep that cursor."""
 
         def work(connection: Connection) -> None:
-            changed = connection.execute(update(CURSORS).where(_HEARD).values(cursor=cursor))
-            if not changed.rowcount:
-                connection.execute(insert(CURSORS).values(name="heard", cursor=cursor))
+            upsert(connection, CURSORS, [{"name": "heard", "cursor": cursor}])
 
         await self._store.write(work)
 
@@ -123,34 +119,17 @@ class StoreExamples:
 
     def _trim(self, connection: Connection, examples: Sequence[Example]) -> None:
         columns, bounds = EXAMPLES.c, self._bounds
+        used = (columns.used,)
         for scope, capability in dict.fromkeys((one.scope, one.capability) for one in examples):
             owner = (columns.scope == scope, columns.capability == capability)
-            _trim(connection, owner, bounds.per_capability)
+            trim(connection, owner, used, bounds.per_capability)
         for scope in dict.fromkeys(one.scope for one in examples):
-            _trim(connection, (columns.scope == scope,), bounds.total)
-        _trim(connection, (), bounds.overall)
+            trim(connection, (columns.scope == scope,), used, bounds.total)
+        trim(connection, (), used, bounds.overall)
 
 
 def _count(connection: Connection, example: Example) -> None:
     """Insert `example`; where it is there, raise its count and say when it was used."""
-    # Both databases know the clause; SQLAlchemy has it in their dialects alone.
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    values = {column.name: getattr(example, column.name) for column in EXAMPLES.columns}
-    connection.execute(
-        dialect.insert(EXAMPLES)
-        .values(values)
-        .on_conflict_do_update(
-            index_elements=["id"],
-            set_={"count": EXAMPLES.c.count + 1, "used": example.used},
-        )
-    )
-
-
-def _trim(connection: Connection, which: Sequence[ColumnElement[bool]], limit: int) -> None:
-    """Delete all but the `limit` most recently used rows among `which`."""
-    used = EXAMPLES.c.used
-    newest = connection.execute(
-        select(used).where(*which).order_by(used.desc()).offset(limit).limit(1)
-    ).scalar_one_or_none()
-    if newest is not None:
-        connection.execute(delete(EXAMPLES).where(*which, used <= newest))
+    if not insert_new(connection, EXAMPLES, asdict(example)):
+        same = update(EXAMPLES).where(EXAMPLES.c.id == example.id)
+        connection.execute(same.values(count=EXAMPLES.c.count + 1, used=example.used))
