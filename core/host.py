@@ -27,7 +27,7 @@ from hookgate.core.domain.ports import (
     Key,
 )
 from hookgate.core.domain.turn import Origin, TurnRequest
-from hookgate.core.hooks.shielding import contained_task
+from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.admission import (
     admit_capability,
     admit_card,

@@ -23,7 +23,7 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.messages import new_id
 from hookgate.core.domain.ports import Key
-from hookgate.core.hooks.shielding import told
+from hookgate.core.hooks.tasks import told
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.end import HOOK_ACTION, INTERNAL_ACTION, STORE_ACTION
 

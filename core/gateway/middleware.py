@@ -12,7 +12,7 @@ from hookgate.core.gateway.bodies import BODIES
 from hookgate.core.gateway.codes import describe_error, wire_error
 from hookgate.core.gateway.request_keys import CALLER, CLIENT, ROUTE
 from hookgate.core.gateway.routes import Handler, Route
-from hookgate.core.hooks.shielding import contained
+from hookgate.core.hooks.tasks import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -18,8 +17,6 @@ from hookgate.core.settings.sections import nearest
 
 if TYPE_CHECKING:
     from hookgate.core.plugins.published import Published
-
-_OF_EVERY_OBJECT = frozenset(dir(object))
 
 _INSTEAD_OF_ASYNCGEN = {
     "lifespan": "decorate it with @contextlib.asynccontextmanager, below @hookimpl",
@@ -31,9 +28,9 @@ _INSTEAD_OF_ASYNCGEN = {
 
 
 class Manager(pluggy.PluginManager):
-    """pluggy's manager, which looks for hooks without evaluating a plugin's properties.
+    """pluggy's manager, which looks each name of a plugin up once.
 
-    pluggy does so itself from 1.7 on; before that, a property that fails breaks the load.
+    A plugin is checked twice, and then registered.
     """
 
     def __init__(self, project_name: str) -> None:
@@ -42,35 +39,15 @@ class Manager(pluggy.PluginManager):
         self._marks: dict[int, tuple[object, dict[str, pluggy.HookimplOpts | None]]] = {}
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        """Return how a function is marked; None for whatever is no marked function.
-
-        It is looked up once: a plugin is checked twice, and then registered.
-        """
+        """Return how a function is marked; None for whatever is no marked function."""
+        # More than half of a plugin's names are those of every object.
+        inherited = getattr(type(plugin), name, plugin) is getattr(object, name, None)
+        if inherited and name not in getattr(plugin, "__dict__", ()):
+            return None
         _, marks = self._marks.setdefault(id(plugin), (plugin, {}))
         if name not in marks:
-            marks[name] = self._parsed(plugin, name)
+            marks[name] = super().parse_hookimpl_opts(plugin, name)
         return marks[name]
-
-    def _parsed(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
-        if name in _OF_EVERY_OBJECT and _is_inherited_from_object(plugin, name):
-            return None
-        found = inspect.getattr_static(plugin, name, None)
-        if isinstance(found, property | cached_property):
-            return None
-        # Most are plain methods without the marker: pluggy would look each up twice more.
-        if inspect.isfunction(found) and not hasattr(found, f"{self.project_name}_impl"):
-            return None
-        return super().parse_hookimpl_opts(plugin, name)
-
-
-def _is_inherited_from_object(plugin: object, name: str) -> bool:
-    """Whether `name` is what every object has: more than half of a plugin's names are.
-
-    The static look-up that pluggy makes of each is most of what it costs to load a plugin.
-    """
-    if isinstance(plugin, type) or name in getattr(plugin, "__dict__", ()):
-        return False
-    return next(each for each in type(plugin).__mro__ if name in vars(each)) is object
 
 
 def implemented_hooks(manager: pluggy.PluginManager, plugin: object) -> dict[str, str]:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import PluginError, StartError
 from hookgate.core.hooks.dispatch import Chain
-from hookgate.core.hooks.shielding import told
+from hookgate.core.hooks.tasks import told
 from hookgate.hookspecs import Contract
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.turn import SessionKey
-from hookgate.core.hooks.shielding import contained
+from hookgate.core.hooks.tasks import contained
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.ports import Settled
-from hookgate.core.hooks.shielding import finish
+from hookgate.core.hooks.tasks import finish
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from hookgate.core.domain.errors import StaleFenceError, StoreError, TurnCancell
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.tools import ToolResult
-from hookgate.core.hooks.shielding import finish, raise_if_cancelled
+from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
 from hookgate.core.turn.end import ended, ending_of, follow
 from hookgate.core.turn.history import MOST_TURNS, load_turns, whole

@@ -48,7 +48,7 @@ async def check_that_policy_is_asked(host: Host, calls: ToolCalls, snapshot: Sna
 
     before, host.hooks.spans = host.hooks.spans, note
     try:
-        await calls.verdict(_turn(snapshot), _use())
+        await calls.verdict(_turn(snapshot), ToolUse(id="selftest", name=TOOL, input={}))
     finally:
         host.hooks.spans = before
     missed = expected - seen - failed
@@ -65,21 +65,18 @@ async def _never(turn: Turn, arguments: Mapping[str, Any]) -> ToolResult:
     raise AssertionError("the self-test's tool is judged and never run")
 
 
-def _use() -> ToolUse:
-    return ToolUse(id="selftest", name=TOOL, input={})
-
-
 def _turn(snapshot: Snapshot) -> Turn:
-    tool = Tool(name=TOOL, description="", schema={"type": "object"}, run=_never, plugin="core")
+    address = Address("internal", "core", "selftest")
     turn = Turn(
         session=SessionKey("selftest", "internal", "core", "selftest"),
         agent=Agent(name="selftest", models=()),
-        address=Address("internal", "core", "selftest"),
+        address=address,
         principal=Principal(id="core"),
         origin=Origin(provenance=Provenance.INTERNAL_SYSTEM, path="selftest"),
         message=Message(role="user", parts=(Text("self-test"),)),
         snapshot=snapshot,
         plan=TurnPlan(),
     )
+    tool = Tool(name=TOOL, description="", schema={"type": "object"}, run=_never, plugin="core")
     turn.offered = {TOOL: tool}
     return turn

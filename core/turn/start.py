@@ -24,7 +24,7 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
-from hookgate.core.hooks.shielding import contained_task
+from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.flags import FlagReader
 from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.sessions.order import InSessionOrder

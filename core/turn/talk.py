@@ -16,7 +16,7 @@ from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, join_taints
 from hookgate.core.domain.models import ModelRequest, ToolUseEvent
 from hookgate.core.domain.parts import Text
-from hookgate.core.hooks.shielding import raise_if_cancelled
+from hookgate.core.hooks.tasks import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
 from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
 from hookgate.core.turn.history import Past

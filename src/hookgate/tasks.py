@@ -2,7 +2,7 @@
 
 # ruff: noqa: I001
 
-from hookgate.core.hooks.shielding import (
+from hookgate.core.hooks.tasks import (
     Ended as Ended,
     apart as apart,
     called as called,

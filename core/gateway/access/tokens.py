@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hookgate.core.domain.errors import StartError, StoreError
 from hookgate.core.domain.ports import SWITCHES, Key
 from hookgate.core.domain.turn import Claim, Principal
-from hookgate.core.hooks.shielding import finish
+from hookgate.core.hooks.tasks import finish
 from hookgate.core.settings.key_file import read_key_file
 from hookgate.core.settings.whole_file import write_whole
 

@@ -7,7 +7,7 @@ runs exactly once, shielded from the turn's cancellation.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
@@ -20,7 +20,7 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.models import Ending, StopEvent, TextDelta, Usage, UsageEvent
 from hookgate.core.domain.ports import BILLS
-from hookgate.core.hooks.shielding import finish, raise_if_cancelled, told
+from hookgate.core.hooks.tasks import finish, raise_if_cancelled, told
 from hookgate.core.turn.model.media import readable
 from hookgate.core.turn.model.streams import Filtered, Source, close
 from hookgate.core.turn.tools.sound import at_least, note_usage, sound_usage
@@ -36,18 +36,6 @@ CLOSE_LIMIT = 5.0
 """Seconds that closing a provider's stream may take."""
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What came from the wire, counted before any filter could touch it."""
-
-    usage: Usage | None = None
-    stop: StopReason | None = None
-    marked: bool = True
-    started: bool = False
-    sent: bool = False
-    said: list[ModelEvent] = field(default_factory=list)
-
-
 class ModelCall:
     """One attempt at a model. Iterate `events` once; then the rest is set.
 
@@ -56,6 +44,10 @@ class ModelCall:
         request: The request; the one that hooks made of it once `events` has begun.
         ending: How it ended; None before that.
         seconds: How long it took, once it has ended.
+        started: Whether a first token had come from the provider.
+        usage: What the provider reported, whatever filters did to it. Once the call has ended it
+            is an estimate, and says so, where the provider has answered without figures that
+            could be true.
     """
 
     def __init__(self, host: Host, turn: Turn, request: ModelRequest) -> None:
@@ -64,21 +56,13 @@ class ModelCall:
         self.request = request
         self.ending: Ending | None = None
         self.seconds = 0.0
-        self._tally = _Tally()
-
-    @property
-    def usage(self) -> Usage | None:
-        """What the provider reported, whatever filters did to it.
-
-        Once the call has ended it is an estimate, and says so, where the provider has
-        answered without figures that could be true.
-        """
-        return self._tally.usage
-
-    @property
-    def started(self) -> bool:
-        """Whether a first token had come from the provider."""
-        return self._tally.started
+        self.started = False
+        self.usage: Usage | None = None
+        # What came from the wire, before any filter could touch it.
+        self._stop: StopReason | None = None
+        self._marked = True
+        self._sent = False
+        self._said: list[ModelEvent] = []
 
     async def events(self) -> AsyncGenerator[ModelEvent, None]:
         """Yield what the model says, filtered.
@@ -115,8 +99,8 @@ class ModelCall:
             raise
         except BaseException as error:
             kind = error.kind if isinstance(error, ProviderError) else ""
-            status = "cut" if self._tally.started else "failed"
-            if isinstance(error, HookError) and not self._tally.sent:
+            status = "cut" if self.started else "failed"
+            if isinstance(error, HookError) and not self._sent:
                 status = "refused"
             ending = replace(self._ended(status, str(error)), kind=kind)
             raise
@@ -178,7 +162,7 @@ class ModelCall:
         return stream
 
     async def _tapped(self) -> AsyncIterator[ModelEvent]:
-        request, tally = self.request, self._tally
+        request = self.request
         provider = self._host.providers.get(request.model.provider)
         if provider is None:
             info = self._host.described.get(request.model.provider)
@@ -191,7 +175,7 @@ class ModelCall:
                 provider=request.model.provider,
                 action="enable the plugin that brings it, or change the model",
             )
-        tally.sent = True
+        self._sent = True
         events: AsyncIterator[ModelEvent] | None = None
         try:
             while True:
@@ -209,19 +193,19 @@ class ModelCall:
                     raise self._broken(error) from error
                 if isinstance(event, UsageEvent):
                     # Figures that are none count as not reported: never as less than was used.
-                    tally.usage = sound_usage(event.usage)
-                    if tally.usage is None:
+                    self.usage = sound_usage(event.usage)
+                    if self.usage is None:
                         found = "no counts between 0 and a billion"
                         note_usage(self._host, request.model.provider, found)
                 elif isinstance(event, StopEvent):
-                    tally.stop, tally.marked = event.reason, event.marked
+                    self._stop, self._marked = event.reason, event.marked
                 else:
-                    tally.started = True
-                    tally.said.append(event)
+                    self.started = True
+                    self._said.append(event)
                 yield event
         finally:
             await self._close(events)
-        if tally.stop is None:
+        if self._stop is None:
             raise ProviderError(
                 "cut",
                 f"{request.model} stopped talking without saying that it was done",
@@ -239,37 +223,36 @@ class ModelCall:
         )
 
     def _done(self) -> Ending:
-        tally = self._tally
-        if tally.stop is None:
+        if self._stop is None:
             # A filter ended the stream before the provider did.
             return self._ended("cut", "a stream filter ended the answer")
-        if not tally.marked:
+        if not self._marked:
             return self._ended("cut", "the stream ended behind the answer without its own end")
-        return Ending(status="done", stop=tally.stop, started=tally.started, sent=True)
+        return Ending(status="done", stop=self._stop, started=self.started, sent=True)
 
     def _account(self, ending: Ending) -> None:
         """Hold a provider's figures against what they can be, and estimate those that lack."""
-        tally, request = self._tally, self.request
-        said, tally.said = tally.said, []
-        answered = tally.started or ending.status == "done"
+        request, said = self.request, self._said
+        self._said = []
+        answered = self.started or ending.status == "done"
         bills = self._host.get(BILLS)
         if bills is not None:
-            whole = tally.stop is not None
-            tally.usage = bills.settled(request, said, tally.usage, whole=whole, answered=answered)
-        elif answered and (tally.usage is None or not tally.usage.reported):
+            whole = self._stop is not None
+            self.usage = bills.settled(request, said, self.usage, whole=whole, answered=answered)
+        elif answered and (self.usage is None or not self.usage.reported):
             count = self._host.tokens.count
             written = sum(count(event.text) for event in said if isinstance(event, TextDelta))
             read = request.input_tokens
             counted = Usage(input_tokens=read, output_tokens=written, reported=False)
-            tally.usage = at_least(counted, tally.usage)
+            self.usage = at_least(counted, self.usage)
 
     def _ended(self, status: str, error: str) -> Ending:
         return Ending(
             status=status,  # type: ignore[arg-type]
-            stop=self._tally.stop,
+            stop=self._stop,
             error=self._host.secrets.redact(error),
-            started=self._tally.started,
-            sent=self._tally.sent,
+            started=self.started,
+            sent=self._sent,
         )
 
     async def _close(self, stream: AsyncIterator[ModelEvent] | None) -> None:
@@ -285,5 +268,5 @@ class ModelCall:
 
     async def _settle(self, ending: Ending) -> None:
         await self._host.hooks.notify(
-            hookspecs.after_model_call, self.turn, self.request, ending, self._tally.usage
+            hookspecs.after_model_call, self.turn, self.request, ending, self.usage
         )

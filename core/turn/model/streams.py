@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain import models
 from hookgate.core.domain.errors import HookError, HookResultError, HookTimeoutError
-from hookgate.core.hooks.shielding import told
+from hookgate.core.hooks.tasks import told
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

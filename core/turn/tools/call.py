@@ -21,7 +21,7 @@ from hookgate.core.domain.parts import content_to_json
 from hookgate.core.domain.strict_json import canonical
 from hookgate.core.domain.tools import Ask, Decision, Effect, Tool, ToolCall, ToolResult
 from hookgate.core.domain.turn import FinishedCall
-from hookgate.core.hooks.shielding import apart, finish, raise_if_cancelled, told
+from hookgate.core.hooks.tasks import apart, finish, raise_if_cancelled, told
 from hookgate.core.turn.tools.sound import bytes_of, cut, masked, wrong_in_result, wrong_in_verdict
 
 if TYPE_CHECKING:

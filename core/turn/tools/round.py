@@ -16,7 +16,7 @@ from hookgate.core.domain.errors import HookError
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Message, Provenance, ToolResultPart, join_taints
 from hookgate.core.domain.tools import ToolResult
-from hookgate.core.hooks.shielding import finish
+from hookgate.core.hooks.tasks import finish
 from hookgate.core.turn.tools.call import Call, cut_short, may_use
 
 if TYPE_CHECKING:

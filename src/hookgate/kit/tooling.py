@@ -31,7 +31,7 @@ from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
 from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
 from hookgate.core.domain.tools import Tool, ToolResult
-from hookgate.core.hooks.shielding import called
+from hookgate.core.hooks.tasks import called
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
