@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-    from hookgate.core.domain.channels.channel import Channel
+    from hookgate.channels import Channel
     from hookgate.core.domain.descriptors import Capabilities, Capability, Card, Rejected, Selection
     from hookgate.core.domain.events import MetricRecord
     from hookgate.core.domain.models import (

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from hookgate.core.domain.channels.channel import Channel
+    from hookgate.channels import Channel
     from hookgate.core.domain.descriptors import Card, Rejected
     from hookgate.core.domain.messages import Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Provider, ProviderInfo

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hookgate import Event, Invocation, OperationModel, Origin, Provenance
 from hookgate.builtin_plugins.control.chat import AddressParams, Name
-from hookgate.wire import part_to_json
+from hookgate.wire import CONTENT_FORMS
 
 
 class ToolCallParams(AddressParams):
@@ -78,7 +78,7 @@ async def call_tool(invocation: Invocation, params: ToolCallParams) -> ToolCalle
         name=made.call.name,
         status=result.status,
         content=result.text,
-        parts=tuple(part_to_json(part) for part in parts),
+        parts=tuple(map(CONTENT_FORMS.to_json, parts)),
         is_error=result.is_error,
         taint=tuple(sorted(result.taint)),
         decision=DecisionRow(

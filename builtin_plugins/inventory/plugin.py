@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate import EGRESS, Host, Operation, ToolCall, Turn, Verdict
+from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict
 from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
 from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
@@ -23,9 +23,6 @@ from hookgate.builtin_plugins.inventory.sources.source import (
 )
 from hookgate.builtin_plugins.inventory.writing.writes import REFUSED
 from hookgate.hookspecs import hookimpl
-
-if TYPE_CHECKING:
-    from hookgate import Routes
 
 
 class Plugin:

@@ -19,7 +19,7 @@ from hookgate import (
     TurnHandle,
     TurnRequest,
 )
-from hookgate.kit.channels import deliver
+from hookgate.channels import deliver
 from hookgate.kit.durations import told
 from hookgate.tasks import finish
 

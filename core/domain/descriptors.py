@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
-from hookgate.core.domain.messages import CLEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from hookgate.core.domain.messages import Taint
+from hookgate.core.domain.messages import CLEAN, Taint
 
 CapabilityKind: TypeAlias = str
 """What a capability is, in one word: `KINDS` has the known ones, and a plugin may bring others."""

@@ -38,12 +38,11 @@ Messages say what was found, what was expected and what to do.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from hookgate.core.domain.models import Refusal
 
 
@@ -310,7 +309,16 @@ class UnknownProviderError(ProviderError):
     code = "unknown_provider"
 
 
-class EmbeddingError(HookgateError):
+class _PassingError(HookgateError):
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.retry_after = wait_of(retry_after)
+
+
+class EmbeddingError(_PassingError):
     """A text could not be turned into a vector: the model is missing, or does not answer.
 
     Attributes:
@@ -318,28 +326,14 @@ class EmbeddingError(HookgateError):
         retry_after: Seconds that the model's server asked to wait, if it did; a day at most.
     """
 
-    def __init__(
-        self, message: str, *, transient: bool = False, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.transient = transient
-        self.retry_after = wait_of(retry_after)
 
-
-class ChannelError(HookgateError):
+class ChannelError(_PassingError):
     """A channel did not send or change a message.
 
     Attributes:
         transient: Whether it may work by itself when it is tried again.
         retry_after: Seconds after which it may, if that is known; a day at most.
     """
-
-    def __init__(
-        self, message: str, *, transient: bool = False, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message)
-        self.transient = transient
-        self.retry_after = wait_of(retry_after)
 
 
 class EgressError(HookgateError):

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from structlog.typing import FilteringBoundLogger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
-
-    from structlog.typing import FilteringBoundLogger
-
     from hookgate.core.domain.turn import Principal
 
 DEFAULT_CAPACITY = 1024

@@ -7,28 +7,20 @@ store keeps; `Message.from_json` reads it back, and also what older versions wro
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hookgate.core.domain.parts import (
-    Audio,
-    Document,
-    Image,
-    Link,
+    CONTENT_FORMS,
+    Content,
+    ContentPart,
+    PartForms,
     Text,
-    content_from_json,
-    content_to_json,
-    part_from_json,
-    part_to_json,
     plain_text,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from hookgate.core.domain.parts import Content
 
 Taint: TypeAlias = frozenset[str]
 """Where untrusted text came from, for example ``{"tool:http_get"}``. Empty means clean.
@@ -108,7 +100,17 @@ class Opaque:
     data: Mapping[str, Any]
 
 
-Part: TypeAlias = Text | Image | Audio | Document | Link | ToolUse | ToolResultPart | Opaque
+Part: TypeAlias = ContentPart | ToolUse | ToolResultPart | Opaque
+
+PART_FORMS = PartForms(
+    {
+        **CONTENT_FORMS.types,
+        "tool_use": ToolUse,
+        "tool_result": ToolResultPart,
+        "opaque": Opaque,
+    }
+)
+"""The JSON forms of all that a message may hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,7 @@ class Message:
         """Return the JSON form that the conversation store keeps."""
         return {
             "role": self.role,
-            "parts": [_part_to_json(part) for part in self.parts],
+            "parts": [PART_FORMS.to_json(part) for part in self.parts],
             "taint": sorted(self.taint),
             "provenance": self.provenance.value,
             "id": self.id,
@@ -189,7 +191,7 @@ class Message:
         """
         return cls(
             role=data["role"],
-            parts=tuple(_part_from_json(part) for part in data["parts"]),
+            parts=tuple(PART_FORMS.from_json(part) for part in data["parts"]),
             taint=frozenset(data.get("taint", ())),
             provenance=Provenance(data.get("provenance", Provenance.INTERNAL_SYSTEM)),
             id=data["id"],
@@ -197,44 +199,3 @@ class Message:
             principal=data.get("principal", ""),
             created=datetime.fromisoformat(data["created"]),
         )
-
-
-def _part_to_json(part: Part) -> dict[str, Any]:
-    match part:
-        case ToolUse():
-            raw = part.input if isinstance(part.input, str) else dict(part.input)
-            return {"type": "tool_use", "id": part.id, "name": part.name, "input": raw}
-        case ToolResultPart():
-            return {
-                "type": "tool_result",
-                "tool_use_id": part.tool_use_id,
-                "content": content_to_json(part.content),
-                "is_error": part.is_error,
-                "taint": sorted(part.taint),
-            }
-        case Opaque():
-            return {"type": "opaque", "provider": part.provider, "data": dict(part.data)}
-        case _:
-            return part_to_json(part)
-
-
-def _part_from_json(data: Mapping[str, Any]) -> Part:
-    match data["type"]:
-        case "tool_use":
-            return ToolUse(id=data["id"], name=data["name"], input=data["input"])
-        case "tool_result":
-            return ToolResultPart(
-                tool_use_id=data["tool_use_id"],
-                content=content_from_json(data["content"]),
-                is_error=data["is_error"],
-                taint=frozenset(data.get("taint", ())),
-            )
-        case "opaque":
-            return Opaque(provider=data["provider"], data=data["data"])
-    part = part_from_json(data)
-    if part is None:
-        raise ValueError(
-            f"message part of unknown type {data['type']!r}: expected text, image, audio, "
-            "document, link, tool_use, tool_result or opaque; it was written by a newer version"
-        )
-    return part

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 from urllib.parse import quote
 
-from hookgate.core.domain.messages import CLEAN, join_taints, new_id
+from hookgate.core.domain.messages import CLEAN, Message, Opaque, Taint, join_taints, new_id
 from hookgate.core.domain.parts import Text
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-
-    from hookgate.core.domain.messages import Message, Opaque, Taint
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Turn
 
@@ -149,24 +147,15 @@ class Usage:
     @property
     def total_input(self) -> int:
         """All input tokens, of whatever kind, cached or not."""
-        return (
-            self.input_tokens
-            + self.cache_read_tokens
-            + self.cache_write_tokens
-            + self.cache_write_hour_tokens
-            + self.audio_input_tokens
-            + self.image_input_tokens
-        )
+        return self._sum(self.INPUTS)
 
     @property
     def total_output(self) -> int:
         """All output tokens, of whatever kind, reasoning included."""
-        return (
-            self.output_tokens
-            + self.reasoning_tokens
-            + self.audio_output_tokens
-            + self.image_output_tokens
-        )
+        return self._sum(self.OUTPUTS)
+
+    def _sum(self, names: tuple[str, ...]) -> int:
+        return sum([getattr(self, name) for name in names])
 
     @property
     def total(self) -> int:
@@ -174,38 +163,27 @@ class Usage:
         return self.total_input + self.total_output
 
     def __add__(self, other: Usage) -> Usage:
+        mine, theirs = self.counts, other.counts
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            cache_write_hour_tokens=self.cache_write_hour_tokens + other.cache_write_hour_tokens,
-            audio_input_tokens=self.audio_input_tokens + other.audio_input_tokens,
-            image_input_tokens=self.image_input_tokens + other.image_input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-            audio_output_tokens=self.audio_output_tokens + other.audio_output_tokens,
-            image_output_tokens=self.image_output_tokens + other.image_output_tokens,
+            **{name: count + theirs[name] for name, count in mine.items()},
             reported=self.reported and other.reported,
         )
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """All counts by name."""
+        return {name: getattr(self, name) for name in (*self.INPUTS, *self.OUTPUTS)}
 
     def to_json(self) -> dict[str, int | bool]:
         """Return the wire form: totals first, then their parts.
 
         `cache_write_tokens` is a total as well here: of all that was written to the cache.
         """
-        return {
-            "input_tokens": self.total_input,
-            "output_tokens": self.total_output,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens + self.cache_write_hour_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-            "cache_write_hour_tokens": self.cache_write_hour_tokens,
-            "audio_input_tokens": self.audio_input_tokens,
-            "image_input_tokens": self.image_input_tokens,
-            "audio_output_tokens": self.audio_output_tokens,
-            "image_output_tokens": self.image_output_tokens,
-            "reported": self.reported,
-        }
+        counts = self.counts
+        totals = {"input_tokens": self.total_input, "output_tokens": self.total_output}
+        written = counts["cache_write_tokens"] + counts["cache_write_hour_tokens"]
+        totals["cache_write_tokens"] = written
+        return {**totals, **(counts | totals), "reported": self.reported}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ line offers it as a command that calls the running gateway.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -15,8 +16,6 @@ from pydantic import BaseModel
 from hookgate.core.domain.schemas import Documented
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal, Scope
     from hookgate.core.host import Host

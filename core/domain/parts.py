@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, TypeAlias
 
 _MEDIA_TYPE = re.compile(r"[a-z]+/[a-z0-9][a-z0-9.+-]{0,126}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
@@ -188,9 +186,65 @@ def wrong_in_content(content: object) -> str:
 # -- JSON ----------------------------------------------------------------------------
 
 
+class PartForms:
+    """The JSON forms of parts: their ``type``, and behind it their fields by name.
+
+    A field whose text is "" may be missing. That a text came from a `Text.source` is not stored.
+
+    Args:
+        types: The classes of the parts by their ``type``.
+    """
+
+    def __init__(self, types: Mapping[str, type]) -> None:
+        self.types = types
+        self._forms = {kind: (name, _fields_of(kind)) for name, kind in types.items()}
+
+    def to_json(self, part: object) -> dict[str, Any]:
+        """Return the JSON form of one part."""
+        name, stored = self._forms[type(part)]
+        body: dict[str, Any] = {"type": name}
+        for field, default, write, _ in stored:
+            value = getattr(part, field)
+            if value or default != "":
+                body[field] = write(value) if write else value
+        return body
+
+    def from_json(self, data: Mapping[str, Any]) -> Any:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: It is of a type that this version does not know.
+            KeyError: A required key is missing.
+        """
+        kind = self.types.get(data["type"])
+        if kind is None:
+            raise ValueError(
+                f"found a part of unknown type {data['type']!r}, expected one of "
+                f"{', '.join(self.types)}: it was written by a newer version"
+            )
+        return kind(
+            **{
+                field: read(data[field]) if read else data[field]
+                for field, default, _, read in self._forms[kind][1]
+                if field in data or default is MISSING
+            }
+        )
+
+
+def _fields_of(kind: type) -> tuple[tuple[str, Any, Any, Any], ...]:
+    """Return of each field that is stored its name, its default, its writer and its reader."""
+    return tuple(
+        (each.name, each.default, *_WAYS.get(str(each.type), (None, None)))
+        for each in fields(kind)
+        if each.name != "source"
+    )
+
+
 def content_to_json(content: Content) -> str | list[dict[str, Any]]:
     """Return the JSON form: text as it is, parts as a list."""
-    return content if isinstance(content, str) else [part_to_json(part) for part in content]
+    return (
+        content if isinstance(content, str) else [CONTENT_FORMS.to_json(part) for part in content]
+    )
 
 
 def content_from_json(data: str | Sequence[Mapping[str, Any]]) -> Content:
@@ -199,56 +253,17 @@ def content_from_json(data: str | Sequence[Mapping[str, Any]]) -> Content:
     Raises:
         ValueError: A part has a type that this version does not know.
     """
-    if isinstance(data, str):
-        return data
-    parts = []
-    for item in data:
-        part = part_from_json(item)
-        if part is None:
-            raise ValueError(
-                f"part of a result of unknown type {item['type']!r}: expected text, image, audio, "
-                "document or link; it was written by a newer version"
-            )
-        parts.append(part)
-    return tuple(parts)
+    return data if isinstance(data, str) else tuple(CONTENT_FORMS.from_json(item) for item in data)
 
 
-def part_to_json(part: ContentPart) -> dict[str, Any]:
-    """Return the JSON form of one part."""
-    match part:
-        case Text(text):
-            return {"type": "text", "text": text}
-        case Link():
-            said = {
-                "type": "link",
-                "uri": part.uri,
-                "name": part.name,
-                "description": part.description,
-                "media_type": part.media_type,
-            }
-            return {key: value for key, value in said.items() if value or key == "uri"}
-    body = {"type": _TYPES[type(part)], "media_type": part.media_type, "data": part.data}
-    if isinstance(part, Document) and part.name:
-        body["name"] = part.name
-    return body
+_WAYS: Mapping[str, tuple[Any, Any]] = {
+    "Taint": (sorted, frozenset),
+    "Content": (content_to_json, content_from_json),
+    "Mapping[str, Any]": (dict, None),
+    "Mapping[str, Any] | str": (lambda value: value if isinstance(value, str) else {**value}, None),
+}
+"""Writer and reader of a field by its annotation; a field of another one is JSON as it is."""
 
-
-_TYPES = {Image: "image", Audio: "audio", Document: "document"}
-
-
-def part_from_json(data: Mapping[str, Any]) -> ContentPart | None:
-    """Read what `part_to_json` wrote; None where it is of another type."""
-    match data["type"]:
-        case "text":
-            return Text(data["text"])
-        case "image":
-            return Image(media_type=data["media_type"], data=data["data"])
-        case "audio":
-            return Audio(media_type=data["media_type"], data=data["data"])
-        case "document":
-            name = data.get("name", "")
-            return Document(media_type=data["media_type"], data=data["data"], name=name)
-        case "link":
-            names = ("uri", "name", "description", "media_type")
-            return Link(**{name: data.get(name, "") for name in names})
-    return None
+CONTENT_FORMS = PartForms(
+    {"text": Text, "image": Image, "audio": Audio, "document": Document, "link": Link}
+)

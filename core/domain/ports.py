@@ -7,19 +7,17 @@ the keys of its own services in its own package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from hookgate.core.domain.errors import TurnError
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from datetime import datetime
-    from pathlib import Path
-
     import aiohttp
     import httpx
     import numpy as np

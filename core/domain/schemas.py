@@ -18,21 +18,18 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler
 
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     import jsonschema_rs
-    from pydantic import GetJsonSchemaHandler
     from pydantic_core import CoreSchema
 
 SchemaCheck: TypeAlias = Callable[[Mapping[str, Any]], list[str]]

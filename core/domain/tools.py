@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate.core.domain.descriptors import Flags
-from hookgate.core.domain.messages import CLEAN
-from hookgate.core.domain.parts import plain_text
+from hookgate.core.domain.messages import CLEAN, Taint
+from hookgate.core.domain.parts import Content, plain_text
 from hookgate.core.domain.strict_json import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-    from hookgate.core.domain.messages import Taint
-    from hookgate.core.domain.parts import Content
     from hookgate.core.domain.turn import Turn
 
 ToolOwner: TypeAlias = Literal["host", "client"]

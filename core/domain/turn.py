@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -12,16 +13,20 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, ove
 from urllib.parse import quote, unquote
 
 from hookgate.core.domain.events import Event
-from hookgate.core.domain.messages import CLEAN, Message, Provenance, Taint, join_taints, new_id
-from hookgate.core.domain.models import ModelParameters, Usage
+from hookgate.core.domain.messages import (
+    CLEAN,
+    Message,
+    Provenance,
+    Taint,
+    ToolResultPart,
+    join_taints,
+    new_id,
+)
+from hookgate.core.domain.models import ModelParameters, ModelRef, StopReason, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from hookgate.core.domain.descriptors import Selection
     from hookgate.core.domain.errors import TurnError
-    from hookgate.core.domain.messages import ToolResultPart
-    from hookgate.core.domain.models import ModelRef, StopReason
     from hookgate.core.domain.parts import Image
     from hookgate.core.domain.tools import Decision, Tool, ToolCall, ToolResult
     from hookgate.core.registry.snapshots import Snapshot
@@ -37,6 +42,25 @@ REQUEST_OVERRIDE = "request_override"
 """The source of an outcome that the request itself has given."""
 
 TurnEnding: TypeAlias = Literal["done", "awaiting_client", "refused", "failed", "cancelled"]
+
+
+GUESTS = "wasm."
+"""With this begins the name of each channel whose code is a stranger's and runs in the sandbox,
+and of no other one: so nothing that such a channel makes up stands where anybody else speaks."""
+
+CHANNELLESS = frozenset(("cli", "internal", "nested", "schedule"))
+"""What stands in the place of a channel where none brings the message: no channel has such a name,
+since it would speak in the sessions of the command line, of schedules or of turns within turns."""
+
+
+def guest_channel(name: str) -> str:
+    """Return the name of the channel of the sandbox's plugin `name`, as an address has it."""
+    return f"{GUESTS}{name}"
+
+
+def is_guest_channel(channel: str) -> bool:
+    """Whether a channel of this name is that of a plugin of the sandbox."""
+    return channel.startswith(GUESTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import orjson
 import structlog
+from structlog.typing import FilteringBoundLogger, Processor
 
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from structlog.typing import FilteringBoundLogger, Processor
-
     from hookgate.core.domain.ports import Secrets
     from hookgate.core.settings.schema import LogSettings
 

@@ -7,15 +7,17 @@ it included: pins, grants and judgements hold for what was admitted.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.channels.channel import CHANNELLESS, GUESTS, is_guest_channel
 from hookgate.core.domain.descriptors import (
     FLAG_NAMES,
     KIND_PATTERN,
     KINDS,
+    Capability,
+    Card,
     ExamplesError,
     Flags,
     checked_examples,
@@ -23,15 +25,12 @@ from hookgate.core.domain.descriptors import (
 )
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import NAME, compile_schema
-from hookgate.core.domain.tools import Tool
+from hookgate.core.domain.tools import Sandbox, Tool
+from hookgate.core.domain.turn import CHANNELLESS, GUESTS, is_guest_channel
 from hookgate.core.registry.frozen import frozen_json, settled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.core.domain.channels.channel import Channel
-    from hookgate.core.domain.descriptors import Capability, Card
-    from hookgate.core.domain.tools import Sandbox
+    from hookgate.channels import Channel
     from hookgate.core.settings.schema import TurnSettings
 
 SANDBOX_RUNNER = "wasm"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigError, ConfigProblem
@@ -10,8 +11,6 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.turn import Agent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.core.settings.schema import AgentSettings, Settings
 
 DEMO_AGENT = Agent(name="demo", models=(ModelRef("demo", "demo"),))

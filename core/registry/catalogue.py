@@ -11,6 +11,8 @@ from hookgate.core.domain.descriptors import (
     EXAMPLES,
     Capability,
     CapabilityDetail,
+    Card,
+    Whose,
     identity,
     least_own,
     parameters_of,
@@ -19,16 +21,13 @@ from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
 from hookgate.core.registry.admission import SANDBOX_RUNNER
-from hookgate.core.registry.faces import is_own, own_sources
-from hookgate.core.registry.snapshots import CapabilityIndex, Snapshot
+from hookgate.core.registry.faces import Faces, is_own, own_sources
+from hookgate.core.registry.snapshots import CapabilityIndex, Registry, Snapshot
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.descriptors import Card, Whose
     from hookgate.core.domain.operations import Operation
     from hookgate.core.hooks.caller import HookAnswer
     from hookgate.core.host import Host
-    from hookgate.core.registry.faces import Faces
-    from hookgate.core.registry.snapshots import Registry
 
 T = TypeVar("T")
 Check = Callable[[Mapping[str, Any]], Sequence[str]]

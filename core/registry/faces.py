@@ -10,7 +10,7 @@ grants, judgements and the check of arguments hold for that one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,6 @@ from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.registry.sanitizing import UNSANITIZED
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
-
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 

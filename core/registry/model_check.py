@@ -6,20 +6,18 @@ start of a gateway find the same.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
 from hookgate.core.domain.errors import ConfigProblem
-from hookgate.core.domain.models import ProviderInfo
+from hookgate.core.domain.models import ModelRef, ProviderInfo
 from hookgate.core.registry.agents import DEMO_AGENT
 from hookgate.core.settings.words import dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from hookgate.core.domain.models import ModelRef
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.host import Host
     from hookgate.core.settings.schema import Settings

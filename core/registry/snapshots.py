@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from hookgate.core.domain.descriptors import identity
+from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card, identity
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from hookgate.core.domain.descriptors import Capability, CapabilityKind, Card
     from hookgate.core.domain.tools import Tool
 
 T = TypeVar("T")

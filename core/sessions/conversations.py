@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import StaleFenceError
-from hookgate.core.domain.messages import CLEAN, join_taints
+from hookgate.core.domain.messages import CLEAN, Message, Taint, join_taints
 from hookgate.core.domain.ports import Loaded, Page, Said
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
     from sqlalchemy import Connection
-
-    from hookgate.core.domain.messages import Message, Taint
-    from hookgate.core.domain.turn import Fence
 
 
 @dataclass(slots=True)

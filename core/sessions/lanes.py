@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -14,15 +15,12 @@ from hookgate.core.domain.errors import (
     StaleFenceError,
     counted,
 )
-from hookgate.core.domain.turn import Fence, SessionKey
+from hookgate.core.domain.turn import Fence, SessionKey, Turn
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from sqlalchemy import Connection
 
     from hookgate.core.domain.ports import Conversations
-    from hookgate.core.domain.turn import Turn
 
 
 @dataclass(slots=True)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.hooks.tasks import contained
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 
 class InSessionOrder:

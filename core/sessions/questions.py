@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from hookgate.core.domain.ports import Settled
+from hookgate.core.domain.ports import Question, Settled, Store
 from hookgate.core.hooks.tasks import finish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Literal
-
     from sqlalchemy import Connection
 
-    from hookgate.core.domain.ports import Question, Store
     from hookgate.core.domain.turn import Principal
 
 

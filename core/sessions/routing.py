@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.errors import NoAgentError, NotAllowedError
+from hookgate.core.domain.turn import Address, Agent, Principal, is_guest_channel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from hookgate.core.domain.turn import Address, Agent, Principal
     from hookgate.core.settings.schema import BindingSettings
 
 Tier: TypeAlias = Literal["request", "peer", "guild", "team", "account", "channel", "default"]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import structlog
 
 from hookgate.core.domain.errors import StoreError, StoreUnavailableError
 from hookgate.core.domain.ports import Switch
 from hookgate.core.settings.whole_file import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 FILE = "switches.json"
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from hookgate.core.domain.channels.channel import is_guest_channel
 from hookgate.core.domain.errors import (
     LaneHeldError,
     NotAllowedError,
@@ -23,7 +22,15 @@ from hookgate.core.domain.messages import Message, Provenance, ToolUse, new_id
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.strict_json import canonical
-from hookgate.core.domain.turn import Address, Origin, SessionKey, Turn, TurnPlan, TurnRequest
+from hookgate.core.domain.turn import (
+    Address,
+    Origin,
+    SessionKey,
+    Turn,
+    TurnPlan,
+    TurnRequest,
+    is_guest_channel,
+)
 from hookgate.core.hooks.tasks import contained_task
 from hookgate.core.registry.flags import FlagReader
 from hookgate.core.sessions.expiry import EXPIRED, Expiry

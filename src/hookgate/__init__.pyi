@@ -11,12 +11,10 @@ from hookgate.builtin_plugins.inventory.sources.source import (
     UnknownCapabilityError as UnknownCapabilityError,
     UnsupportedCapabilityWriteError as UnsupportedCapabilityWriteError,
 )
-from hookgate.core.domain.channels.channel import (
+from hookgate.channels import (
     Channel as Channel,
     ChannelFeatures as ChannelFeatures,
     Choice as Choice,
-)
-from hookgate.core.domain.channels.hosted import (
     AnsweringChannel as AnsweringChannel,
     Handshake as Handshake,
     HostedChannel as HostedChannel,

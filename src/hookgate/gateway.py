@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins import BUILTIN, TOOLS
 from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hookgate.core.settings.schema import Settings
 
 

@@ -4,10 +4,10 @@
 
 from hookgate.core.domain.parts import (
     MEDIA as MEDIA,
+    CONTENT_FORMS as CONTENT_FORMS,
     content_from_json as content_from_json,
     content_to_json as content_to_json,
     left_out as left_out,
-    part_to_json as part_to_json,
     parts_of as parts_of,
     wrong_in_content as wrong_in_content,
 )

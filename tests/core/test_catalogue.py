@@ -12,7 +12,7 @@ import pytest
 from tests.support.script import Script, Scripted, Tools, echo_tool, gateway, say
 
 from hookgate.builtin_plugins import TOOLS
-from hookgate.core.domain.channels.channel import Channel
+from hookgate.channels import Channel
 from hookgate.core.domain.descriptors import Capability, CapabilityDetail, Card, Flags, Triggers
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
 from hookgate.core.domain.operations import Empty, Invocation, Operation

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hookgate import Address, ChannelError, HookFailure, Image, Link, Text, hookimpl
-from hookgate.kit.channels import deliver, split
+from hookgate.channels import deliver, split
 from hookgate.kit.testing.channel import MemoryChannel
 from hookgate.kit.testing.gateway import started
 from hookgate.kit.testing.model import ScriptedModel, say

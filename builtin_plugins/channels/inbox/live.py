@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hookgate import Address, ChannelError, StoreError
-from hookgate.kit.channels import messages_of
+from hookgate.channels import messages_of
 from hookgate.tasks import apart, finish
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hookgate import Address, Choice, Content, Message, Turn
 from hookgate.builtin_plugins.channels.book.deliveries import Delivery
-from hookgate.kit.channels import messages_of
+from hookgate.channels import messages_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.channels.hosting import Hosted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -14,8 +15,6 @@ from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from hookgate.cli.state import State
 
 COMMANDS = "commands"

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from hookgate.cli.state import JsonOption, State, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
 
 SHIPPED = Path(__file__).parent / "operations.json"
 """The operations of builtin plugins that have a command; `make docs` writes it."""

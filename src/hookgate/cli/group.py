@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from hookgate.cli.state import State, state_of
-from hookgate.core.domain.errors import ConfigError, HookgateError, StartError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from hookgate.core.domain.errors import ConfigProblem
+from hookgate.core.domain.errors import ConfigError, ConfigProblem, HookgateError, StartError
 
 
 class CommandGroup(TyperGroup):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,17 +14,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hookgate.core.domain.errors import ConfigError, HookgateError
+from hookgate.core.domain.errors import ConfigError, ConfigProblem, HookgateError, StoreHeldError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-
     from rich.console import Console
 
     from hookgate.cli.client.local import Client
     from hookgate.cli.client.loop import LoopThread
     from hookgate.cli.client.remote import RemoteClient
-    from hookgate.core.domain.errors import ConfigProblem, StoreHeldError
     from hookgate.core.domain.events import HookSpan
     from hookgate.core.plugins.manager import Plugins
     from hookgate.core.settings.file import Source

@@ -10,7 +10,9 @@ import asyncio
 import errno
 import os
 from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import FileIO
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +21,6 @@ import orjson
 from hookgate.core.settings.secret_store import masked_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from hookgate.core.domain.ports import Secrets
 
 __all__ = ["JsonLines", "JsonLinesWriter", "read_json_lines"]

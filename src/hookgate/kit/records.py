@@ -34,8 +34,10 @@ from __future__ import annotations
 import asyncio
 import re
 import weakref
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from types import NoneType
 from typing import (
     TYPE_CHECKING,
@@ -53,10 +55,13 @@ from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
+    Connection,
     DateTime,
     Float,
     LargeBinary,
     MetaData,
+    Select,
     StaticPool,
     Table,
     Text,
@@ -73,16 +78,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlmodel import Field, SQLModel
 
 from hookgate.core.domain.operations import OperationModel
-from hookgate.core.domain.turn import SessionKey
+from hookgate.core.domain.turn import Claim, Principal, SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from sqlalchemy import ColumnElement, Connection, Select
-
     from hookgate.core.domain.ports import Store
-    from hookgate.core.domain.turn import Claim, Principal
 
 __all__ = ["Field", "MemoryStore", "Record", "Records", "insert_new", "trim", "upsert"]
 

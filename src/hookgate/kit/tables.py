@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from hookgate.core.domain.ports import Store
 
 __all__ = ["tables_of"]

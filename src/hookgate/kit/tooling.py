@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import SimpleNamespace
@@ -26,18 +26,14 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
-from hookgate.core.domain.descriptors import ExamplesError, checked_examples
+from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
 from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
-from hookgate.core.domain.tools import Tool, ToolResult
+from hookgate.core.domain.tools import Tool, ToolResult, ToolRunner
 from hookgate.core.hooks.tasks import called
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hookgate.core.domain.descriptors import Flags
-    from hookgate.core.domain.tools import ToolRunner
     from hookgate.core.domain.turn import Turn
 
 __all__ = ["tool"]

@@ -25,16 +25,14 @@ and the same parts are connected to and sent.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import httpx
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = [
     "Address",

@@ -11,14 +11,12 @@ Figures that cannot be true are a `UsageError`: a fault of the provider, never a
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hookgate.core.domain.models import Usage
 from hookgate.core.turn.tools.sound import MAX_TOKENS, note_usage, sound_usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 __all__ = [
     "StreamedUsage",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import wait_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["retry_after"]
 

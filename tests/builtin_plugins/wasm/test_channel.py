@@ -13,8 +13,8 @@ from tests.builtin_plugins.egress.upstream import Hit, Upstream, respond, upstre
 from tests.builtin_plugins.wasm.conftest import Started
 from tests.builtin_plugins.wasm.folders import constant, write_plugin
 
-from hookgate.core.domain.channels.channel import Choice
-from hookgate.core.domain.channels.hosted import (
+from hookgate.channels import (
+    Choice,
     HostedChannel,
     PolledChannel,
     Polling,

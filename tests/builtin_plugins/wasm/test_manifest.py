@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest
-from hookgate.core.domain.channels.hosted import Polling, Webhook
+from hookgate.channels import Polling, Webhook
 from hookgate.core.domain.errors import ConfigError
 
 TOOL = """\

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigError, HookgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from hookgate.core.settings.file import Source
 
 NOTE = "gateway.json"

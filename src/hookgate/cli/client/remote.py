@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from hookgate.core.gateway.access.peer import PeerLookup
 from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, new_nonce, proves
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Mapping
-
     from aiohttp.connector import Connection
 
 CONNECT_SECONDS = 10.0

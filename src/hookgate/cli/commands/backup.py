@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,8 +12,6 @@ import typer
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hookgate.builtin_plugins.storage.backup import Kept
 
 

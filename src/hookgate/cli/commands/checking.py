@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hookgate.core.domain.errors import ConfigError, ConfigProblem, StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hookgate.cli.state import State
     from hookgate.core.settings.file import Source
     from hookgate.core.settings.schema import Settings

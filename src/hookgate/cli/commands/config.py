@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import typer
 
 from hookgate.cli.group import CommandGroup, problem_rows
 from hookgate.cli.state import JsonOption, State, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 app = typer.Typer(
     cls=CommandGroup, no_args_is_help=True, help="Settings: show, check, describe them."

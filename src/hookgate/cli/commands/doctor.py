@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate.cli.terminal.tracing import isolated
 from hookgate.core.domain.errors import ConfigError, HookgateError, counted
-from hookgate.core.domain.events import CUT_SHORT
+from hookgate.core.domain.events import CUT_SHORT, HookSpan
 
 if TYPE_CHECKING:
     from hookgate.cli.state import State
-    from hookgate.core.domain.events import HookSpan
     from hookgate.core.settings.schema import Settings
 
 DEMO = "demo"

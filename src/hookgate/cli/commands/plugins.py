@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,11 +13,7 @@ from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from rich.console import Console
-
-    from hookgate.cli.commands.scaffold import new
 from hookgate.cli.state import State
 
 app = typer.Typer(

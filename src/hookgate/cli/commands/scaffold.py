@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
@@ -17,8 +18,6 @@ from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
 NAME = re.compile(r"[a-z][a-z0-9_]{1,40}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +11,6 @@ import typer
 from hookgate.cli.state import JsonOption, State, state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.cli.terminal.trace import Trace
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rich.padding import Padding
@@ -12,8 +13,6 @@ from hookgate.core.domain.parts import content_from_json, plain_text
 from hookgate.kit.rendering import clean, one_line, short
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import queue
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
@@ -19,9 +21,7 @@ from hookgate.cli.terminal.conversation import Narrator, print_question
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
     from concurrent.futures import Future
-    from pathlib import Path
 
     from hookgate.cli.client.local import Client
     from hookgate.cli.client.loop import LoopThread

@@ -6,14 +6,13 @@ import fnmatch
 import statistics
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.core.domain.errors import HookgateError, StartError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hookgate.cli.state import State
     from hookgate.core.domain.events import Event
     from hookgate.core.settings.schema import Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,8 +12,6 @@ from rich.text import Text
 from hookgate.kit.rendering import clean, one_line, short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.console import Console
 
     from hookgate.cli.terminal.trace import Row, Trace

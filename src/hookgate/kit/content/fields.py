@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import counted
-from hookgate.kit.content.problems import SHOWN_CHARS, shortened
+from hookgate.kit.content.problems import SHOWN_CHARS, Problem, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from hookgate.kit.content.problems import Problem
     from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
 
 __all__ = [

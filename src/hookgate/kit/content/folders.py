@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,8 +18,6 @@ from hookgate.kit.content.watch import changes
 from hookgate.kit.content.workspaces import Workspaces
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hookgate.core.host import Host
     from hookgate.core.registry.snapshots import Registry
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hookgate.core.domain.errors import HookgateError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["SHOWN_CHARS", "ContentError", "Problem", "brief", "shortened"]
 

@@ -6,17 +6,12 @@ import asyncio
 import math
 import os
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from watchfiles import watch
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from watchfiles import Change
+from watchfiles import Change, watch
 
 __all__ = ["changes"]
 

@@ -13,16 +13,14 @@ import os
 import shlex
 import shutil
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from uuid import uuid4
 
 from hookgate.kit.content.files import open_file, open_step, why, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["CARDS", "FOLDERS", "SKILLS", "Standing", "Workspaces", "content_of", "digest_of"]
 

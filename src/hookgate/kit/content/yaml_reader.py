@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -27,8 +28,6 @@ from hookgate.kit.content.files import BOM, MANIFEST_BYTES
 from hookgate.kit.content.problems import SHOWN_CHARS, ContentError, Problem, shortened
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from yaml.events import Event
 
 __all__ = ["MAX_DEPTH", "KeyPath", "Place", "SourceDocument", "read_yaml"]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.channels.channel import ChannelFeatures
+from hookgate.channels import Channel, ChannelFeatures, deliver
 from hookgate.core.domain.errors import ChannelError
 from hookgate.core.domain.messages import Provenance
 from hookgate.core.domain.turn import Address, Claim, Origin, Principal, TurnRequest
 from hookgate.hookspecs import hookimpl
-from hookgate.kit.channels import deliver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from hookgate.core.domain.channels.channel import Channel
     from hookgate.core.domain.parts import Content
     from hookgate.core.host import Host
 

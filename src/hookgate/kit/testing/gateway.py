@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hookgate.builtin_plugins import BUILTIN
@@ -13,9 +15,6 @@ from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping, Sequence
-    from pathlib import Path
-
     from hookgate.core.domain.models import Provider
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,8 +21,6 @@ from hookgate.core.domain.models import (
 from hookgate.kit.tokens.bills import least_input
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from hookgate.core.domain.turn import Turn
 
 __all__ = ["USAGE", "ScriptedModel", "Step", "call", "say"]

@@ -9,21 +9,23 @@ bytes. Between the edges the provider knows best.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from hookgate.core.domain.models import ReasoningDelta, TextDelta, ToolUseEvent, Usage
-from hookgate.core.host import QuarterTokens
+from hookgate.core.domain.models import (
+    ModelEvent,
+    ModelRequest,
+    ReasoningDelta,
+    TextDelta,
+    ToolUseEvent,
+    Usage,
+)
+from hookgate.core.host import Host, QuarterTokens
 from hookgate.core.turn.context import message_tokens
 from hookgate.core.turn.tools.sound import at_least, bytes_of, note_usage
 from hookgate.kit.tokens.bounds import input_bound, sizes_of
 from hookgate.kit.tokens.sizes import typical_of_text, typical_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from hookgate.core.domain.models import ModelEvent, ModelRequest
-    from hookgate.core.host import Host
 
 FAR = 4
 """So many times below what is typical a figure is looked at closely: no tokenizer is so far off."""

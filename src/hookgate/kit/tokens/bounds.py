@@ -6,18 +6,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from hookgate.core.domain.messages import Opaque, ToolResultPart, ToolUse
+from hookgate.core.domain.messages import Opaque, Part, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Audio, Document, Image, parts_of, plain_text
 from hookgate.core.domain.strict_json import canonical
 from hookgate.kit.tokens.pictures import picture_tokens
 from hookgate.kit.tokens.sizes import Sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from hookgate.core.domain.messages import Part
     from hookgate.core.domain.models import ModelInfo, ModelRequest
     from hookgate.core.host import Host
 

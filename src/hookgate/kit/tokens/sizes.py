@@ -9,10 +9,7 @@ first byte of a character tells its writing.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 KINDS: tuple[str, ...] = (
     "letters",  # a to z, and white space
