@@ -32,8 +32,7 @@ from hookgate.core.hooks.dispatch import (
 )
 from hookgate.core.hooks.limits import Watch, driven, rest
 from hookgate.core.hooks.pool import Pool
-from hookgate.core.hooks.reports import Reports
-from hookgate.core.hooks.spans import Span
+from hookgate.core.hooks.reports import Reports, Span
 from hookgate.hookspecs import Contract, hook_failed
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from hookgate.core.domain.ports import CONVERSATIONS, LANES
 from hookgate.core.domain.tools import ToolResult
 from hookgate.core.hooks.tasks import finish, raise_if_cancelled
 from hookgate.core.settings.secret_store import redact_json
+from hookgate.core.turn.context import MOST_TURNS, load_turns, whole
 from hookgate.core.turn.end import ended, ending_of, follow
-from hookgate.core.turn.history import MOST_TURNS, load_turns, whole
 from hookgate.core.turn.talk import Rounds, admit, prepare
 from hookgate.core.turn.tools.call import Call
 from hookgate.core.turn.tools.held import HeldCalls, brought_history, unanswered

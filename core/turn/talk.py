@@ -18,8 +18,7 @@ from hookgate.core.domain.models import ModelRequest, ToolUseEvent
 from hookgate.core.domain.parts import Text
 from hookgate.core.hooks.tasks import raise_if_cancelled
 from hookgate.core.registry.flags import FAILURE_MODE
-from hookgate.core.turn.context import Block, ContextBuilder, message_tokens
-from hookgate.core.turn.history import Past
+from hookgate.core.turn.context import Block, ContextBuilder, Past, message_tokens
 from hookgate.core.turn.model.call import ModelCall
 from hookgate.core.turn.model.reply import Reply
 from hookgate.core.turn.tools.offer import choose_tools, schema_tokens

@@ -7,8 +7,13 @@ from hookgate.core.domain.messages import Message, ToolResultPart, ToolUse
 from hookgate.core.domain.models import ModelRef, ModelRequest, SystemText
 from hookgate.core.domain.parts import Text
 from hookgate.core.host import QuarterTokens
-from hookgate.core.turn.context import PRIORITIES, Block, ContextBuilder, message_tokens
-from hookgate.core.turn.history import group_turns
+from hookgate.core.turn.context import (
+    PRIORITIES,
+    Block,
+    ContextBuilder,
+    group_turns,
+    message_tokens,
+)
 
 COUNTER = QuarterTokens()
 KINDS = st.sampled_from(sorted(PRIORITIES))
