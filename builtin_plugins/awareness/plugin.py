@@ -49,6 +49,7 @@ from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.instruments import INSTRUMENTS
 from hookgate.catalogue import KIND_PATTERN
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
@@ -78,12 +79,14 @@ class Plugin:
         host.instruments.apply(SOURCE, INSTRUMENTS)
         await awareness.open(host)
         host.cards.watch(changed.set)
+        unwatch = (await acceptances_of(host)).watch(changed.set)
         tasks = [host.spawn(awareness.look_through(changed), name="awareness.look_through")]
         if awareness.settings.watch:
             tasks.append(host.spawn(awareness.registry.watch(host), name="awareness.watch"))
         try:
             yield
         finally:
+            unwatch()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

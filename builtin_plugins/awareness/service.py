@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hookgate import AUDIT, EMBEDDER, STORE, Card, Embedder, EmbeddingError, Host
+from hookgate import AUDIT, EMBEDDER, Card, Embedder, EmbeddingError, Host
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
 from hookgate.builtin_plugins.awareness.switch.control import Control
-from hookgate.kit.tables import tables_of
+from hookgate.kit.acceptance.acceptances import acceptances_of
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")
 """Settings that are looked at when the plugin opens, and not again."""
@@ -93,18 +93,10 @@ class Awareness:
         self.shown = runtime_file.ShownFiles(host)
         # The examples of the tags take seconds to embed; a start embeds what is new alone.
         self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")
-        self.registry.pins = await self._pins(host)
+        self.registry.pins = Pins(await acceptances_of(host), self.settings.pin)
         await self.control.open(host)
         keep = self.settings.keep_days
         await asyncio.to_thread(runtime_file.prune, host.settings.home, keep)
-
-    async def _pins(self, host: Host) -> Pins:
-        # Without a store, a change is noticed until the gateway stops.
-        module = "hookgate.builtin_plugins.awareness.cards.tables"
-        tables, store = await tables_of(host.get(STORE), "awareness", module)
-        pins = Pins(tables.Pin.records(store), self.settings.pin)
-        await pins.load()
-        return pins
 
     async def look_through(self, changed: asyncio.Event) -> None:
         """Look through the cards, and embed the tags, after each change; until cancelled.
@@ -277,13 +269,14 @@ class Awareness:
     async def approve(self, cards: Sequence[Card], *, by: str) -> tuple[str, ...]:
         """Approve `cards` as they are now; return the ids of those that were not before."""
         host = self.host
-        approved = await self.registry.approve(cards, host.clock.now().isoformat())
+        approved = await self.registry.approve(cards, by=by)
         audit = host.get(AUDIT)
-        for pin in approved:
+        for one in approved:
             if audit is not None:
-                await audit.append("card_approved", {"card": pin.id, "digest": pin.seen, "by": by})
+                data = {"card": one.name, "digest": one.digest, "by": by}
+                await audit.append("card_approved", data)
         await self.registry.judge(host)
-        return tuple(sorted(pin.id for pin in approved))
+        return tuple(sorted(one.name for one in approved))
 
 
 def _rows(cards: Iterable[str]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from hookgate import Empty, HookgateError, Host, Invocation, Operation, Operatio
 from hookgate.builtin_plugins.wasm.showing import PluginDetail, detail_of, held_against
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+    from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
 
 
@@ -272,7 +272,7 @@ class WasmOperations:
             await invocation.host.reload()
         return Removed(removed=removed, values=values)
 
-    async def _accepted(self, host: Host, work: Awaitable[Acceptance]) -> AcceptedRow:
+    async def _accepted(self, host: Host, work: Awaitable[GuestAcceptance]) -> AcceptedRow:
         """Return what was accepted, once turns have what it brings."""
         try:
             accepted = await work

@@ -34,6 +34,7 @@ class Plugin:
         host.instruments.apply(SOURCE, INSTRUMENTS)
         plugins = self._plugins = WasmPlugins(host, self._settings)
         try:
+            await plugins.open()
             if (use := await plugins.look_again()) is not None:
                 use()
             yield

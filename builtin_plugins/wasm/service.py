@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import AUDIT, STORE, HookgateError, Host, Tool, TurnError
 from hookgate.builtin_plugins.wasm.packages.loading import Loads
+from hookgate.kit.acceptance.acceptances import AcceptanceBook, acceptances_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin
-    from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted
+    from hookgate.builtin_plugins.wasm.packages.accepted import Copies, GuestAcceptance
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.survey import Found
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 SOURCE = "wasm"
 """Under this name the plugins' tools stand in the gateway's registry."""
+
+GUEST = "guest"
+"""What plugins of the sandbox are called among all that is accepted."""
 
 PART = "wasm plugins"
 """What `status` calls plugins that cannot be looked through at all."""
@@ -89,19 +93,58 @@ class WasmPlugins:
         self._opening = asyncio.Lock()
         self._late: asyncio.Task[None] | None = None
         self._told: set[str] = set()
+        self._book: AcceptanceBook | None = None
+        self._unwatch: Callable[[], None] = lambda: None
+
+    async def open(self) -> None:
+        """Read what was accepted; what another gateway on the store accepts counts, too."""
+        self._book = await acceptances_of(self.host)
+        self._unwatch = self._book.watch(self._heard)
 
     @property
-    def _kept(self) -> Accepted:
-        """What was accepted, in the home folder."""
-        from hookgate.builtin_plugins.wasm.packages.accepting import Accepted
+    def book(self) -> AcceptanceBook:
+        """What was accepted; there once this is open."""
+        assert self._book is not None, "it is opened before anything is looked at"
+        return self._book
 
-        return Accepted(self._home)
+    async def accepted(self) -> Mapping[str, GuestAcceptance]:
+        """Return what was accepted, by name.
 
-    @property
-    def _none(self) -> bool:
-        """Whether there is nothing to look at. It blocks, for a moment."""
+        Raises:
+            HookgateError: It cannot be read.
+        """
+        if self.book.problem:
+            await self.book.load()
         record = self._home / "wasm" / "accepted.json"
-        return not self.settings.folders and not record.exists()
+        there = await asyncio.to_thread(record.exists)
+        if not there and not self.book.of(GUEST):
+            return {}
+        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance, recorded
+
+        if there:
+            # A version before kept it there, for this home alone.
+            before = await asyncio.to_thread(recorded, record)
+            for one in before:
+                if one.name not in self.book.of(GUEST):
+                    await self.book.accept(GUEST, [one.subject], by=one.by)
+            if self.book.trusts_first:
+                await asyncio.to_thread(record.unlink)
+        rows = self.book.of(GUEST)
+        return {name: GuestAcceptance.read(row) for name, row in rows.items() if row.digest}
+
+    def _heard(self) -> None:
+        async def use() -> None:
+            if (found := await self.look_again()) is not None:
+                found()
+
+        self.host.spawn(use(), name="wasm.accepted")
+
+    @property
+    def _copies(self) -> Copies:
+        """The copies of installed plugins, in the home folder."""
+        from hookgate.builtin_plugins.wasm.packages.accepted import Copies
+
+        return Copies(self._home)
 
     # -- what there is -------------------------------------------------------
 
@@ -166,20 +209,20 @@ class WasmPlugins:
     async def _looked(self) -> _Look:
         async with self._looking:
             look = _Look()
-            if await asyncio.to_thread(lambda: self._none):
+            try:
+                accepted = await self.accepted()
+            except HookgateError as error:
+                look.problem = str(error)
+                return look
+            if not accepted and not self.settings.folders:
                 return look
             # Off the loop: it is long to load.
             survey = await asyncio.to_thread(
                 import_module, "hookgate.builtin_plugins.wasm.packages.survey"
             )
-            try:
-                accepted = await asyncio.to_thread(self._kept.load)
-            except HookgateError as error:
-                look.problem = str(error)
-                return look
-            fresh: list[Acceptance] = []
+            fresh: list[GuestAcceptance] = []
             found = survey.look_through(
-                self.settings.folders, accepted, self._kept, self.settings.limits.module_bytes
+                self.settings.folders, accepted, self._copies, self.settings.limits.module_bytes
             )
             while (one := await asyncio.to_thread(next, found, None)) is not None:
                 look.plugins.append(self._looked_at(one, fresh))
@@ -187,7 +230,7 @@ class WasmPlugins:
                 try:
                     for accepted_now in fresh:
                         await self._record(accepted_now)
-                    await asyncio.to_thread(self._kept.put, *fresh)
+                    await self.book.add(GUEST, [one.subject for one in fresh])
                 except HookgateError as error:
                     # What cannot be kept would be new each time, whatever became of it.
                     names, why = {one.name for one in fresh}, f"it cannot be accepted: {error}"
@@ -195,22 +238,32 @@ class WasmPlugins:
                         replace(one, state="broken", why=why) if one.found.name in names else one
                         for one in look.plugins
                     ]
+                look.plugins = [self._held_to_first(one) for one in look.plugins]
             look.begun = await self._loads.begin(
                 [one for one in look.plugins if one.state == "loading"]
             )
             return look
 
-    def _looked_at(self, found: Found, fresh: list[Acceptance]) -> Plugin:
-        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+    def _looked_at(self, found: Found, fresh: list[GuestAcceptance]) -> Plugin:
+        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
 
         package = found.package
         light = _without_bytes(found)
-        if found.state == "new" and self.settings.accept_new and package is not None:
-            fresh.append(Acceptance.of(package, installed=False, by="", at=self._now()))
+        unasked = self.settings.accept_new and self.book.trusts_first
+        if found.state == "new" and unasked and package is not None:
+            fresh.append(GuestAcceptance.of(package, installed=False, by="", at=self._now()))
         elif found.state != "accepted" or package is None:
             state: PluginState = "broken" if found.state == "accepted" else found.state
             return Plugin(found=light, state=state, why=found.why)
         return Plugin(found=light, state="loading")
+
+    def _held_to_first(self, one: Plugin) -> Plugin:
+        """Hold what was new against what another gateway may have accepted first."""
+        first, package = self.book.of(GUEST).get(one.found.name), one.found.package
+        if one.state != "loading" or package is None or first is None:
+            return one
+        why = "another gateway has accepted another one of this name meanwhile"
+        return one if first.digest == package.digest else replace(one, state="changed", why=why)
 
     # -- publishing ----------------------------------------------------------
 
@@ -298,6 +351,7 @@ class WasmPlugins:
 
     async def close(self) -> None:
         """Close connections, and end the sandbox."""
+        self._unwatch()
         if self._late is not None:
             self._late.cancel()
             await asyncio.gather(self._late, return_exceptions=True)
@@ -337,7 +391,7 @@ class WasmPlugins:
             read_package, folder, max_bytes=self.settings.limits.module_bytes
         )
 
-    async def install(self, folder: Path, *, digest: str, by: str) -> Acceptance:
+    async def install(self, folder: Path, *, digest: str, by: str) -> GuestAcceptance:
         """Copy a plugin into the home folder, accept it and load it, if it can be loaded.
 
         Args:
@@ -355,7 +409,7 @@ class WasmPlugins:
         await (await self._open()).load(package)
         return await self._keep(package, installed=True, by=by)
 
-    async def accept(self, name: str, *, digest: str, by: str) -> Acceptance:
+    async def accept(self, name: str, *, digest: str, by: str) -> GuestAcceptance:
         """Accept a plugin as it lies in its folder now.
 
         Args:
@@ -374,18 +428,20 @@ class WasmPlugins:
         installed = found.accepted is not None and found.accepted.installed
         return await self._keep(package, installed=installed, by=by)
 
-    async def _keep(self, package: Package, *, installed: bool, by: str) -> Acceptance:
+    async def _keep(self, package: Package, *, installed: bool, by: str) -> GuestAcceptance:
         """Record that a plugin is accepted, and let it count: what cannot be recorded does not."""
-        from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance
+        from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
 
-        accepted = Acceptance.of(package, installed=installed, by=by, at=self._now())
+        accepted = GuestAcceptance.of(package, installed=installed, by=by, at=self._now())
         await self._record(accepted)
         # Who accepts it now wants it tried, whatever became of it before.
         await self._loads.forget(package.digest)
         if installed:
-            await asyncio.to_thread(self._kept.install, package, accepted)
-        else:
-            await asyncio.to_thread(self._kept.put, accepted)
+            await asyncio.to_thread(self._copies.write, package, accepted)
+        # It counts from here on.
+        await self.book.accept(GUEST, [accepted.subject], by=by)
+        if installed:
+            await asyncio.to_thread(self._copies.keep_only, accepted)
         return accepted
 
     async def remove(self, name: str, *, values: bool, by: str) -> tuple[bool, int]:
@@ -399,7 +455,9 @@ class WasmPlugins:
         Returns:
             Whether anything was accepted, and how many values were deleted.
         """
-        removed, deleted = await asyncio.to_thread(self._kept.remove, name), 0
+        removed, deleted = await self.book.forget(GUEST, name), 0
+        if removed:
+            await asyncio.to_thread(self._copies.remove, name)
         if values and (kept := await self._values()) is not None:
             deleted = await kept.forget(name)
         if removed or deleted:
@@ -407,11 +465,7 @@ class WasmPlugins:
             log.info("plugin of the sandbox removed", plugin=name, values=deleted, by=by)
         return removed, deleted
 
-    async def accepted(self) -> Mapping[str, Acceptance]:
-        """Return what was accepted, by name."""
-        return await asyncio.to_thread(self._kept.load)
-
-    async def _record(self, accepted: Acceptance) -> None:
+    async def _record(self, accepted: GuestAcceptance) -> None:
         data = {
             "plugin": accepted.name,
             "version": accepted.version,

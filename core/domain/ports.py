@@ -89,6 +89,56 @@ class Signals(Protocol):
         """Listen to `topic` for the length of an ``async with`` block."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """Something that counts once somebody has accepted it, as it is now.
+
+    Attributes:
+        name: Its name; one of its kind has it.
+        digest: SHA-256 of all that makes it what it is, in hex.
+        detail: What that is, in JSON, kept so that one can say later what has changed.
+    """
+
+    name: str
+    digest: str
+    detail: str = ""
+
+
+class Acceptance(Protocol):
+    """What is known of a thing: its accepted digest ("" for none), and the one seen last."""
+
+    name: str
+    digest: str
+    seen: str
+    detail: str
+    accepted_by: str
+    changed: str
+
+
+class Acceptances(Protocol):
+    """What was accepted, by kind and name, at all gateways on one store.
+
+    `hookgate.kit.acceptance` has it; ``await acceptances_of(host)`` opens it where nobody has.
+    """
+
+    problem: str
+
+    async def load(self) -> None:
+        """Read it again; a StoreError says that it cannot be."""
+
+    def of(self, kind: str) -> Mapping[str, Acceptance]:
+        """Return what is known of the things of one kind, by name, as it was read last."""
+
+    async def accept(self, kind: str, subjects: Sequence[Subject], *, by: str) -> None:
+        """Let these count as they are now; what cannot be kept raises a StoreError."""
+
+    async def forget(self, kind: str, name: str) -> bool:
+        """Take back that something was accepted; return whether anything was known of it."""
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher` once another gateway has accepted something; return what undoes it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Switch:
     """A small value that all gateways on one store share.
@@ -781,6 +831,7 @@ CLOCK: Key[Clock] = Key("clock")
 TOKENS: Key[TokenCounter] = Key("tokens")
 BILLS: Key[Bills] = Key("bills")
 SECRETS: Key[Secrets] = Key("secrets")
+ACCEPTANCES: Key[Acceptances] = Key("acceptances")
 SIGNALS: Key[Signals] = Key("signals")
 LANES: Key[Lanes] = Key("lanes")
 OUTCOME_WINDOWS: Key[OutcomeWindows] = Key("outcome windows")

@@ -11,6 +11,8 @@ from alembic.runtime.migration import MigrationContext
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.core.domain.errors import StoreUnavailableError
+from hookgate.kit.acceptance.acceptances import AcceptanceBook
+from hookgate.kit.acceptance.tables import Accepted
 from hookgate.kit.records import MemoryStore
 
 if TYPE_CHECKING:
@@ -31,6 +33,14 @@ async def opened_store(home: Path) -> AsyncIterator[SqlStore]:
         yield store
     finally:
         await store.close()
+
+
+NOW = "2026-01-01T00:00:00+00:00"
+
+
+def book_of(store: Any, *, now: str = NOW, trusts_first: bool = True) -> AcceptanceBook:
+    """Return what one gateway keeps of what was accepted; nothing is read yet."""
+    return AcceptanceBook(Accepted.records(store), lambda: now, trusts_first=trusts_first)
 
 
 @asynccontextmanager

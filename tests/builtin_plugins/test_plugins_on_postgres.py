@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
-from tests.builtin_plugins.stores import differences
+from tests.builtin_plugins.stores import book_of, differences
 from tests.builtin_plugins.turns import KnownSecrets, TurnedClock
 
 from hookgate.builtin_plugins.audit import tables as audit_tables
 from hookgate.builtin_plugins.audit.sealing import Sealer
 from hookgate.builtin_plugins.audit.trail import Trail
-from hookgate.builtin_plugins.awareness.cards import tables as card_tables
 from hookgate.builtin_plugins.awareness.cards.pins import Pins
 from hookgate.builtin_plugins.inventory.kept import tables as inventory_tables
 from hookgate.builtin_plugins.planning import tables as planning_tables
@@ -28,14 +27,15 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.wasm import tables as wasm_tables
 from hookgate.core.domain.descriptors import Card
 from hookgate.core.domain.ports import OutcomeEntry
+from hookgate.kit.acceptance import tables as acceptance_tables
 from hookgate.kit.records import trim
 
 pytestmark = pytest.mark.slow
 
 SEALER = Sealer(b"k" * 32)
 TABLES = {
+    "acceptance": acceptance_tables,
     "audit": audit_tables,
-    "awareness": card_tables,
     "inventory": inventory_tables,
     "planning": planning_tables,
     "policy": policy_tables,
@@ -61,19 +61,19 @@ async def test_migrations_make_the_tables_that_the_code_knows(store: SqlStore, p
 
 
 async def test_records_are_the_same_on_this_database(store: SqlStore) -> None:
-    await store.migrate("policy", policy_tables.METADATA, policy_tables.SCRIPTS)
-    pins = policy_tables.ToolPin.records(store)
-    values = dict.fromkeys(("accepted", "seen", "identity", "accepted_by", "changed"), "x")
-    made = [pins.row(tool=tool, **values) for tool in "abcd"]
+    await store.migrate("acceptance", acceptance_tables.METADATA, acceptance_tables.SCRIPTS)
+    pins = acceptance_tables.Accepted.records(store)
+    values = dict.fromkeys(("digest", "seen", "detail", "accepted_by", "changed"), "x")
+    made = [pins.row(kind="tool", name=name, **values) for name in "abcd"]
     assert await pins.add(made[:2]) == made[:2]
     other = made[0].model_copy(update={"seen": "y"})
     assert await pins.add([other, made[2]]) == [made[0], made[2]]
     await pins.save([made[3], other])
     assert [pin.seen for pin in await pins.page(limit=2, newest=False)] == ["y", "x"]
-    assert await pins.page(after=("c",)) == [made[1], other]
-    await store.write(lambda c: trim(c, (), (pins.c.seen, pins.c.tool), 2))
+    assert await pins.page(after=("tool", "c")) == [made[1], other]
+    await store.write(lambda c: trim(c, (), (pins.c.seen, pins.c.kind, pins.c.name), 2))
     assert await pins.all() == [other, made[3]]
-    assert await pins.remove(pins.c.tool == "d") == 1
+    assert await pins.remove(pins.c.name == "d") == 1
 
 
 async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStore) -> None:
@@ -102,12 +102,13 @@ async def test_the_chain_of_the_audit_holds_and_a_change_is_found(store: SqlStor
 
 
 async def test_pins_of_cards_are_shared_by_gateways(store: SqlStore) -> None:
-    await store.migrate("awareness", card_tables.METADATA, card_tables.SCRIPTS)
-    one, other = (Pins(card_tables.Pin.records(store), "strict") for _ in range(2))
+    await store.migrate("acceptance", acceptance_tables.METADATA, acceptance_tables.SCRIPTS)
+    one, other = (Pins(book_of(store), "strict") for _ in range(2))
     card = Card(id="a", text="text")
-    await one.check([card], "2026-01-01T00:00:00+00:00")
-    await one.approve([card], "2026-01-01T00:00:00+00:00")
-    await other.load()
+    await one.kept.load()
+    await one.keep([card], [])
+    await one.approve([card], by="ops")
+    await other.kept.load()
     assert other.waiting([card]) == frozenset()
 
 

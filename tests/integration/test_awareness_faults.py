@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pytest
 from aiohttp import web
 from pydantic import ValidationError
+from tests.builtin_plugins.stores import book_of
 from tests.integration.test_awareness import (
     KNITTING,
     QUESTION,
@@ -33,7 +34,6 @@ from tests.support.script import Events, Tools, call, echo_tool, say, settled, u
 
 from hookgate import Gateway
 from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
-from hookgate.builtin_plugins.awareness.cards.tables import Pin
 from hookgate.builtin_plugins.awareness.selection.injector import plain_id
 from hookgate.builtin_plugins.awareness.selection.runtime_file import place_of
 from hookgate.builtin_plugins.awareness.settings import RemoteCard
@@ -694,9 +694,9 @@ async def test_what_another_gateway_has_approved_counts_after_the_next_look(
         gate.host.cards.apply("other", [theirs])
         await ask(gate, "cards.list")
         await gate.chat("tea?")
-        other = Pins(Pin.records(gate.host[STORE]), "strict")
-        await other.load()
-        await other.approve([theirs], "2026-01-01T00:00:00+00:00")
+        other = Pins(book_of(gate.host[STORE]), "strict")
+        await other.kept.load()
+        await other.approve([theirs], by="ops")
         await gate.reload()
         await ask(gate, "cards.list")
         await gate.chat("tea?")

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from hookgate import Card
+from hookgate import Card, Subject
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.awareness.cards.tables import Pin
-    from hookgate.kit.records import Records
+    from hookgate.kit.acceptance.acceptances import AcceptanceBook
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+CARD = "card"
+"""What cards are called among all that is accepted."""
+
+
+class Change(NamedTuple):
     """A card that is seen in this form for the first time.
 
     Attributes:
-        pin: What is known of it now.
+        card: The card.
         before: The digest that was seen before.
+        seen: What is seen now.
     """
 
-    pin: Pin
+    card: Card
     before: str
+    seen: Subject
 
 
 def pin_digest(card: Card) -> str:
@@ -41,61 +45,41 @@ class Pins:
         mode: ``note`` or ``strict``.
     """
 
-    def __init__(self, store: Records[Pin], mode: Literal["note", "strict"]) -> None:
+    def __init__(self, kept: AcceptanceBook, mode: Literal["note", "strict"]) -> None:
         self.mode = mode
-        self._store = store
-        self._pins: dict[str, Pin] = {}
+        self.kept = kept
         self._digests: dict[str, tuple[Card, str]] = {}
 
-    async def load(self) -> None:
-        """Read what was pinned by earlier runs, and by other gateways on the same store."""
-        self._pins = {pin.id: pin for pin in await self._store.all()}
+    def compare(self, cards: Iterable[Card]) -> tuple[list[Card], list[Change]]:
+        """Return the cards that are new, for `keep`, and those that have changed."""
+        there = {card.id: card for card in cards}
+        new, changed = self.kept.news(CARD, map(self._subject, there.values()))
+        known = self.kept.of(CARD)
+        changes = [Change(there[one.name], known[one.name].seen, one) for one in changed]
+        return [there[one.name] for one in new], changes
 
-    async def check(self, cards: Iterable[Card], now: str) -> Sequence[Change]:
-        """Take note of the cards that there are; return those that have changed.
+    async def keep(self, new: Iterable[Card], changes: Iterable[Change]) -> None:
+        """Keep that these were seen: a new one counts unless strict mode says otherwise.
 
-        Args:
-            cards: All cards.
-            now: The time, ISO 8601 in UTC.
+        Raises:
+            StoreError: It cannot be kept.
         """
-        fresh, changes = self.compare(cards, now)
-        await self.keep(fresh)
-        return changes
+        trusted, others = list[Subject](), list[Subject]()
+        for card in new:
+            counts = card.trusted or self.mode == "note"
+            (trusted if counts else others).append(self._subject(card))
+        await self.kept.add(CARD, trusted)
+        await self.kept.add(CARD, others, accepted=False)
+        await self.kept.note(CARD, [change.seen for change in changes])
 
-    def compare(self, cards: Iterable[Card], now: str) -> tuple[Sequence[Pin], Sequence[Change]]:
-        """Return the pins of cards that are new or have changed, for `keep`, and the changes.
-
-        Args:
-            cards: All cards.
-            now: The time, ISO 8601 in UTC.
-        """
-        fresh: list[Pin] = []
-        changes: list[Change] = []
-        for card in cards:
-            digest, known = self._digest(card), self._pins.get(card.id)
-            if known is None:
-                approved = digest if card.trusted or self.mode == "note" else ""
-                fresh.append(self._pin(card, approved, digest, now))
-            elif known.seen != digest:
-                news = {"seen": digest, "source": card.source_ref, "changed": now}
-                pin = known.model_copy(update=news)
-                fresh.append(pin)
-                changes.append(Change(pin=pin, before=known.seen))
-        return fresh, changes
-
-    async def keep(self, pins: Sequence[Pin]) -> None:
-        """Keep `pins` in place of those of the same ids."""
-        await self._store.save(pins)
-        self._pins.update({pin.id: pin for pin in pins})
+    def accepted(self, card: Card) -> bool:
+        """Whether `card` is the one that was approved."""
+        pin = self.kept.of(CARD).get(card.id)
+        return pin is not None and pin.digest == self._digest(card)
 
     def differing(self, cards: Iterable[Card]) -> list[Card]:
         """Return the cards that are not, or not yet known to be, the approved ones."""
-        differing = []
-        for card in cards:
-            pin = self._pins.get(card.id)
-            if pin is None or pin.approved != self._digest(card):
-                differing.append(card)
-        return differing
+        return [card for card in cards if not self.accepted(card)]
 
     def waiting(self, cards: Iterable[Card]) -> frozenset[str]:
         """Return the ids of the cards that must not be shown before they are approved."""
@@ -103,14 +87,11 @@ class Pins:
             return frozenset()
         return frozenset(card.id for card in self.differing(cards))
 
-    async def approve(self, cards: Iterable[Card], now: str) -> Sequence[Pin]:
-        """Approve `cards` as they are now; return the pins that this has changed."""
-        pins = [
-            self._pin(card, self._digest(card), self._digest(card), now)
-            for card in self.differing(cards)
-        ]
-        await self.keep(pins)
-        return pins
+    async def approve(self, cards: Iterable[Card], *, by: str) -> Sequence[Subject]:
+        """Approve `cards` as they are now; return those that were not approved before."""
+        subjects = [self._subject(card) for card in self.differing(cards)]
+        await self.kept.accept(CARD, subjects, by=by)
+        return subjects
 
     def _digest(self, card: Card) -> str:
         known = self._digests.get(card.id)
@@ -118,6 +99,5 @@ class Pins:
             known = self._digests[card.id] = (card, pin_digest(card))
         return known[1]
 
-    def _pin(self, card: Card, approved: str, seen: str, now: str) -> Pin:
-        source = card.source_ref
-        return self._store.row(id=card.id, approved=approved, seen=seen, source=source, changed=now)
+    def _subject(self, card: Card) -> Subject:
+        return Subject(name=card.id, digest=self._digest(card))

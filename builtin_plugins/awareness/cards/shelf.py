@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hookgate import AUDIT, EGRESS, Card, Event, Host, PluginInfo, Rejected
+from hookgate import AUDIT, EGRESS, Card, Event, Host, PluginInfo, Rejected, Subject
 from hookgate.builtin_plugins.awareness.cards.folders import (
     CardFolder,
     CardScan,
@@ -23,7 +23,6 @@ from hookgate.kit.content.workspaces import CARDS
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.awareness.cards.pins import Pins
-    from hookgate.builtin_plugins.awareness.cards.tables import Pin
     from hookgate.builtin_plugins.awareness.settings import AwarenessSettings
 
 SOURCE = "awareness"
@@ -210,12 +209,12 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
         if failure is not None:
             raise failure
 
-    async def approve(self, cards: Sequence[Card], now: str) -> Sequence[Pin]:
-        """Approve `cards` as they are now; return the pins that this has changed."""
+    async def approve(self, cards: Sequence[Card], *, by: str) -> Sequence[Subject]:
+        """Approve `cards` as they are now; return those that were not approved before."""
         assert self.pins is not None, "the plugin is open"
         # Not while they are looked through: what was compared before must not be kept after.
         async with self._judging:
-            return await self.pins.approve(cards, now)
+            return await self.pins.approve(cards, by=by)
 
     async def _warning(self, host: Host, card: Card) -> str:
         """Return what would reject this trusted card if it were a stranger's; "" for nothing."""
@@ -228,18 +227,17 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
         return known[1]
 
     async def _check_pins(self, host: Host, pins: Pins, cards: Sequence[Card]) -> None:
-        now = host.clock.now().isoformat()
         # Another gateway on the same store may have approved some meanwhile.
-        await pins.load()
+        await pins.kept.load()
         # Digests of thousands of cards take longer than the event loop may be held.
-        fresh, changes = await asyncio.to_thread(pins.compare, cards, now)
+        new, changes = await asyncio.to_thread(pins.compare, cards)
         for change in changes:
             data = {
-                "card": change.pin.id,
-                "source": change.pin.source,
+                "card": change.card.id,
+                "source": change.card.source_ref,
                 "before": change.before,
-                "after": change.pin.seen,
-                "approved": change.pin.approved == change.pin.seen,
+                "after": change.seen.digest,
+                "approved": pins.accepted(change.card),
             }
             host.log.warning("a card has changed", **data)
             host.events.publish(Event("card_changed", data, scope="read"))
@@ -247,7 +245,7 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
             if audit is not None:
                 await audit.append("card_changed", data)
         # Last: what the audit does not have yet is found again the next time.
-        await pins.keep(fresh)
+        await pins.keep(new, changes)
 
     def _say_review(self, host: Host) -> None:
         review = self.review

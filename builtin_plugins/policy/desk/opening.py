@@ -12,12 +12,11 @@ from hookgate.builtin_plugins.policy.desk.desk import Desk
 from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.clients import followed_token_book, principal_id
+from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.tables import Grant
     from hookgate.builtin_plugins.policy.settings import PolicySettings
-    from hookgate.kit.records import Records
 
 
 @asynccontextmanager
@@ -34,12 +33,14 @@ async def opened(
         settings: The plugin's settings.
         policy: Returns the version of the policy that is in force.
     """
-    kept, pins = await _keeping(host)
-    desk = Desk(host, settings.approvals, kept, policy)
+    pins = ToolPins(await acceptances_of(host))
+    module = "hookgate.builtin_plugins.policy.desk.tables"
+    tables, store = await tables_of(host.get(STORE), "policy", module)
+    desk = Desk(host, settings.approvals, tables.Grant.records(store), policy)
     quarantine = Quarantine(host, pins, settings.pin_tools)
     try:
         await desk.grants.prune()
-        await pins.load()
+        await pins.kept.load()
     except StoreError as error:
         host.standing(PART).bad(f"tools that others bring wait, since the store fails: {error}")
     host.tools.watch(quarantine.noticed)
@@ -51,7 +52,11 @@ async def opened(
         host.spawn(desk.forget(principal_id(name)), name="policy.grants")
 
     book = await followed_token_book(host)
-    unwatch = (host.events.watch(desk.inbox.look_again), book.watch(revoked))
+    unwatch = (
+        pins.kept.watch(quarantine.look_again),
+        host.events.watch(desk.inbox.look_again),
+        book.watch(revoked),
+    )
     following = host.spawn(quarantine.follow(), name="policy.quarantine")
     try:
         yield desk, quarantine
@@ -60,12 +65,3 @@ async def opened(
             undo()
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
-
-
-async def _keeping(host: Host) -> tuple[Records[Grant], ToolPins]:
-    tables, store = await tables_of(
-        host.get(STORE), "policy", "hookgate.builtin_plugins.policy.desk.tables"
-    )
-    # A store that stands in for one that cannot be read knows nothing of what was accepted.
-    pins = ToolPins(tables.ToolPin.records(store), trust_first=not store.problem)
-    return tables.Grant.records(store), pins

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hookgate import FLAG_NAMES, Tool
+from hookgate import FLAG_NAMES, Subject, Tool
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.tables import ToolPin
-    from hookgate.kit.records import Records
+    from hookgate.kit.acceptance.acceptances import AcceptanceBook
 
 PARTS = ("description", "schema", "owner", "sandbox", "module", "plugin", "idempotent")
 """What can change beside the flags. A tool of another name is another tool."""
 
-UNREAD = "they have not been read yet"
+TOOL = "tool"
+"""What tools are called among all that is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,45 +76,17 @@ def _flag(made: Mapping[str, Any], name: str) -> str:
 
 
 class ToolPins:
-    """Compares tools with what was accepted. The first of a name is accepted when it is seen.
+    """Compares tools with what was accepted. The first of a name is accepted when it is seen."""
 
-    Attributes:
-        problem: Why the pins cannot be relied on; "" where they can.
-        in_process: Whether they end with the process, and are all known here.
-    """
-
-    def __init__(self, store: Records[ToolPin], *, trust_first: bool = True) -> None:
-        """Keep pins in `store`.
-
-        Args:
-            store: Where they are kept.
-            trust_first: Whether the first tool of a name is accepted. Not where the pins of
-                earlier runs are lost: then nothing shows that it is the first.
-        """
-        self.in_process = store.in_process
-        self.problem = "" if self.in_process else UNREAD
-        self._store = store
-        self._trust_first = trust_first
-        self._loaded = False
-        self._pins: dict[str, ToolPin] = {}
+    def __init__(self, kept: AcceptanceBook) -> None:
+        """Compare with what is `kept`."""
+        self.kept = kept
         self._marks: dict[str, tuple[Tool, str]] = {}
 
-    async def load(self) -> None:
-        """Read the pins of earlier runs, and of other gateways on the same store.
-
-        Raises:
-            StoreError: They cannot be read. Those that had been read before count on; where
-                there are none, `problem` says so.
-        """
-        if self.in_process:
-            return
-        try:
-            self._pins = {pin.tool: pin for pin in await self._store.all()}
-        except Exception as error:
-            if not self._loaded:
-                self.problem = str(error) or repr(error)
-            raise
-        self._loaded, self.problem = True, ""
+    @property
+    def problem(self) -> str:
+        """Why the pins cannot be relied on; "" where they can."""
+        return self.kept.problem
 
     # -- looking -----------------------------------------------------------
 
@@ -122,12 +94,12 @@ class ToolPins:
         """Return why `tool` must not run, for people and models; "" where it may."""
         if self.problem:
             return f"the digests of the accepted tools cannot be read: {self.problem}"
-        pin = self._pins.get(tool.name)
+        pin = self.kept.of(TOOL).get(tool.name)
         if pin is None:
-            if self._trust_first:
+            if self.kept.trusts_first:
                 return "it is new, and its digest is not kept yet"
             return "the digests of earlier runs are lost, so nobody can tell whether it has changed"
-        if pin.accepted == self._mark(tool):
+        if pin.digest == self._mark(tool):
             return ""
         what = ", ".join(
             change.part if change.part in PARTS[:2] else f"{change.part} ({_step(change)})"
@@ -137,68 +109,31 @@ class ToolPins:
 
     def changes(self, tool: Tool) -> list[Change]:
         """Return what of `tool` is not as it was accepted."""
-        pin = self._pins.get(tool.name)
-        return changes(json.loads(pin.identity), identity(tool)) if pin is not None else []
+        pin = self.kept.of(TOOL).get(tool.name)
+        return changes(json.loads(pin.detail), identity(tool)) if pin is not None else []
 
-    def compare(
-        self, tools: Iterable[Tool], now: str
-    ) -> tuple[list[ToolPin], list[tuple[Tool, ToolPin]]]:
-        """Return the pins of tools that are new, for `keep`, and of those seen to have changed.
-
-        Args:
-            tools: The tools that there are.
-            now: The time, ISO 8601 in UTC.
-        """
-        fresh: list[ToolPin] = []
-        changed: list[tuple[Tool, ToolPin]] = []
-        for tool in tools:
-            pin, seen = self._pins.get(tool.name), self._mark(tool)
-            if pin is None:
-                if self._trust_first:
-                    fresh.append(self._pin(tool, seen, "", now))
-            elif pin.seen != seen:
-                changed.append((tool, pin.model_copy(update={"seen": seen, "changed": now})))
-        return fresh, changed
+    def compare(self, tools: Iterable[Tool]) -> tuple[list[Subject], list[tuple[Tool, Subject]]]:
+        """Return the tools that are new, for `AcceptanceBook.add`, and those that have changed."""
+        there = {tool.name: tool for tool in tools}
+        new, changed = self.kept.news(TOOL, map(self._subject, there.values()))
+        return new if self.kept.trusts_first else [], [(there[one.name], one) for one in changed]
 
     def accepted(self, tool: Tool) -> str:
         """Return the mark that was accepted under the name of `tool`, or ""."""
-        pin = self._pins.get(tool.name)
-        return pin.accepted if pin is not None else ""
+        pin = self.kept.of(TOOL).get(tool.name)
+        return pin.digest if pin is not None else ""
 
     def known(self, name: str) -> bool:
         """Whether a tool of this name was ever accepted."""
-        return name in self._pins
+        return name in self.kept.of(TOOL)
 
-    # -- keeping -----------------------------------------------------------
-
-    async def keep(self, fresh: Sequence[ToolPin]) -> None:
-        """Keep pins of new tools; where another gateway was first, its pins count.
-
-        Raises:
-            StoreError: They cannot be kept.
-        """
-        self.keep_here(await self._store.add(fresh))
-
-    def keep_here(self, pins: Sequence[ToolPin]) -> None:
-        """Keep `pins` in the process."""
-        self._pins.update({pin.tool: pin for pin in pins})
-
-    async def save(self, pins: Sequence[ToolPin]) -> None:
-        """Keep `pins` in place of those of the same tools.
-
-        Raises:
-            StoreError: They cannot be kept.
-        """
-        await self._store.save(pins)
-        self.keep_here(pins)
-
-    async def accept(self, tools: Iterable[Tool], by: str, now: str) -> None:
+    async def accept(self, tools: Iterable[Tool], by: str) -> None:
         """Accept `tools` as they are now.
 
         Raises:
             StoreError: It cannot be kept, and they are not accepted.
         """
-        await self.save([self._pin(tool, self._mark(tool), by, now) for tool in tools])
+        await self.kept.accept(TOOL, [self._subject(tool) for tool in tools], by=by)
 
     def _mark(self, tool: Tool) -> str:
         known = self._marks.get(tool.name)
@@ -206,15 +141,9 @@ class ToolPins:
             known = self._marks[tool.name] = (tool, mark(tool))
         return known[1]
 
-    def _pin(self, tool: Tool, seen: str, by: str, now: str) -> ToolPin:
-        return self._store.row(
-            tool=tool.name,
-            accepted=seen,
-            seen=seen,
-            identity=canonical(identity(tool)).decode(),
-            accepted_by=by,
-            changed=now,
-        )
+    def _subject(self, tool: Tool) -> Subject:
+        detail = canonical(identity(tool)).decode()
+        return Subject(name=tool.name, digest=self._mark(tool), detail=detail)
 
 
 def _step(change: Change) -> str:

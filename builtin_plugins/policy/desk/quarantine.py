@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate import AUDIT, Host, Tool, ToolCall, Turn, TurnError
+from hookgate.builtin_plugins.policy.desk.pins import TOOL
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.pins import ToolPins
@@ -107,11 +108,16 @@ class Quarantine:
         """Take note that tools have come, gone or changed; never waits."""
         if self._mode == "off":
             return
-        if self._pins.in_process:
-            fresh, _ = self._pins.compare(self._pinned(self._host.tools.view()), self._now())
-            self._pins.keep_here(fresh)
+        if self._pins.kept.in_process:
+            fresh, _ = self._pins.compare(self._pinned(self._host.tools.view()))
+            self._pins.kept.add_here(TOOL, fresh)
         # What has changed is told at once; what is new is about to be pinned.
         self._tell(self._pins.known)
+        self._changed.set()
+
+    def look_again(self) -> None:
+        """Compare all tools again: another gateway has accepted something."""
+        self._tell()
         self._changed.set()
 
     async def follow(self) -> None:
@@ -153,17 +159,18 @@ class Quarantine:
             return True
 
     async def _compare(self) -> None:
-        await self._pins.load()
+        kept = self._pins.kept
+        await kept.load()
         tools = list(self._pinned(self._host.tools.view()))
-        fresh, changed = self._pins.compare(tools, self._now())
+        fresh, changed = self._pins.compare(tools)
         if fresh:
-            await self._pins.keep(fresh)
+            await kept.add(TOOL, fresh)
             # Another gateway may have been first, and have seen another tool.
-            _, changed = self._pins.compare(tools, self._now())
-        for tool, pin in changed:
+            _, changed = self._pins.compare(tools)
+        for tool, seen in changed:
             if self._pins.standing(tool):
                 await self._record("tool_changed", tool)
-            await self._pins.save([pin])
+            await kept.note(TOOL, [seen])
 
     def _tell(self, of: Callable[[str], bool] = lambda _: True) -> None:
         host = self._host
@@ -213,13 +220,13 @@ class Quarantine:
             StoreError: It cannot be kept.
         """
         async with self._settling:
-            await self._pins.load()
+            await self._pins.kept.load()
             tools = [self._named(name, digest)] if name else self.waiting()
             accepted = [tool for tool in tools if self._is_pinned(tool)]
             accepted = [tool for tool in accepted if self._pins.standing(tool)]
             for tool in accepted:
                 await self._record("tool_accepted", tool, by=by)
-            await self._pins.accept(accepted, by, self._now())
+            await self._pins.accept(accepted, by)
             self._tell()
         return accepted
 
@@ -254,6 +261,3 @@ class Quarantine:
             "changed": [change.part for change in changes],
         }
         await audit.append(kind, {**data, "by": by} if by else data)
-
-    def _now(self) -> str:
-        return self._host.clock.now().isoformat()

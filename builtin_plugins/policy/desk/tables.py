@@ -1,4 +1,4 @@
-"""What policy keeps: what somebody has allowed always, and which tools were accepted."""
+"""What policy keeps: what somebody has allowed always."""
 
 from __future__ import annotations
 
@@ -65,22 +65,3 @@ class Grant(Record):
             and self.provenance == turn.origin.provenance.value
             and (self.tainted or not turn.taint)
         )
-
-
-class ToolPin(Record):
-    """What is known of one tool."""
-
-    __tablename__ = "policy_tool_pin"
-    metadata = METADATA
-
-    tool: str = Field(primary_key=True)
-    accepted: str
-    """The mark that was accepted; see `pins.mark`."""
-    seen: str
-    """The mark that was seen last."""
-    identity: str
-    """What was accepted, in canonical JSON; see `pins.identity`."""
-    accepted_by: str
-    """The principal who accepted it; "" where it was the first of its name."""
-    changed: str
-    """When this row last changed, ISO 8601 in UTC."""

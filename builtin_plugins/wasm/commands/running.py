@@ -68,16 +68,14 @@ def run(
 def _package(state: State, target: str, settings: WasmSettings) -> Package:
     folder = folder_of(target)
     if folder is None:
-        from hookgate.builtin_plugins.wasm.packages.accepting import Accepted
-
-        accepted = Accepted(state.settings.home.expanduser())
-        known = accepted.load().get(target)
+        verified = state.ask("wasm.verify")["plugins"]
+        known = next((row for row in verified if row["name"] == target), None)
         if known is None:
             raise typer.BadParameter(
                 f"found neither a plugin's folder {target!r} nor an accepted plugin of that name; "
                 "`hookgate wasm list` shows all"
             )
-        folder = accepted.copy_of(known) if known.installed else Path(known.folder)
+        folder = Path(known["folder"])
     return read_folder(folder, settings)
 
 

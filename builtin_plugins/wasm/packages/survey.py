@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from hookgate import HookgateError
-from hookgate.builtin_plugins.wasm.packages.accepting import Acceptance, Accepted, changes
+from hookgate.builtin_plugins.wasm.packages.accepted import Copies, GuestAcceptance, changes
 from hookgate.builtin_plugins.wasm.packages.folders import Package, found_below, read_package
 
 FoundState: TypeAlias = Literal["accepted", "new", "changed", "hidden", "broken"]
@@ -34,11 +34,11 @@ class Found:
     state: FoundState
     why: str = ""
     package: Package | None = None
-    accepted: Acceptance | None = None
+    accepted: GuestAcceptance | None = None
 
 
 def look_through(
-    folders: Sequence[Path], accepted: Mapping[str, Acceptance], copies: Accepted, max_bytes: int
+    folders: Sequence[Path], accepted: Mapping[str, GuestAcceptance], copies: Copies, max_bytes: int
 ) -> Iterator[Found]:
     """Yield every plugin, the installed ones first. It blocks, and holds one module at a time.
 
@@ -49,7 +49,7 @@ def look_through(
         max_bytes: The largest module.
     """
     seen: dict[str, tuple[Path, str]] = {}
-    installed = [copies.copy_of(one) for one in accepted.values() if one.installed]
+    installed = [copies.of(one) for one in accepted.values() if one.installed]
     named, problems = found_below(folders)
     for folder in (*installed, *named):
         found = _found(folder, accepted, max_bytes, installed=folder in installed)
@@ -69,7 +69,7 @@ def look_through(
 
 
 def _found(
-    folder: Path, accepted: Mapping[str, Acceptance], max_bytes: int, *, installed: bool
+    folder: Path, accepted: Mapping[str, GuestAcceptance], max_bytes: int, *, installed: bool
 ) -> Found:
     try:
         package = read_package(folder, max_bytes=max_bytes)

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.builtin_plugins.policy.asking import Asked, opened
-from tests.builtin_plugins.stores import BrokenStore, kept_in, opened_store
+from tests.builtin_plugins.stores import BrokenStore, book_of, kept_in, opened_store
 from tests.builtin_plugins.turns import attach, make_turn
 from tests.support.script import until
 
-from hookgate.builtin_plugins.policy.desk import tables
-from hookgate.builtin_plugins.policy.desk.pins import ToolPins, changes, identity
-from hookgate.builtin_plugins.policy.desk.tables import METADATA, SCRIPTS, ToolPin
+from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins, changes, identity
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
-from hookgate.core.domain.ports import STORE
+from hookgate.core.domain.ports import STORE, Store
 from hookgate.core.domain.tools import Effect, Tool, ToolCall
 from hookgate.core.host import PluginInfo
-from hookgate.kit.records import MemoryStore, Records
+from hookgate.kit.acceptance import tables
+from hookgate.kit.acceptance.acceptances import AcceptanceBook
+from hookgate.kit.records import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-NOW, LATER = "2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00"
+LATER = "2026-01-02T00:00:00+00:00"
 
 
 async def _run(turn: Any, arguments: Any) -> str:
@@ -52,9 +52,9 @@ CHANGED = {
 
 
 @pytest.fixture(params=["process", "store"])
-async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Records[ToolPin]]:
-    async with kept_in(request.param, tmp_path, "policy", tables) as store:
-        yield ToolPin.records(store)
+async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    async with kept_in(request.param, tmp_path, "acceptance", tables) as store:
+        yield store
 
 
 # -- the pins --------------------------------------------------------------
@@ -62,64 +62,66 @@ async def kept(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 @pytest.mark.parametrize("part", CHANGED)
 async def test_a_tool_that_differs_in_anything_is_told_from_the_accepted_one(
-    part: str, kept: Records[ToolPin]
+    part: str, kept: Store
 ) -> None:
-    pins = ToolPins(kept)
-    await pins.load()
-    fresh, _ = pins.compare([WEATHER], NOW)
-    await pins.keep(fresh)
+    pins = ToolPins(book_of(kept))
+    await pins.kept.load()
+    fresh, _ = pins.compare([WEATHER])
+    await pins.kept.add(TOOL, fresh)
     assert pins.standing(WEATHER) == ""
     assert part in pins.standing(CHANGED[part])
     assert [change.part for change in pins.changes(CHANGED[part])] == [part]
 
 
 async def test_a_change_is_seen_once_and_stands_until_it_is_accepted(
-    kept: Records[ToolPin],
+    kept: Store,
 ) -> None:
-    pins = ToolPins(kept)
-    await pins.load()
-    await pins.keep(pins.compare([WEATHER], NOW)[0])
+    pins = ToolPins(book_of(kept))
+    await pins.kept.load()
+    await pins.kept.add(TOOL, pins.compare([WEATHER])[0])
     other = CHANGED["description"]
-    fresh, ((tool, pin),) = pins.compare([other], LATER)
-    assert (fresh, tool, pin.changed) == ([], other, LATER)
-    await pins.save([pin])
-    assert pins.compare([other], LATER) == ([], [])
-    again = pins if kept.in_process else ToolPins(kept)
-    await again.load()
-    assert again.compare([other], LATER) == ([], [])
+    fresh, ((tool, seen),) = pins.compare([other])
+    assert (fresh, tool) == ([], other)
+    await pins.kept.note(TOOL, [seen])
+    assert pins.compare([other]) == ([], [])
+    again = ToolPins(book_of(kept, now=LATER))
+    await again.kept.load()
+    assert again.compare([other]) == ([], [])
     assert again.standing(other)
     assert again.standing(WEATHER) == ""
-    await again.accept([other], "ops", LATER)
+    await again.accept([other], "ops")
     assert again.standing(other) == ""
     assert again.standing(WEATHER)
+    assert again.kept.of(TOOL)["weather"].changed == LATER
 
 
 async def test_of_two_gateways_that_see_a_new_tool_the_first_one_counts(tmp_path: Path) -> None:
     async with opened_store(tmp_path) as store:
-        await store.migrate("policy", METADATA, SCRIPTS)
-        one, two = ToolPins(ToolPin.records(store)), ToolPins(ToolPin.records(store))
-        await one.load()
-        await two.load()
-        mine, theirs = one.compare([WEATHER], NOW)[0], two.compare([CHANGED["schema"]], NOW)[0]
-        await one.keep(mine)
-        await two.keep(theirs)
+        await store.migrate("acceptance", tables.METADATA, tables.SCRIPTS)
+        one, two = ToolPins(book_of(store)), ToolPins(book_of(store))
+        await one.kept.load()
+        await two.kept.load()
+        mine, theirs = one.compare([WEATHER])[0], two.compare([CHANGED["schema"]])[0]
+        await one.kept.add(TOOL, mine)
+        await two.kept.add(TOOL, theirs)
     assert "schema" in two.standing(CHANGED["schema"])
     assert two.standing(WEATHER) == ""
 
 
 async def test_nothing_passes_before_the_pins_were_read_or_where_they_cannot_be() -> None:
-    pins = ToolPins(ToolPin.records(BrokenStore()))  # type: ignore[arg-type]
+    pins = ToolPins(book_of(BrokenStore()))
     assert "not been read yet" in pins.standing(WEATHER)
     with pytest.raises(StoreUnavailableError):
-        await pins.load()
+        await pins.kept.load()
     assert "the disk is gone" in pins.standing(WEATHER)
 
 
 async def test_where_earlier_pins_are_lost_the_first_of_a_name_is_not_accepted_by_itself() -> None:
-    pins = ToolPins(ToolPin.records(MemoryStore(METADATA)), trust_first=False)
-    assert pins.compare([WEATHER], NOW) == ([], [])
+    pins = ToolPins(book_of(MemoryStore(tables.METADATA), trusts_first=False))
+    await pins.kept.load()
+    assert pins.compare([WEATHER]) == ([], [])
     assert "earlier runs are lost" in pins.standing(WEATHER)
-    await pins.accept([WEATHER], "ops", NOW)
+    await pins.accept([WEATHER], "ops")
     assert pins.standing(WEATHER) == ""
 
 
@@ -183,14 +185,14 @@ async def test_a_turn_waits_for_new_tools_to_be_pinned_and_is_offered_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go = asyncio.Event(), asyncio.Event()
-    keep = ToolPins.keep
+    add = AcceptanceBook.add
 
-    async def slowly(self: ToolPins, fresh: Any) -> None:
+    async def slowly(self: AcceptanceBook, kind: str, fresh: Any) -> None:
         begun.set()
         await go.wait()
-        await keep(self, fresh)
+        await add(self, kind, fresh)
 
-    monkeypatch.setattr(ToolPins, "keep", slowly)
+    monkeypatch.setattr(AcceptanceBook, "add", slowly)
     async with opened(tmp_path) as gate:
         gate.host.tools.apply("x", [WEATHER])
         await begun.wait()
@@ -259,9 +261,9 @@ async def test_what_another_gateway_on_the_store_has_accepted_runs_here_too(
         gate.host.tools.apply("x", [changed])
         await settled(gate)
         assert judged(gate, changed) is Effect.DENY
-        elsewhere = ToolPins(ToolPin.records(gate.host[STORE]))
-        await elsewhere.load()
-        await elsewhere.accept([changed], "ops", LATER)
+        elsewhere = ToolPins(book_of(gate.host[STORE]))
+        await elsewhere.kept.load()
+        await elsewhere.accept([changed], "ops")
         await until(lambda: judged(gate, changed) is Effect.ALLOW)
         assert await offered(gate) == {"weather"}
 
@@ -290,8 +292,7 @@ async def test_where_the_pins_cannot_be_read_others_tools_wait_and_then_go_on(
         quarantine = gate.plugin._quarantine
         assert quarantine is not None
         real = quarantine._pins
-        broken = ToolPin.records(BrokenStore())  # type: ignore[arg-type]
-        quarantine._pins = ToolPins(broken)
+        quarantine._pins = ToolPins(book_of(BrokenStore()))
         assert not await quarantine.settle()
         assert judged(gate, WEATHER) is Effect.DENY
         assert await offered(gate) == set()

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ from tests.support.script import Tools, echo_tool
 
 from hookgate.builtin_plugins import TOOLS
 from hookgate.builtin_plugins.wasm.host.folders import FolderJudge
-from hookgate.builtin_plugins.wasm.packages.accepting import Accepted
+from hookgate.builtin_plugins.wasm.packages.accepted import FORMAT, GuestAcceptance
 from hookgate.builtin_plugins.wasm.packages.folders import read_package
-from hookgate.core.domain.errors import HookgateError, TurnError
+from hookgate.core.domain.errors import HookgateError, StoreError, TurnError
 from hookgate.core.domain.ports import AUDIT
 from hookgate.core.domain.turn import SessionKey
 from hookgate.core.settings.paths import PathBases
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.acceptance.acceptances import AcceptanceBook
 
 HELLO = constant(handle_tool_call={"content": "hello"})
 BYE = constant(handle_tool_call={"content": "bye"})
@@ -333,30 +334,42 @@ async def test_a_record_that_cannot_be_read_accepts_nothing_and_says_so(
             assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
 
 
-async def test_what_cannot_be_kept_as_accepted_does_not_run_and_the_gateway_starts(
+async def test_what_a_version_before_kept_in_a_file_is_taken_over_once(
+    started: Started, tmp_path: Path
+) -> None:
+    folder = write_plugin(tmp_path / "plugins" / "greeter", HELLO)
+    package = read_package(folder, max_bytes=1 << 20)
+    one = GuestAcceptance.of(package, installed=False, by="ops", at="2026-01-01T00:00:00+00:00")
+    record = tmp_path / "home" / "wasm" / "accepted.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"format": FORMAT, "plugins": [asdict(one)]}))
+    (folder / "guest.wasm").write_bytes(BYE)
+    for _ in range(2):
+        async with started() as sandboxed:
+            assert (await sandboxed.rows())["greeter"]["state"] == "changed"
+            verified = await sandboxed.operation("wasm.verify")
+            assert (verified["plugins"][0]["by"], record.exists()) == ("ops", False)
+
+
+async def test_a_record_of_a_version_before_that_is_no_file_accepts_nothing(
     started: Started, tmp_path: Path
 ) -> None:
     write_plugin(tmp_path / "plugins" / "greeter", HELLO)
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
-    (home / "wasm").write_text("a file where a folder belongs")
+    (home / "wasm" / "accepted.json").mkdir(parents=True)
     async with started() as sandboxed:
         assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
         assert "ask" not in sandboxed.gateway.host.tools.view()
-    (home / "wasm").unlink()
-    (home / "wasm").mkdir(mode=0o700)
-    (home / "wasm" / "accepted.json").mkdir()
-    async with started() as sandboxed:
-        assert "accepted.json" in sandboxed.gateway.host.degraded["wasm plugins"]
 
 
 async def test_what_is_new_and_cannot_be_recorded_does_not_run(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
-        raise HookgateError("the disk is full")
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full")
 
-    monkeypatch.setattr(Accepted, "put", full)
+    monkeypatch.setattr(AcceptanceBook, "add", full)
     write_plugin(tmp_path / "plugins" / "greeter", HELLO)
     async with started() as sandboxed:
         row = (await sandboxed.rows())["greeter"]

@@ -1,0 +1,33 @@
+"""What was accepted, in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import MetaData
+
+from hookgate.kit.records import Field, Record
+
+SCRIPTS = Path(__file__).parent / "migrations"
+METADATA = MetaData()
+
+
+class Accepted(Record):
+    """What is known of one thing."""
+
+    __tablename__ = "acceptance"
+    metadata = METADATA
+
+    kind: str = Field(primary_key=True)
+    """``tool``, ``card``, ``guest``, or a kind of a plugin's own."""
+    name: str = Field(primary_key=True)
+    digest: str
+    """What was accepted; "" where nothing was."""
+    seen: str
+    """The digest that was seen last."""
+    detail: str
+    """What was accepted, in JSON: it says later what has changed."""
+    accepted_by: str
+    """The principal who accepted it; "" where it was the first of its name."""
+    changed: str
+    """When this row last changed, ISO 8601 in UTC."""
