@@ -29,6 +29,10 @@ def event(number: int | str, text: str = "hello", **more: Any) -> bytes:
     return json.dumps({"id": f"event-{number}", "content": text, "peer": "ada", **more}).encode()
 
 
+AROUND = ("control", "storage", "egress", "policy", "metering", "audit", "channels", "wasm")
+"""The builtin plugins that channels are tested with."""
+
+
 class Bell:
     """A channel whose posts are the JSON of a `ReceivedMessage`, and the plugin that brings it.
 

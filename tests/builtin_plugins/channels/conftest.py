@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import aiohttp
 import pytest
+from tests.builtin_plugins.channels.bells import AROUND
 from tests.builtin_plugins.channels.local_platform import Platform, platform
 from tests.support.bot_api import TOKEN, BotApi, bot_api
 from tests.support.telegram import SECRET, Telegram
@@ -55,10 +56,6 @@ class Serve(Protocol):
     def __call__(
         self, *plugins: object, model: Provider, channels: dict[str, Any], **more: Any
     ) -> AbstractAsyncContextManager[Served]: ...
-
-
-AROUND = ("control", "storage", "egress", "policy", "metering", "audit", "channels", "wasm")
-"""The builtin plugins that channels are tested with."""
 
 
 @pytest.fixture(autouse=True)

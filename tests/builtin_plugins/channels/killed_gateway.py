@@ -10,6 +10,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from tests.builtin_plugins.channels.bells import AROUND
 from tests.support.telegram import SECRET, Telegram
 
 from hookgate.builtin_plugins.channels import plugin
@@ -35,6 +36,7 @@ async def main(url: str, way: str, home: Path) -> None:
             started(
                 Telegram(url, polling=way == "polling", seconds=0.5),
                 home=home,
+                only=AROUND,
                 model=ScriptedModel(answer),
                 clock=SystemClock(),  # type: ignore[arg-type]
                 gateway={"port": 0},

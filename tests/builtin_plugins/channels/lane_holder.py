@@ -10,7 +10,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.builtin_plugins.channels.bells import Bell
+from tests.builtin_plugins.channels.bells import AROUND, Bell
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS
 
 from hookgate.builtin_plugins.channels import plugin
@@ -36,6 +36,7 @@ async def main(url: str, home: Path, seconds: float) -> None:
         started(
             Bell(HEADER),
             home=home,
+            only=AROUND,
             model=ScriptedModel([ask]),
             clock=SystemClock(),  # type: ignore[arg-type]
             gateway={"port": 0},

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builtin_plugins.channels.bells import Bell
+from tests.builtin_plugins.channels.bells import AROUND, Bell
 from tests.builtin_plugins.channels.test_webhooks import HEADER
 from tests.builtin_plugins.turns import make_host
 
@@ -37,7 +37,9 @@ def clock() -> TurnedClock:
 
 @pytest.fixture
 async def store(tmp_path: Path, clock: TurnedClock) -> AsyncIterator[Store]:
-    async with started(home=tmp_path, model=ScriptedModel(say("hi")), clock=clock) as gateway:
+    async with started(
+        home=tmp_path, model=ScriptedModel(say("hi")), clock=clock, only=AROUND
+    ) as gateway:
         found = gateway.host[STORE]
         await tables_of(found, "channels", "hookgate.builtin_plugins.channels.book.tables")
         yield found

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.builtin_plugins.channels.bells import KEY, Bell, event
+from tests.builtin_plugins.channels.bells import AROUND, KEY, Bell, event
 from tests.builtin_plugins.channels.conftest import Running, Served
 from tests.builtin_plugins.channels.test_webhooks import HEADER, SECRETS, post
 from tests.support.bot_api import BotApi
@@ -55,7 +55,9 @@ def echo() -> ScriptedModel:
 async def gateway(url: str, home: Path, *plugins: object, **more: Any) -> AsyncIterator[Gateway]:
     sections = {"plugin": {"storage": {"url": url}, "channels": {"edit_seconds": 0.05}}, **more}
     model = sections.pop("model", None) or echo()
-    async with started(*plugins, home=home, model=model, clock=Running(), **sections) as one:
+    async with started(
+        *plugins, home=home, model=model, clock=Running(), only=AROUND, **sections
+    ) as one:
         yield one
 
 
