@@ -217,12 +217,12 @@ def test_a_map_of_a_thousand_long_categories_keeps_to_its_budget(counter: str) -
 def test_a_map_of_a_hundred_thousand_rows_is_quick() -> None:
     rows = [row(f"t{i}", category=f"c{i % 300}") for i in range(100_000)]
     shown = assembler()
-    started = time.perf_counter()
+    started = time.process_time()
 
     tier = shown.tier0(rows, 1)
 
     # It takes some 40 ms; the bound leaves room for a machine that is busy.
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
     assert 0 < tier.tokens <= 200
     assert shown.tier0(rows, 1) is tier
 

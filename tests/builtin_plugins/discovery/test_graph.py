@@ -146,7 +146,7 @@ def test_the_number_of_edges_that_are_returned_is_bounded() -> None:
 @pytest.mark.slow
 def test_a_tag_and_a_preset_of_a_large_corpus_do_not_explode() -> None:
     rows = [row(f"t{i}", tags=["common", "usual", f"own{i}"]) for i in range(20_000)]
-    started = time.monotonic()
+    started = time.process_time()
 
     graph = Graph(rows, {"all": [one.id for one in rows]})
     edges = graph.edges("tool:t7")
@@ -154,7 +154,7 @@ def test_a_tag_and_a_preset_of_a_large_corpus_do_not_explode() -> None:
     results = graph.rerank([found(one, 0.5) for one in rows[:5]], boosts=EDGES)
 
     # All pairs would be 200 million edges; minutes, not seconds.
-    assert time.monotonic() - started < 20
+    assert time.process_time() - started < 20
     assert len(edges) == 50
     assert counts["TAGGED_WITH"] is None
     assert counts["COMPOSED_WITH"] is None

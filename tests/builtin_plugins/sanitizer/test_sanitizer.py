@@ -112,9 +112,9 @@ def test_cleaning_again_changes_nothing(text: str) -> None:
 )
 def test_time_grows_with_the_length_and_no_faster(unit: str) -> None:
     text = unit * (50_000 // len(unit))
-    began = time.perf_counter()
+    began = time.process_time()
     clean(text)
-    assert time.perf_counter() - began < 2.0
+    assert time.process_time() - began < 2.0
 
 
 def test_card_is_cleaned_in_text_name_and_description_and_nothing_else() -> None:

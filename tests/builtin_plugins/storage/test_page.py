@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.test_packaging import ROOT
 
 
+@pytest.mark.slow
 def test_the_tables_that_the_page_shows_pass_mypy(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "plugins" / "storage.md").read_text(encoding="utf-8")
     shown = page.partition("from sqlalchemy import MetaData")
