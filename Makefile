@@ -79,9 +79,11 @@ PYTEST := $(PY) -m pytest -q -n auto --dist loadfile
 test: $(DEV)  ## the unit tests
 	@$(PYTEST) -m "not slow and not models" $(PYTEST_ARGS)
 
-# Properties are tried here with more examples than in the unit tests.
+# Properties are tried here with more examples than in the unit tests, and with others each time;
+# the short form leaves them to the unit tests.
+SLOW := $(if $(filter 1,$(HOOKGATE_TEST_SHORT)),slow,slow or hypothesis)
 test-slow: $(DEV)  ## the tests that take more than a few seconds each, and all examples
-	@$(PYTEST) -m "(slow or hypothesis) and not models" --hypothesis-profile=full $(PYTEST_ARGS)
+	@$(PYTEST) -m "($(SLOW)) and not models" --hypothesis-profile=full $(PYTEST_ARGS)
 
 # torch is large, so it has an environment of its own. On Linux uv takes the build without
 # CUDA, a tenth of the size; pip takes what its index has.

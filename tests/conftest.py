@@ -28,9 +28,10 @@ pytest_plugins = [
 ]
 
 # A deadline would measure the machine: on a busy one any example can take long for once.
-# `make test-slow` runs the properties again with the profile "full".
+# Among the unit tests a property is tried with the same few examples each time, so that they fail
+# for a change and not by chance; `make test-slow` looks for others with the profile "full".
 hypothesis.settings.register_profile("full", deadline=None)
-hypothesis.settings.register_profile("unit", deadline=None, max_examples=10)
+hypothesis.settings.register_profile("unit", deadline=None, max_examples=10, derandomize=True)
 hypothesis.settings.load_profile("unit")
 
 # A process of tests holds millions of objects that stay: modules, and thousands of tests. They

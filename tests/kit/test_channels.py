@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate import Address, ChannelError, HookFailure, Image, Link, Text, hookimpl
 from hookgate.channels import deliver, split
@@ -34,7 +35,7 @@ def test_pieces_fit_and_hold_every_word_whole_and_in_order(text: str, most: int)
     assert [word for piece in pieces for word in piece.split()] == text.split()
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(markdown, st.integers(48, 160))
 def test_every_piece_closes_the_code_that_it_opens(text: str, most: int) -> None:
     pieces = split(text, most)

@@ -6,8 +6,9 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.tools.calculate import (
     MAX_DIGITS,
@@ -117,16 +118,16 @@ CALLS = ["abs(", "sqrt(", "round(", "min(", "max(", "ceil(", "floor"]
 TOKENS = st.sampled_from([*NUMBERS, *SIGNS, *CALLS])
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.lists(TOKENS, max_size=60).map("".join) | st.text("0123456789.+-*/%(),e pi\n_", max_size=80)
 )
 def test_every_text_ends_quickly_in_a_number_or_a_refusal(expression: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     value: float = 0
     with suppress(CalculationError):
         value = calculate(expression)
-    assert time.perf_counter() - began < 10.0
+    assert time.process_time() - began < 10.0
     assert math.isfinite(value) if isinstance(value, float) else len(str(value)) <= MAX_DIGITS + 1
 
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.wasm.bounded import (
     DEPTH,
@@ -143,7 +144,7 @@ def nested(value: Any, times: int) -> Any:
     return value
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     value=json_values,
     wide=st.integers(0, PARTS + 3) | st.just(0),
@@ -161,7 +162,7 @@ def test_json_is_let_through_exactly_where_it_is_within_all_bounds(
     assert held(text.encode("utf-8", "surrogatepass")) == within(value)
 
 
-@settings(max_examples=600)
+@examples(600)
 @given(data=st.binary() | st.text('{}[],:"\\ 1a\n', max_size=60).map(str.encode))
 @example(b'"\\\\"')
 @example(b'{"a":"\\"}","b":[]}')
@@ -175,7 +176,7 @@ def test_nothing_else_comes_of_any_bytes(data: bytes):
         assert within(value)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     unit=st.text('{}[],:"\\ 1a\n', min_size=1, max_size=8),
     times=st.sampled_from([1, 100, 30_000]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import tomllib
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest
@@ -197,7 +198,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(LINES, max_size=14).map("\n".join))
 @example(TOOL)
 @example(CHANNEL)

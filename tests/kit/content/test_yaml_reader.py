@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
 from hookgate.kit.content import yaml_reader
@@ -198,7 +199,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(FRAGMENTS, max_size=14).map("".join))
 def test_whichever_parser_reads_says_the_same(text: str) -> None:
     quick = outcome(text)

@@ -50,7 +50,7 @@ def check(runner: asyncio.Runner, home: Path, options: StorageSettings, examples
 def test_whatever_happens_nothing_of_a_budget_is_lost_added_or_refused_falsely(
     runner: asyncio.Runner, tmp_path: Path
 ) -> None:
-    check(runner, tmp_path, StorageSettings(), 8)
+    check(runner, tmp_path, StorageSettings(), 4)
 
 
 @pytest.mark.slow
