@@ -32,25 +32,26 @@ def rejected(text: str) -> bool:
     return verdict(inspect(text), trusted=False) == "reject"
 
 
-@pytest.mark.parametrize("order", [ORDER, FLOOR], ids=["rule", "floor"])
-@pytest.mark.parametrize("way", [*PLAIN, *SIGNS, *LETTERS, *PACKED])
-def test_an_order_is_found_however_it_is_written(way: str, order: str) -> None:
-    assert rejected((PLAIN | SIGNS | LETTERS | PACKED)[way](order))
+def test_an_order_is_found_however_it_is_written() -> None:
+    ways = PLAIN | SIGNS | LETTERS | PACKED
+    orders = {"rule": ORDER, "floor": FLOOR}
+    tried = {(name, order): way(orders[order]) for name, way in ways.items() for order in orders}
+    assert [key for key, text in tried.items() if not rejected(text)] == []
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("way", [*PACKED, *SIGNS, "as it is", "an HTML comment", "tags in words"])
-def test_an_order_is_found_in_each_language(way: str, language: str) -> None:
-    assert rejected((PLAIN | SIGNS | PACKED)[way](LANGUAGES[language]))
+def test_an_order_is_found_in_each_language(language: str) -> None:
+    names = [*PACKED, *SIGNS, "as it is", "an HTML comment", "tags in words"]
+    tried = {name: (PLAIN | SIGNS | PACKED)[name](LANGUAGES[language]) for name in names}
+    assert [name for name, text in tried.items() if not rejected(text)] == []
 
 
-# What is packed, or has a tag for each letter, is not for anybody to read.
-@pytest.mark.parametrize(
-    "way", [*sorted(PLAIN.keys() - {"a tag for each letter"}), *SIGNS, *LETTERS]
-)
-def test_honest_text_is_not_rejected_for_how_it_is_written(way: str) -> None:
+def test_honest_text_is_not_rejected_for_how_it_is_written() -> None:
     text = "Sorts the rows of a table by the date of each order, and prints them."
-    assert not rejected((PLAIN | SIGNS | LETTERS)[way](text))
+    # What is packed, or has a tag for each letter, is not for anybody to read.
+    ways = {**PLAIN, **SIGNS, **LETTERS}
+    del ways["a tag for each letter"]
+    assert [name for name, way in ways.items() if rejected(way(text))] == []
 
 
 @pytest.mark.parametrize(

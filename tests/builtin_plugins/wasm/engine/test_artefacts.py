@@ -16,6 +16,8 @@ from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Guest, Sandbox
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 TOOL = "handle_tool_call"
 
 

@@ -19,6 +19,8 @@ from hookgate.builtin_plugins.wasm.engine.errors import GuestRefusedError
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
 
+pytestmark = pytest.mark.usefixtures("compiled_anew")
+
 GATEWAY = """
 import asyncio, sys
 from pathlib import Path

@@ -82,9 +82,10 @@ async def answers(sandbox: Sandbox, name: str, limits: Limits = LONG) -> bytes:
 async def test_runaway_calls_of_two_guests_leave_threads_for_others(tmp_path: Path) -> None:
     async with opened(tmp_path, threads=8) as (sandbox, calls):
         wild = [await spinning(sandbox, name) for name in ("one", "two")]
-        for each in wild:
+        # One after the other: of those that come at once, each would leave as much to the other.
+        for each, most in zip(wild, (4, 2), strict=True):
             calls.start(each, 12)
-        await calls.run(one=4, two=2)
+            await calls.run(**{each.name: most})
 
         for name in ("three", "four"):
             assert await answers(sandbox, name) == b"meanwhile"

@@ -1,0 +1,54 @@
+"""A guest is compiled once in a process of tests.
+
+Each compilation is a process of its own, which takes longer than most tests of a guest. What came
+out of one is kept by the module and the limits; what was refused is refused anew each time.
+Tests of compiling itself use the fixture `compiled_anew`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hookgate.builtin_plugins.wasm.engine.compiled import compiling
+from hookgate.builtin_plugins.wasm.engine.compiled.artefacts import Artefacts
+from hookgate.builtin_plugins.wasm.engine.limits import Limits
+
+RUN = compiling._run
+MOST = 1024 * 1024
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once() -> Iterator[None]:
+    known: dict[tuple[bytes, float, int], tuple[dict[str, Any], bytes]] = {}
+    open_new = Artefacts.open_new
+
+    def readable(artefacts: Artefacts) -> tuple[Path, int]:
+        path, descriptor = open_new(artefacts)
+        os.close(descriptor)
+        return path, os.open(path, os.O_RDWR)
+
+    async def once(data: bytes, artefact: int, *, name: str, limits: Limits) -> dict[str, Any]:
+        key = data, limits.compile_seconds, limits.compile_memory_bytes
+        if key in known:
+            said, made = known[key]
+            os.write(artefact, made)
+        else:
+            said = await RUN(data, artefact, name=name, limits=limits)
+            if (size := os.fstat(artefact).st_size) < MOST:
+                known[key] = said, os.pread(artefact, size, 0)
+        return {**said}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Artefacts, "open_new", readable)
+        patch.setattr(compiling, "_run", once)
+        yield
+
+
+@pytest.fixture
+def compiled_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiling, "_run", RUN)
