@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.app import app
 from hookgate.cli.client.loop import LoopThread
 from hookgate.cli.client.note import address, leave_note
@@ -36,9 +37,15 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """The command line in a home folder."""
+    """The command line in a home folder.
+
+    Attributes:
+        home: It.
+        builtin_plugins: The builtin plugins that run, None for all.
+    """
 
     home: Path
+    builtin_plugins: Sequence[str] | None = None
 
     @property
     def environ(self) -> dict[str, str]:
@@ -46,7 +53,10 @@ class CommandLine:
 
         Nor is the embedding model: search goes by words alone where nothing else is asked for.
         """
+        few = {*BUILTIN} - {*(self.builtin_plugins or BUILTIN)}
+        off = {"HOOKGATE_PLUGINS__DISABLE": json.dumps(sorted(few))} if few else {}
         return {
+            **off,
             "HOME": str(self.home),
             "HOOKGATE_GATEWAY__PORT": "0",
             "HOOKGATE_PLUGINS__ENTRY_POINTS": "false",
@@ -74,11 +84,25 @@ class CommandLine:
         return path
 
 
+FEW = (
+    *("control", "storage", "egress", "providers", "audit"),
+    *("metering", "policy", "sanitizer", "tools"),
+)
+"""The builtin plugins that most commands are about."""
+
+
 @pytest.fixture
-def hookgate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+def builtin_plugins() -> Sequence[str] | None:
+    return FEW
+
+
+@pytest.fixture
+def hookgate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builtin_plugins: Sequence[str] | None
+) -> CommandLine:
     for name in ("HOOKGATE_CONFIG", "HOOKGATE_TOKEN", "HOOKGATE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    return CommandLine(tmp_path)
+    return CommandLine(tmp_path, builtin_plugins)
 
 
 @dataclass(frozen=True, slots=True)

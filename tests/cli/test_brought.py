@@ -23,6 +23,11 @@ Install = Callable[..., None]
 
 
 @pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
+@pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Return what installs a distribution that brings commands."""
     site = tmp_path / "site"

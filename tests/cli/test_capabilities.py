@@ -3,8 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import FEW, CommandLine
 from tests.cli.terminal import Terminal
+
+
+@pytest.fixture
+def builtin_plugins() -> tuple[str, ...]:
+    return (*FEW, "embedding", "discovery")
 
 
 def bad_manifest(folder: Path) -> Path:

@@ -3,9 +3,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.cli.conftest import CommandLine
+from tests.cli.conftest import FEW, CommandLine
 
 BODY = "Invoices are sent by the tool send_invoice. It needs a customer and an amount. " * 3
+
+
+@pytest.fixture
+def builtin_plugins() -> tuple[str, ...]:
+    return (*FEW, "awareness")
 
 
 def card(path: Path, card_id: str = "", *, more: str = "", body: str = BODY) -> Path:

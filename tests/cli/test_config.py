@@ -8,6 +8,11 @@ import pytest
 from tests.cli.conftest import CommandLine
 
 
+@pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
 def test_what_is_set_is_shown_with_its_source_and_without_secrets(hookgate: CommandLine) -> None:
     path = hookgate.config(
         "[context]\nhistory_turns = 3\n[secrets]\nmodel = 'canary-1'\n"

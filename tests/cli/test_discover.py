@@ -22,6 +22,11 @@ Use `gh issue list`.
 
 
 @pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
+@pytest.fixture
 def discover(hookgate: CommandLine) -> CommandLine:
     hookgate.config(WORDS_ALONE)
     folder = hookgate.home / ".hookgate" / "capabilities" / "github"

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
+import pytest
 from tests.cli.conftest import CommandLine
+
+
+@pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
 
 
 def test_a_first_settings_file_is_written_and_is_right(hookgate: CommandLine) -> None:

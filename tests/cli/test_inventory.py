@@ -2,9 +2,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.cli.conftest import CommandLine
 
 CLOCK = "native:native:global:global:tool:clock"
+
+
+@pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
 
 
 def test_what_there_is_is_listed_switched_and_shown(hookgate: CommandLine) -> None:

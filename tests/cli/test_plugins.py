@@ -35,6 +35,11 @@ Installed = Callable[..., Ran]
 
 
 @pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
+@pytest.fixture
 def installed(
     hookgate: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[str, str], Installed]]:

@@ -81,7 +81,7 @@ def test_rules_are_held_against_the_tools_of_a_gateway(hookgate: CommandLine) ->
     deny = {"effect": "deny", "match": {"tool": ["calculate", "calcualte"]}}
     written(Path("odd.yaml"), {**deny, "when": "args.expresion == '1'"})
     assert hookgate("policy", "check", "odd.yaml").out == "ok 1 rule\n"
-    ran = hookgate("policy", "check", "odd.yaml", "--tools")
+    ran = hookgate("policy", "check", "odd.yaml", "--tools", HOOKGATE_PLUGINS__DISABLE="[]")
     assert ran.code == 0
     assert "no tool that 'calcualte' fits" in ran.out
     assert "speaks of args.expresion" in ran.out

@@ -43,6 +43,11 @@ OF_EACH_STANDING = (
 RUNNER = '[plugins]\nallow = ["acme_weather"]\nreplace = { wasm = "weather" }\n'
 
 
+@pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
 class Installed:
     """The command line, with a plugin beside hookgate whose text changes."""
 

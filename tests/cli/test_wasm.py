@@ -15,6 +15,11 @@ ECHO = str(GUESTS / "echo-c")
 
 
 @pytest.fixture
+def builtin_plugins() -> None:
+    """All of them."""
+
+
+@pytest.fixture
 def asking(tmp_path: Path) -> Path:
     grants = ["http:GET https://api.example.com/v1/*", "store:notes=200KB"]
     data = constant(handle_tool_call={"content": "sunny"})
