@@ -68,6 +68,7 @@ def test_no_side_asks_what_another_has_just_asked() -> None:
     assert len(texts) < QUERIES
 
 
+@pytest.mark.slow
 async def test_a_start_with_an_unchanged_index_embeds_nothing() -> None:
     figures = await discovery_speed.cold_and_start(20, queries=10, starts=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from benchmarks import wasm
 
 from hookgate.builtin_plugins.wasm.engine.sandbox import Sandbox
@@ -21,6 +22,7 @@ async def test_a_call_is_timed_against_its_peers(tmp_path: Path) -> None:
     await sandbox.close()
 
 
+@pytest.mark.slow
 async def test_runaway_guests_leave_turns_alone(tmp_path: Path) -> None:
     sandbox = Sandbox(tmp_path / "guests", threads=2 * wasm.RUNAWAYS)
 

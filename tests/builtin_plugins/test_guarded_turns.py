@@ -14,7 +14,6 @@ from tests.support.script import Events, Script, Scripted, call, say, settings, 
 from hookgate import Gateway
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.operations import Invocation
-from hookgate.core.domain.ports import STORE
 from hookgate.core.domain.turn import Address, Principal
 
 if TYPE_CHECKING:
@@ -198,20 +197,6 @@ async def test_tool_that_was_discovered_can_be_called_in_the_same_turn(tmp_path:
     assert offered[0] == ["discover_capabilities", "list_capabilities"]
     assert "calculate" in offered[1]
     assert results(turn)[1] == "2"
-
-
-@pytest.mark.parametrize("name", ["audit", "policy", "memory", "awareness", "discovery", "tools"])
-async def test_gateway_answers_without_the_plugin(tmp_path: Path, name: str) -> None:
-    step = call(("1", "calculate", {"expression": "1 + 1"}))
-    off = {"disable": [name], "entry_points": False}
-    async with opened(tmp_path, step, say("done"), plugins=off) as gate:
-        turn = await gate.chat("go")
-        assert STORE in gate.host
-    assert turn.answer == "done"
-    if name == "policy":
-        assert "is the policy plugin enabled?" in results(turn)[0]
-    elif name != "tools":
-        assert results(turn) == ["2"]
 
 
 async def test_without_a_store_memory_and_audit_say_what_is_lost(tmp_path: Path) -> None:

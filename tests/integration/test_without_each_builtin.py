@@ -45,8 +45,11 @@ async def test_the_gateway_answers_without(name: str, tmp_path: Path) -> None:
         assert not status["durable"]
     if name == "policy":
         assert {call.result.status for call in turn.calls} == {"denied"}
-    if name == "tools":
+        assert "is the policy plugin enabled?" in turn.calls[0].result.text
+    elif name == "tools":
         assert turn.calls == []
+    else:
+        assert "391" in turn.answer
     assert ("sanitizing" in status["notices"]) == (name == "sanitizer")
 
 

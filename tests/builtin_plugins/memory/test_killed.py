@@ -101,6 +101,7 @@ def killed_after(home: Path, first: int, turns: int) -> int:
     return last
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 async def test_kill_while_turns_are_learned_and_forgotten(tmp_path: Path) -> None:
     first = 0

@@ -197,11 +197,12 @@ def test_what_is_filled_is_never_overwritten() -> None:
         ]
 
 
-def test_a_thousand_turns_with_recall_leave_as_many_facts_as_were_said() -> None:
+@pytest.mark.parametrize("turns", [100, pytest.param(1000, marks=pytest.mark.slow)])
+def test_turns_with_recall_leave_as_many_facts_as_were_said(turns: int) -> None:
     memory = facts()
     with opened() as connection:
         said = ["My dog is called Luna.", "I live in Rome.", "I like tea.", "I work at Acme."]
-        for number in range(1000):
+        for number in range(turns):
             text = said[number] if number < len(said) else CHATTER[number % len(CHATTER)]
             at = NOON + timedelta(minutes=number)
             memory.learn([utterance(text, number, at=at)], connection)
