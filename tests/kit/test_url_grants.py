@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL as WireURL
 
-from hookgate.builtin_plugins.egress.transport import _wire_url
+from hookgate.builtin_plugins.egress.connection import _wire_url
 from hookgate.kit.url_grants import (
     Grant,
     Grants,

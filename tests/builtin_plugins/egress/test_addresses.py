@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.builtin_plugins.egress.addresses import (
+from hookgate.builtin_plugins.egress.connection import (
     is_loopback,
     is_private,
     why_not_public,

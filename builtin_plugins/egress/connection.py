@@ -1,28 +1,209 @@
-"""The transport: aiohttp below httpx's API, connected to addresses that were checked.
-
-aiohttp relays a streamed chunk for about a third of what httpx's own transport costs.
-The adapter is written here because the address must be pinned, and because a URL that is
-handed over as text would be parsed, and its escapes decoded, a second time: what was
-checked would not be what is asked for.
-"""
+"""Connections to the addresses that are allowed, looked up once and checked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import TYPE_CHECKING, TypeAlias
 
 import aiohttp
 import httpx
+from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL as WireURL
 
 from hookgate import EgressDeniedError, EgressFailedError
-from hookgate.builtin_plugins.egress.body import Body, Mapped
-from hookgate.builtin_plugins.egress.resolver import CheckedResolver, Resolver
-from hookgate.kit.url_grants import Grants, NotGrantedError, Target, shown
+from hookgate.builtin_plugins.egress.client import Body, Mapped
+from hookgate.kit.url_grants import Address, Grants, NotGrantedError, Target, parse_address, shown
 
 if TYPE_CHECKING:
     import ssl
+
+_SPECIAL_4 = tuple(
+    (IPv4Network(network), reason)
+    for network, reason in (
+        ("0.0.0.0/8", "unspecified (this network)"),
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "shared by a carrier's NAT"),
+        ("127.0.0.0/8", "loopback"),
+        ("168.63.129.16/32", "a cloud platform's own service"),
+        ("169.254.0.0/16", "link-local"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "reserved for protocols"),
+        ("192.0.2.0/24", "reserved for documentation"),
+        ("192.88.99.0/24", "a 6to4 relay"),
+        ("192.168.0.0/16", "private"),
+        ("198.18.0.0/15", "reserved for benchmarks"),
+        ("198.51.100.0/24", "reserved for documentation"),
+        ("203.0.113.0/24", "reserved for documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved"),
+    )
+)
+
+_SPECIAL_6 = tuple(
+    (IPv6Network(network), reason)
+    for network, reason in (
+        ("::/128", "unspecified"),
+        ("::1/128", "loopback"),
+        ("::ffff:0:0/96", "an IPv4-mapped form"),
+        ("::/96", "an IPv4-compatible form"),
+        ("::ffff:0:0:0/96", "an IPv4-translated form"),
+        ("64:ff9b::/96", "a NAT64 form"),
+        ("64:ff9b:1::/48", "a local NAT64 form"),
+        ("100::/64", "reserved for discarding"),
+        ("2001::/32", "a Teredo form"),
+        ("2001::/23", "reserved for protocols"),
+        ("2001:db8::/32", "reserved for documentation"),
+        ("2002::/16", "a 6to4 form"),
+        ("3fff::/20", "reserved for documentation"),
+        ("fc00::/7", "unique-local"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+
+_GLOBAL_6 = IPv6Network("2000::/3")
+"""The only block of IPv6 that is assigned as global unicast (IANA, IPv6 address space)."""
+
+_PRIVATE: tuple[IPv4Network | IPv6Network, ...] = (
+    *(
+        IPv4Network(text)
+        for text in (
+            "10.0.0.0/8",
+            "100.64.0.0/10",
+            "127.0.0.0/8",
+            "172.16.0.0/12",
+            "192.168.0.0/16",
+        )
+    ),
+    IPv6Network("::1/128"),
+    IPv6Network("fc00::/7"),
+)
+
+
+@lru_cache(maxsize=1024)
+def why_not_public(address: Address) -> str | None:
+    """Return what sort of address this is where it is not public, else None."""
+    if isinstance(address, IPv4Address):
+        return next((reason for network, reason in _SPECIAL_4 if address in network), None)
+    for network, reason in _SPECIAL_6:
+        if address in network:
+            return reason
+    return None if address in _GLOBAL_6 else "reserved"
+
+
+def is_loopback(address: Address) -> bool:
+    """Whether the address is this machine: 127.0.0.0/8 or ::1, in no other form."""
+    return address.is_loopback and not (
+        isinstance(address, IPv6Address) and address.ipv4_mapped is not None
+    )
+
+
+def is_private(address: Address) -> bool:
+    """Whether an operator's own network may use it: loopback, private, shared, unique-local.
+
+    Link-local is not among them: cloud platforms serve credentials there.
+    """
+    return any(address in network for network in _PRIVATE)
+
+
+# -- resolver --------------------------------------------------------------------
+
+# Resolving a name once, checking what it resolves to, and handing over just that.
+
+Resolver: TypeAlias = "Callable[[str, int], Awaitable[Sequence[str]]]"
+"""``await resolve(host, port)`` returns the host's addresses, or raises `OSError`."""
+
+
+async def resolve_by_system(host: str, port: int) -> Sequence[str]:
+    """Return the addresses that the system's resolver has for `host`."""
+    loop = asyncio.get_running_loop()
+    infos = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(info[4][0]) for info in infos]
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves for aiohttp's connector, which connects to exactly what is returned.
+
+    One lookup serves one connection: nothing between the check and the connection asks
+    again, so a name cannot change its answer in between.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        grants: Grants,
+        private_hosts: frozenset[str],
+        resolve: Resolver,
+    ) -> None:
+        self._name = name
+        self._grants = grants
+        self._private_hosts = private_hosts
+        self._resolve = resolve
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Return the host's addresses, all of them checked.
+
+        Raises:
+            EgressDeniedError: One of the addresses is not public, and may not be otherwise.
+            OSError: The host cannot be resolved.
+        """
+        found = list(dict.fromkeys(await self._resolve(host, port)))
+        if not found:
+            raise OSError(f"no addresses for {host}")
+        results: list[ResolveResult] = []
+        for text in found:
+            address = parse_address(text)
+            self._check(host, port, text, address)
+            results.append(
+                ResolveResult(
+                    hostname=host,
+                    host=str(address),
+                    port=port,
+                    family=socket.AF_INET6 if ":" in text else socket.AF_INET,
+                    proto=socket.IPPROTO_TCP,
+                    flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+                )
+            )
+        return results
+
+    def _check(self, host: str, port: int, text: str, address: Address | None) -> None:
+        if address is None:
+            raise EgressDeniedError(
+                f"{self._name}: {host} resolves to {text[:80]!r}: expected an IP address "
+                "without a zone; nothing was sent"
+            )
+        reason = why_not_public(address)
+        if reason is None:
+            return
+        if self._grants.names_localhost(host, port) and is_loopback(address):
+            return
+        if is_private(address) and not self._private_hosts.isdisjoint((host, f"{host}:{port}")):
+            return
+        raise EgressDeniedError(
+            f"{self._name}: {host} resolves to {address}, which is {reason}: expected public "
+            f"addresses only; nothing was sent. If this is meant, grant the address itself, or "
+            f"add `{host}:{port}` to `private_hosts` in [plugin.egress]"
+        )
+
+    async def close(self) -> None:
+        """Hold nothing, release nothing."""
+
+
+# -- transport -------------------------------------------------------------------
+
+# The transport: aiohttp below httpx's API, connected to addresses that were checked.
+#
+# aiohttp relays a streamed chunk for about a third of what httpx's own transport costs. The
+# adapter is written here because the address must be pinned, and because a URL that is handed
+# over as text would be parsed, and its escapes decoded, a second time: what was checked would not
+# be what is asked for.
 
 REFUSED_METHODS = frozenset(("CONNECT", "TRACE"))
 
