@@ -209,7 +209,7 @@ from hookgate.core.gateway.bodies import (
 from hookgate.core.gateway.codes import (
     ErrorAnswer as ErrorAnswer,
 )
-from hookgate.core.gateway.request_keys import (
+from hookgate.core.gateway.routes import (
     client_of as client_of,
     principal_of as principal_of,
 )

@@ -22,7 +22,7 @@ from tests.core.gateway.test_peer import NOBODY, as_root, user
 
 from hookgate.cli import state
 from hookgate.cli.client.note import NOTE, NoteError, Running, running_gateway, write_note
-from hookgate.core.gateway.access.proof import new_key, prove
+from hookgate.core.gateway.access.peer import new_key, prove
 
 TOKEN = "hgt_" + "5ecret" * 8
 WORDS = "the launch code is tulip-seven"

@@ -18,9 +18,7 @@ from weakref import WeakKeyDictionary
 from hookgate import hookspecs
 from hookgate.core.domain.errors import HookError, StartError, WireError
 from hookgate.core.domain.turn import ALL_SCOPES, Claim, Principal
-from hookgate.core.gateway.access.attempts import Attempts
-from hookgate.core.gateway.access.credentials import FORMS, bearer, read_credential
-from hookgate.core.gateway.access.forwarded import forwarded_header
+from hookgate.core.gateway.access.credentials import FORMS, Attempts, bearer, read_credential
 from hookgate.core.gateway.access.origin import (
     HostRule,
     OriginRule,
@@ -28,6 +26,7 @@ from hookgate.core.gateway.access.origin import (
     address_key,
     canonical_address,
     check_own_page,
+    forwarded_header,
     is_loopback,
     is_loopback_bind,
 )

@@ -5,7 +5,7 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.gateway.access.attempts import WINDOW, Attempts
+from hookgate.core.gateway.access.credentials import WINDOW, Attempts
 
 
 class Clock:

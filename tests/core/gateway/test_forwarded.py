@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.wire import serving
 
-from hookgate.core.gateway.access.forwarded import forwarded_header
+from hookgate.core.gateway.access.origin import forwarded_header
 
 ADDED = {
     "HTTP itself": ("Forwarded", "Via", "CDN-Loop", "Max-Forwards", "Early-Data", "Client-Cert",

@@ -13,8 +13,7 @@ from tests.support.wire import Served, bearer, serving, tokens
 from hookgate.core.domain.errors import StartError
 from hookgate.core.domain.operations import Access
 from hookgate.core.gateway.app import ROUTES, build_app
-from hookgate.core.gateway.request_keys import client_of, principal_of
-from hookgate.core.gateway.routes import Routes
+from hookgate.core.gateway.routes import Routes, client_of, principal_of
 from hookgate.hookspecs import hookimpl
 
 

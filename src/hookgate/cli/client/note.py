@@ -1,7 +1,7 @@
 """Where the gateway of a home folder runs: it leaves a note, since its port may be any.
 
 The note also holds the key by which the gateway proves itself
-(`hookgate.core.gateway.access.proof`), so it is for its owner alone, and nobody else's is believed.
+(`hookgate.core.gateway.access.peer`), so it is for its owner alone, and nobody else's is believed.
 """
 
 from __future__ import annotations

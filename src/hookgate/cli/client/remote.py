@@ -14,8 +14,13 @@ import aiohttp
 from hookgate.cli.client.local import AnsweredError, Stream
 from hookgate.core.domain import strict_json
 from hookgate.core.domain.errors import HookgateError
-from hookgate.core.gateway.access.peer import PeerLookup
-from hookgate.core.gateway.access.proof import NONCE_HEADER, PROOF_HEADER, new_nonce, proves
+from hookgate.core.gateway.access.peer import (
+    NONCE_HEADER,
+    PROOF_HEADER,
+    PeerLookup,
+    new_nonce,
+    proves,
+)
 
 if TYPE_CHECKING:
     from aiohttp.connector import Connection
