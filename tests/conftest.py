@@ -24,7 +24,6 @@ from hookgate.core.hooks import dispatch
 pytest_plugins = [
     "hookgate.kit.testing.fixtures",
     "tests.support.compiled",
-    "tests.support.migrations",
     "tests.support.postgres",
 ]
 

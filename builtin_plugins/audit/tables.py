@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.audit.sealing import Head, Sealer
 from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parent / "migrations"
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 _SINCE_SEALS = {"server_default": ""}
 

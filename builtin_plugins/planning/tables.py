@@ -14,7 +14,7 @@ from hookgate.kit.records import Field, Record, insert_new, trim
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 
 class OutcomeRow(Record):

@@ -16,7 +16,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, MetaData, column, insert, inspect, select, table, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    column,
+    insert,
+    inspect,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
 from hookgate import HookgateError, StartError
@@ -37,6 +50,10 @@ even where two gateways run in one process. This is the only state that they sha
 _seen = table("storage_scripts", column("plugin"), column("digest"), column("version"))
 """Which scripts a plugin's tables were last brought up to date with. Where nothing has
 changed since, a start needs neither Alembic (0.2 s to import) nor the scripts."""
+
+
+_REVISION = re.compile(r'^revision\b.*= "(\w+)"', re.MULTILINE)
+_DOWN_REVISION = re.compile(r'^down_revision\b.*= "(\w+)"', re.MULTILINE)
 
 
 class TablesError(StartError):
@@ -83,6 +100,22 @@ class PluginTables:
             digest.update(f"{script.name}\0{len(content)}\0".encode() + content)
         return digest.hexdigest()
 
+    def whole_head(self, connection: Connection) -> str:
+        """Return the revision of tables that are made as the metadata says, at once.
+
+        "" where the scripts are to run: they know more than the metadata, or there are tables
+        already, or the database is PostgreSQL.
+        """
+        if not self.metadata.info.get("complete") or connection.dialect.name != "sqlite":
+            return ""
+        there = set(inspect(connection).get_table_names())
+        before = self.metadata.info.get("instead_of", ())
+        if not there.isdisjoint((*self.metadata.tables, *before)):
+            return ""
+        text = "".join(each.read_text() for each in (self.scripts / "versions").glob("*.py"))
+        heads = set(_REVISION.findall(text)) - set(_DOWN_REVISION.findall(text))
+        return heads.pop() if len(heads) == 1 else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStatus:
@@ -123,6 +156,10 @@ def upgrade(connection: Connection, tables: PluginTables, *, allowed: bool = Tru
         if version and _seen_with(connection, tables.plugin) == (digest, version):
             _check_tables(connection, tables)
             return TableStatus(plugin=tables.plugin, version=version, head=version)
+        if allowed and not version and (head := tables.whole_head(connection)):
+            _make_whole(connection, tables, head)
+            _remember(connection, tables.plugin, digest, head)
+            return TableStatus(plugin=tables.plugin, version=head, head=head)
         with _ALEMBIC:
             script = _scripts(tables)
             found = _compare(tables, script, version)
@@ -186,6 +223,16 @@ def _refuse_newer(found: TableStatus, script: ScriptDirectory) -> None:
             "written by a newer version. Install that version again, or restore a backup from "
             "before the upgrade, or start with another database (`[plugin.storage] path`)"
         )
+
+
+def _make_whole(connection: Connection, tables: PluginTables, head: str) -> None:
+    """Make new tables as they are in the end: the scripts take ten times as long, and Alembic."""
+    tables.metadata.create_all(connection, checkfirst=False)
+    name = tables.version_table
+    number = Column("version_num", String(32), nullable=False)
+    versions = Table(name, MetaData(), number, PrimaryKeyConstraint(number, name=f"{name}_pkc"))
+    versions.create(connection)
+    connection.execute(insert(versions).values(version_num=head))
 
 
 def _run_scripts(

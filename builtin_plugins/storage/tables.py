@@ -10,7 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, DateTime, Dialect, Index, Integer, Table, Text, TypeDecorator
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    DateTime,
+    Dialect,
+    Index,
+    Integer,
+    Table,
+    Text,
+    TypeDecorator,
+    event,
+    insert,
+)
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
@@ -65,8 +77,8 @@ class SessionRow(StorageModel, table=True):
     turns: int = Field(sa_type=Integer)
     last_turn: str = Field(sa_type=Text)
     updated: datetime = Field(sa_type=UtcTime)
-    taint: str = Field(sa_type=Text)
-    forgotten: int = Field(sa_type=Integer)
+    taint: str = Field(sa_type=Text, sa_column_kwargs={"server_default": "[]"})
+    forgotten: int = Field(sa_type=Integer, sa_column_kwargs={"server_default": "0"})
 
 
 class MessageRow(StorageModel, table=True):
@@ -95,7 +107,7 @@ class MessageRow(StorageModel, table=True):
     taint: str = Field(sa_type=Text)
     body: str = Field(sa_type=Text)
     created: datetime = Field(sa_type=UtcTime)
-    position: int = Field(sa_type=BigInteger)
+    position: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": "0"})
 
 
 class PositionRow(StorageModel, table=True):
@@ -217,6 +229,7 @@ def _table(model: Any) -> Table:
 
 
 METADATA = StorageModel.metadata
+METADATA.info["complete"] = True
 SESSIONS = _table(SessionRow)
 MESSAGES = _table(MessageRow)
 POSITIONS = _table(PositionRow)
@@ -224,3 +237,9 @@ SWITCH_ROWS = _table(SwitchRow)
 QUESTION_ROWS = _table(QuestionRow)
 ASKERS = _table(AskerRow)
 LANE_ROWS = _table(LaneRow)
+
+
+@event.listens_for(POSITIONS, "after_create")
+def _begin(table: Table, connection: Connection, **_: Any) -> None:
+    """Begin to count, as the migration does that looks for messages which are there already."""
+    connection.execute(insert(table).values(name="messages", last=0))

@@ -14,7 +14,7 @@ from hookgate.kit.records import Field, Record, insert_new, upsert
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 
 class Namespace(Record):

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 EVENTS = Table(
     "channels_event",
@@ -50,7 +50,7 @@ TURNS = Table(
     METADATA,
     Column("turn", Text, primary_key=True),
     Column("channel", Text, nullable=False),
-    Column("account", Text, nullable=False),
+    Column("account", Text, nullable=False, server_default=""),
     Column("event", Text, nullable=False),
     Column("session", Text, nullable=False),
     # The id of the message that shows the answer while it is written; "" where there is none.

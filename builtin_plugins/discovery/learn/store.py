@@ -26,7 +26,7 @@ from hookgate.kit.records import insert_new, trim, upsert
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 EXAMPLES = Table(
     "discovery_example",

@@ -15,7 +15,7 @@ from hookgate.wire import dumps
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 
 class KeptRecord(Record):

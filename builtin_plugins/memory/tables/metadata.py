@@ -6,6 +6,6 @@ from pathlib import Path
 
 from sqlalchemy import MetaData
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from sqlalchemy import MetaData
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})

@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.policy.desk.grants import GrantScope, arguments_di
 from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parents[1] / "migrations"
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 
 class Grant(Record):

@@ -9,7 +9,9 @@ from sqlalchemy import MetaData
 from hookgate.kit.records import Field, Record
 
 SCRIPTS = Path(__file__).parent / "migrations"
-METADATA = MetaData()
+# Where one of those is there, the scripts take over what is in it.
+BEFORE = ("policy_tool_pin", "awareness_pin")
+METADATA = MetaData(info={"complete": True, "instead_of": BEFORE})
 
 
 class Accepted(Record):
