@@ -36,8 +36,8 @@ from rich.table import Table
 from benchmarks._tool_sets import read_set, set_folders
 from benchmarks._vectors import Vectors, model_of
 from benchmarks.report import Figure, report
+from hookgate.builtin_plugins.awareness.cards.card import parse_card
 from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
-from hookgate.builtin_plugins.awareness.cards.reading import parse_card
 from hookgate.builtin_plugins.awareness.selection import explaining
 from hookgate.builtin_plugins.awareness.selection.router import TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import Asking, CardMatcher, fit, order
@@ -128,9 +128,9 @@ def read_cards(folder: Path) -> dict[str, Card]:
         if path.name == "README.md":
             continue
         read = parse_card(path.read_text("utf-8"), path.name, origin="repo", trusted=True)
-        if read.card is None:
+        if read.one is None:
             raise SystemExit("\n".join(str(problem) for problem in read.problems))
-        cards[read.card.id] = read.card
+        cards[read.one.id] = read.one
     return cards
 
 

@@ -34,7 +34,7 @@ from hookgate.builtin_plugins.policy.judge.engine import Engine
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
 from hookgate.builtin_plugins.policy.judge.judging import Judge
 from hookgate.builtin_plugins.policy.plugin import Plugin
-from hookgate.builtin_plugins.policy.rules.reading import read_text_of_rules
+from hookgate.builtin_plugins.policy.rules.files import read_text_of_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.messages import Message, Provenance, ToolUse
@@ -148,7 +148,7 @@ def rule_engine(rules: Sequence[str]) -> Engine:
     reading = read_text_of_rules(text, "bench.yaml")
     if reading.failed:
         raise SystemExit("\n".join(map(str, reading.problems)))
-    return Engine(reading.rules)
+    return Engine(reading.found)
 
 
 def some_turn(tool: Tool) -> Turn:

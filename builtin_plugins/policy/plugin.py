@@ -29,12 +29,14 @@ from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.linting import nobody_named
+from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
-from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
 from hookgate.builtin_plugins.policy.rules.version import policy_version
 from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ APPROVERS = "policy approvers"
 SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
 
-def _told(reading: RuleReading) -> str:
+def _told(reading: Reading[Rule]) -> str:
     return brief([str(one) for one in reading.problems if one.severity == "error"])
 
 
@@ -105,7 +107,7 @@ class Plugin:
         reading = await self._read_rules()
         if reading.failed:
             raise StartError(f"the rules of policy cannot be used: {_told(reading)}")
-        self._judge = self._judging_by(Engine(reading.rules))
+        self._judge = self._judging_by(Engine(reading.found))
         self._tell_of_approvers(host)
         async with opened(host, self._settings, self._policy_version) as (desk, quarantine):
             self._desk, self._quarantine = desk, quarantine
@@ -139,7 +141,7 @@ class Plugin:
             why = f"the rules before stay in force: {_told(reading)}"
             host.standing(RULES).bad(why)
             raise HookgateError(why)
-        engine = Engine(reading.rules)
+        engine = Engine(reading.found)
         return lambda: self._use(host, engine)
 
     @hookimpl
@@ -234,7 +236,7 @@ class Plugin:
         judge = Judge(self._settings, engine, recheck)
         return judge
 
-    async def _read_rules(self) -> RuleReading:
+    async def _read_rules(self) -> Reading[Rule]:
         return await asyncio.to_thread(read_rules, self._settings.rules)
 
     @property

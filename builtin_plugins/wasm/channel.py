@@ -81,10 +81,10 @@ class GuestChannel:
         assert section is not None, "the manifest of a channel was checked for its section"
         self.name = guest_channel(loaded.name)
         self.plugin = loaded.name
-        self._features = section.features.value()
+        self._features = section.features
         connection = section.webhook or section.polling
         assert connection is not None, "the manifest was checked for one connection"
-        self._connection: Connection = connection.value()
+        self._connection: Connection = connection
         self._guests = guests
         self._current = current
 

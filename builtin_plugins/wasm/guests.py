@@ -19,6 +19,7 @@ from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
 from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.host.plain import environment
 from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
+from hookgate.builtin_plugins.wasm.packages.manifest import within
 from hookgate.builtin_plugins.wasm.wire import (
     Description,
     FaultError,
@@ -227,7 +228,7 @@ def limits_of(manifest: Manifest, settings: WasmSettings) -> Limits:
     """
     most = Limits(**settings.limits.model_dump())
     try:
-        limits = manifest.limits.within(most)
+        limits = within(manifest.limits, most)
     except ValueError as error:
         raise HookgateError(str(error)) from None
     for number, tool in enumerate(manifest.tools):

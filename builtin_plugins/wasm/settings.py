@@ -11,11 +11,8 @@ from hookgate import Section
 MB = 1024 * 1024
 
 
-class LimitSettings(Section):
-    """``[plugin.wasm.limits]``: what a plugin may ask for at most in its ``[limits]``.
-
-    What a plugin does not ask for is hookgate's own default, or this where this is less.
-    """
+class CallLimits(Section):
+    """What one call of a guest may use: of a manifest's ``[limits]``, what stands there counts."""
 
     fuel: int = Field(default=20_000_000_000, ge=1)
     """Instructions of one call, about one each."""
@@ -37,6 +34,14 @@ class LimitSettings(Section):
     """Wall time in host functions in one call."""
     output_bytes: int = Field(default=4 * MB, ge=1)
     """The answer of one call."""
+
+
+class LimitSettings(CallLimits):
+    """``[plugin.wasm.limits]``: what a plugin may ask for at most in its ``[limits]``.
+
+    What a plugin does not ask for is hookgate's own default, or this where this is less.
+    """
+
     compile_seconds: float = Field(default=120.0, gt=0, le=600)
     """Time of compiling a module, which happens once."""
     compile_memory_bytes: int = Field(default=2048 * MB, ge=64 * MB)

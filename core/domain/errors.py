@@ -4,6 +4,7 @@ The tree::
 
     HookgateError
     ├── ConfigError                one or more problems in the settings, all at once
+    ├── ContentError               another file that people write cannot be used
     ├── StartError                 the gateway cannot start; the text says what to do
     │   ├── PluginError            a plugin cannot be used (names the plugin)
     │   ├── StoreHeldError         another process holds the store
@@ -51,28 +52,36 @@ class HookgateError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigProblem:
-    """One thing that is wrong in the settings.
+class Problem:
+    """One thing that is wrong in a file that people write: settings, rules, manifests, cards.
 
     Attributes:
         file: Where it stands: a path, or ``environment``.
         line: The line in that file, counted from 1; None where there is none.
-        key: The dotted key, for example ``gateway.port``.
+        column: The column, counted from 1.
+        key: The dotted key, for example ``gateway.port``; "" where it concerns none.
         found: What was found there, printable and with secrets masked.
-        expected: What would have been right.
-        nearest: The nearest known key, for a key that is not known.
+        expected: What would have been right, or what to do.
+        nearest: The known key that looks most like the one that was found.
+        severity: An ``error`` costs what the file is about; a ``warning`` costs nothing.
     """
 
     file: str
-    line: int | None
-    key: str
+    line: int | None = None
+    column: int | None = None
+    key: str = ""
     found: str
     expected: str
     nearest: str | None = None
+    severity: Literal["error", "warning"] = "error"
+
+    @property
+    def place(self) -> str:
+        """``FILE:LINE:COLUMN``, as far as it is known."""
+        return ":".join(str(one) for one in (self.file, self.line, self.column) if one is not None)
 
     def __str__(self) -> str:
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        where = "".join(f"{part}: " for part in (place, self.key and f"`{self.key}`") if part)
+        where = "".join(f"{part}: " for part in (self.place, self.key and f"`{self.key}`") if part)
         hint = f"; did you mean `{self.nearest}`?" if self.nearest else ""
         return f"{where}found {self.found}, expected {self.expected}{hint}"
 
@@ -80,9 +89,21 @@ class ConfigProblem:
 class ConfigError(HookgateError):
     """The settings are wrong. `problems` holds all that is wrong, not the first only."""
 
-    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+    def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class ContentError(HookgateError):
+    """A file that people write cannot be used.
+
+    Attributes:
+        problem: Why.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 class StartError(HookgateError):

@@ -16,10 +16,10 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal
 
 from hookgate.core.domain.errors import (
-    ConfigProblem,
     HookError,
     HookResultError,
     HookTimeoutError,
+    Problem,
     StartError,
 )
 from hookgate.core.hooks.limits import GRACE
@@ -346,13 +346,13 @@ def chains_of(
 
 def tightened(
     contracts: Mapping[str, Contract], overrides: Mapping[str, HookSettings]
-) -> tuple[dict[str, Contract], list[ConfigProblem]]:
+) -> tuple[dict[str, Contract], list[Problem]]:
     """Return the contracts with the operator's overrides, and what is wrong with these.
 
     A hook that is not known is a problem, and so is one that would be loosened.
     """
     result = dict(contracts)
-    problems: list[ConfigProblem] = []
+    problems: list[Problem] = []
     for name, override in overrides.items():
         contract = contracts.get(name)
         if contract is None:

@@ -15,9 +15,9 @@ import pluggy
 from hookgate.core.domain.descriptors import identity
 from hookgate.core.domain.errors import (
     ConfigError,
-    ConfigProblem,
     HookgateError,
     PluginError,
+    Problem,
     StartError,
 )
 from hookgate.core.domain.ports import Key
@@ -99,7 +99,7 @@ class Loader:
         self,
         candidates: Sequence[Candidate],
         disabled: Sequence[str],
-        problems: Iterable[ConfigProblem] = (),
+        problems: Iterable[Problem] = (),
     ) -> None:
         """Register all plugins that are to run.
 
@@ -227,7 +227,7 @@ class Loader:
             origin = one.candidate.origin
             self._log.error("plugin skipped", plugin=one.name, origin=origin, reason=reason)
 
-    def _misconfigured(self, one: _Chosen, error: ConfigError) -> Sequence[ConfigProblem]:
+    def _misconfigured(self, one: _Chosen, error: ConfigError) -> Sequence[Problem]:
         if self.lenient:
             reason = "; ".join(f"`{each.key}`: found {each.found}" for each in error.problems)
             self._leave_out(one.candidate, "broken", f"its settings are wrong: {reason}")
@@ -342,7 +342,7 @@ def refuse_doubles(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def name_problems(
     settings: Settings, by_name: Mapping[str, Candidate], disabled: Sequence[str]
-) -> list[ConfigProblem]:
+) -> list[Problem]:
     """Return what is wrong with the names in ``[plugins]`` and ``[plugin.NAME]``.
 
     Args:
@@ -403,7 +403,7 @@ def _unfit(
 
 def _strangers(
     key: str, names: Iterable[str], known: Collection[str], *, file: str = ""
-) -> list[ConfigProblem]:
+) -> list[Problem]:
     return [
         problem(key, repr(name), _one_of(known), nearest(name, known), file=file)
         for name in names

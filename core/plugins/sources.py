@@ -18,7 +18,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, PluginError
+from hookgate.core.domain.errors import ConfigError, PluginError, Problem
 from hookgate.core.settings.schema import Section
 from hookgate.core.settings.sections import problem
 from hookgate.hookspecs import PROJECT
@@ -109,7 +109,7 @@ def extra_candidates(plugins: Sequence[object]) -> list[Candidate]:
     ]
 
 
-def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[ConfigProblem]]:
+def installed(allow: Sequence[str] | None) -> tuple[list[Candidate], list[Problem]]:
     """Return the plugins of installed distributions, by entry point, in order of name.
 
     Args:
@@ -159,9 +159,9 @@ def allowed_by(requirements: Iterable[Requirement], name: str, version: str) -> 
 
 def _requirements(
     allow: Sequence[str] | None,
-) -> tuple[list[Requirement] | None, list[ConfigProblem]]:
+) -> tuple[list[Requirement] | None, list[Problem]]:
     requirements: list[Requirement] = []
-    problems: list[ConfigProblem] = []
+    problems: list[Problem] = []
     for number, text in enumerate(allow or ()):
         try:
             requirement = Requirement(text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.turn import Agent
 
@@ -32,7 +32,7 @@ async def load_agents(settings: Settings) -> dict[str, Agent]:
 
 def _agents(sections: Mapping[str, AgentSettings]) -> dict[str, Agent]:
     agents: dict[str, Agent] = {}
-    problems: list[ConfigProblem] = []
+    problems: list[Problem] = []
     for name, section in sections.items():
         try:
             agents[name] = _agent(name, section)
@@ -65,7 +65,7 @@ def _soul(name: str, section: AgentSettings) -> str:
             raise ValueError(f"it has {len(raw)} bytes, and {MAX_SOUL_BYTES} are the most")
         return raw.decode("utf-8")
     except (OSError, ValueError) as error:
-        problem = ConfigProblem(
+        problem = Problem(
             file="",
             line=None,
             key=key,

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from hookgate import hookspecs
-from hookgate.core.domain.errors import ConfigProblem
+from hookgate.core.domain.errors import Problem
 from hookgate.core.domain.models import ModelRef, ProviderInfo
 from hookgate.core.registry.agents import DEMO_AGENT
 from hookgate.core.settings.words import dotted
@@ -49,7 +49,7 @@ class ModelFault:
     """
 
     agent: str
-    problem: ConfigProblem
+    problem: Problem
     lacking: str = ""
     certain: bool = True
 
@@ -165,7 +165,7 @@ def _unknown_model(used: _Used, info: ProviderInfo) -> ModelFault | None:
     return ModelFault(agent=used.agent, problem=problem, certain="*" not in names)
 
 
-def _problem(key: KeyPath, found: str, expected: str, nearest: str | None = None) -> ConfigProblem:
-    return ConfigProblem(
+def _problem(key: KeyPath, found: str, expected: str, nearest: str | None = None) -> Problem:
+    return Problem(
         file="", line=None, key=dotted(key), found=found, expected=expected, nearest=nearest
     )

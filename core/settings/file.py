@@ -14,18 +14,16 @@ value came from::
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, ContentError, Problem
+from hookgate.core.settings.documents import parse_toml
 from hookgate.core.settings.layers import COMMAND_LINE, ENVIRONMENT, Layers, Place, joined, normal
 from hookgate.core.settings.paths import PathBases, expanded, holds_text, whole_paths
-from hookgate.core.settings.toml_lines import locate
 from hookgate.core.settings.words import dotted, problems_of, shown
 
 if TYPE_CHECKING:
@@ -36,26 +34,6 @@ if TYPE_CHECKING:
 
 MAX_FILE = 4 * 1024 * 1024
 """The longest settings file, in bytes."""
-
-_TOML_WORDS = (
-    ("Expected '=' after a key", "a key without `=`", "`key = value`"),
-    (
-        "Invalid value",
-        "no TOML value",
-        'text in quotes, a number, true, false, ["array"] or {table}',
-    ),
-    ("Illegal character '\\n'", "text whose closing quote is missing", "a closing quote"),
-    ("Unterminated string", "text whose closing quote is missing", "a closing quote"),
-    ("Unescaped '\\'", "a single backslash", "`\\\\`, or text in 'single quotes'"),
-    ("Expected newline", "something behind the value", "one `key = value` a line"),
-    ("Invalid statement", "no key and no table", "`key = value` or `[table]`"),
-    ("Cannot overwrite", "a key for the second time", "each key once"),
-    ("Cannot declare", "a table for the second time", "each table once"),
-    ("Cannot mutate", "a key for the second time", "each key once"),
-    ("Duplicate inline", "a key for the second time", "each key once"),
-    ("Unclosed array", "an array without its end", "`]`"),
-    ("Unclosed inline table", "an inline table without its end", "`}`"),
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +51,7 @@ class Source:
     path: Path | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
-    problems: tuple[ConfigProblem, ...] = ()
+    problems: tuple[Problem, ...] = ()
     home: Path = field(default_factory=Path.home)
 
     @property
@@ -188,9 +166,7 @@ def read_source(
     )
 
 
-def complete_problems(
-    problems: Iterable[ConfigProblem], source: Source
-) -> tuple[ConfigProblem, ...]:
+def complete_problems(problems: Iterable[Problem], source: Source) -> tuple[Problem, ...]:
     """Return `problems` with the file and line of those that have none, in their order.
 
     Plugins judge their own sections and know neither.
@@ -229,41 +205,17 @@ def _read(file: Path, *, needed: bool) -> str | None:
         _refuse(file, "bytes that are not UTF-8", "UTF-8 text", line=line)
 
 
-def _refuse(
-    file: Path, found: str, expected: str, *, line: int | None = None, key: str = ""
-) -> NoReturn:
-    problem = ConfigProblem(file=str(file), line=line, key=key, found=found, expected=expected)
-    raise ConfigError([problem])
+def _refuse(file: Path, found: str, expected: str, *, line: int | None = None) -> NoReturn:
+    raise ConfigError([Problem(file=str(file), line=line, found=found, expected=expected)])
 
 
 def _parse(file: Path, text: str) -> tuple[dict[str, Any], dict[str, Place]]:
     try:
-        data = tomllib.loads(text)
-        lines = locate(text)
-    except tomllib.TOMLDecodeError as error:
-        _refuse_syntax(file, text, str(error))
-    except RecursionError:
-        _refuse(file, "brackets nested too deep", "a settings file")
-    places = {joined(path): Place(file=str(file), line=line) for path, line in lines.items()}
-    return data, places
-
-
-def _refuse_syntax(file: Path, text: str, message: str) -> NoReturn:
-    lines = text.split("\n")
-    at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
-    line = int(at[1]) if at and at[1] else len(lines)
-    told = message if at is None else message[: at.start()]
-    column = f" at column {at[2]}" if at and at[2] else ""
-    found, expected = f"{told[:1].lower()}{told[1:]}{column}", "valid TOML"
-    if told.startswith("Expected "):
-        found, expected = f"something else{column}", told.removeprefix("Expected ")
-    for start, *words in _TOML_WORDS:
-        if told.startswith(start):
-            found, expected = words
-            break
-    # Of the line only its key is shown: the value, or a line that is none, may be a secret.
-    key = re.match(r"""\s*([\w.\-"']+)\s*=""", lines[min(line, len(lines)) - 1])
-    _refuse(file, found, expected, line=line, key=key[1] if key else "")
+        document = parse_toml(text, str(file))
+    except ContentError as error:
+        raise ConfigError([error.problem]) from None
+    lines = {joined(path): at.line for path, at in document.places.items()}
+    return document.value, {key: Place(file=str(file), line=line) for key, line in lines.items()}
 
 
 # -- values ----------------------------------------------------------------
@@ -290,7 +242,7 @@ def _with_paths(data: Mapping[str, Any], home: Path, bases: PathBases) -> dict[s
     return made
 
 
-def _unknown_agents(data: Mapping[str, Any]) -> list[ConfigProblem]:
+def _unknown_agents(data: Mapping[str, Any]) -> list[Problem]:
     """Return every binding whose agent does not exist; pydantic stops at the first."""
     agents = data.get("agents")
     if not isinstance(agents, dict) or not agents:
@@ -306,7 +258,7 @@ def _unknown_agents(data: Mapping[str, Any]) -> list[ConfigProblem]:
             continue
         near = get_close_matches(agent, agents, n=1)
         problems.append(
-            ConfigProblem(
+            Problem(
                 file="",
                 line=None,
                 key=dotted(path),

@@ -26,7 +26,7 @@ import stat
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 
 MAX_KEY_FILE = 65_536
 """The longest key file, in bytes. Keys are short; a longer file is some other file."""
@@ -184,7 +184,5 @@ def _unreadable(path: Path, error: OSError) -> ConfigError:
 
 
 def _problem(path: Path, found: str, expected: str) -> ConfigError:
-    problem = ConfigProblem(
-        file=str(path), line=None, key=path.name, found=found, expected=expected
-    )
+    problem = Problem(file=str(path), line=None, key=path.name, found=found, expected=expected)
     return ConfigError([problem])

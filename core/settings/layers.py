@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import ConfigProblem
+from hookgate.core.domain.errors import Problem
 from hookgate.core.settings.words import Shape, dotted
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Layers:
     """
 
     def __init__(self, data: dict[str, Any], places: dict[str, Place]) -> None:
-        self.problems: list[ConfigProblem] = []
+        self.problems: list[Problem] = []
         self._data = data
         self._places = places
 
@@ -119,7 +119,7 @@ class Layers:
                 table = table.get(path[-1], {})
             else:
                 self.problems.append(
-                    ConfigProblem(
+                    Problem(
                         file=ENVIRONMENT,
                         line=None,
                         key=dotted(path) or variable,

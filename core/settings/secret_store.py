@@ -23,7 +23,7 @@ from urllib.parse import quote, quote_plus
 
 import orjson
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.key_file import read_key_file
 
 if TYPE_CHECKING:
@@ -333,8 +333,8 @@ def _encoded(piece: str) -> Iterator[str]:
         yield encoded[first:last].translate(str.maketrans("+/", "-_"))
 
 
-def _bad_name(name: str) -> ConfigProblem:
-    return ConfigProblem(
+def _bad_name(name: str) -> Problem:
+    return Problem(
         file="",
         line=None,
         key="secrets",

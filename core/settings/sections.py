@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.paths import expanded, whole_paths, whole_section
 from hookgate.core.settings.schema import Section, Settings
 from hookgate.core.settings.words import problems_of
@@ -40,11 +40,9 @@ def nearest(
 
 def problem(
     key: str, found: str, expected: str, near: str | None = None, *, file: str = ""
-) -> ConfigProblem:
+) -> Problem:
     """Return a problem; without `file`, the settings' reader fills in file and line."""
-    return ConfigProblem(
-        file=file, line=None, key=key, found=found, expected=expected, nearest=near
-    )
+    return Problem(file=file, line=None, key=key, found=found, expected=expected, nearest=near)
 
 
 def section_of(settings: Settings, name: str, model: type[S]) -> S:

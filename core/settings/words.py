@@ -1,7 +1,7 @@
-"""What is wrong in the settings, in words for people.
+"""What is wrong in the settings and in other documents, in words for people.
 
 pydantic finds what is wrong; its messages speak of models and loc tuples. Here its errors
-become `ConfigProblem` values that speak of keys and of TOML: what was found, masked where
+become `Problem` values that speak of keys and of TOML: what was found, masked where
 it may be a secret, and what the key takes, said in the same words whatever failed.
 """
 
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from hookgate.core.domain.errors import ConfigProblem
+from hookgate.core.domain.errors import Problem
 from hookgate.core.settings.paths import schema_of
 from hookgate.core.settings.secret_store import looks_secret
 
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
     from hookgate.core.settings.toml_lines import KeyPath
 
 FOUND_CHARS = 60
+
+NAMED_UNKNOWN = 20
+"""So many unknown keys are compared with the known ones, to name the nearest."""
+
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+"""What pydantic calls a key that a model, or a dataclass, does not have."""
+
+CHOICES = ("literal_error", "enum")
+"""What it calls a value that is none of several words."""
+
+ABSENT = ("missing", "missing_keyword_only_argument", "missing_argument")
+"""What it calls a key that is not there."""
 
 HIDDEN = "a value that is not shown, since it may be a secret"
 
@@ -36,27 +49,15 @@ def dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            name = part if _BARE_KEY.fullmatch(part) else json.dumps(part, ensure_ascii=False)
+            name = part if _BARE_KEY.fullmatch(part) else _quoted(part)
             text += f".{name}" if text else name
     return text
 
 
-def shown(path: KeyPath, value: Any) -> str:
-    """Return `value` as a problem's ``found``: short, and without what may be a secret."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case Mapping():
-            names = ", ".join(f"`{name}`" for name in value)
-            return f"a table with {names}" if names else "an empty table"
-        case list() | tuple():
-            return f"an array of {len(value)}" if value else "an empty array"
-    if may_be_secret(path, value):
-        return HIDDEN
-    if isinstance(value, str):
-        cut = value if len(value) <= FOUND_CHARS else value[: FOUND_CHARS - 1] + "…"
-        return f"the text {json.dumps(cut, ensure_ascii=False)}"
-    return str(value)
+def _quoted(text: str) -> str:
+    """Return a text in quotes, on one line, with nothing in it that cannot be seen."""
+    made = json.dumps(text, ensure_ascii=False)
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in made)
 
 
 def may_be_secret(path: KeyPath, value: Any) -> bool:
@@ -70,22 +71,52 @@ def may_be_secret(path: KeyPath, value: Any) -> bool:
     return looks_secret(names[-1] if names else "", value if isinstance(value, str) else "")
 
 
+def shown(path: KeyPath, value: Any, hides: Callable[[KeyPath, Any], bool] = may_be_secret) -> str:
+    """Return `value` as a problem's ``found``: short, and without what `hides` tells to hide."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case Mapping():
+            names = ", ".join(f"`{_quoted(str(name)[:FOUND_CHARS])[1:-1]}`" for name in value)
+            cut = names if len(names) <= 8 * FOUND_CHARS else f"{names[: 8 * FOUND_CHARS]}…"
+            return f"a table with {cut}" if names else "an empty table"
+        case list() | tuple():
+            return f"an array of {len(value)}" if value else "an empty array"
+    if hides(path, value):
+        return HIDDEN
+    if isinstance(value, str):
+        cut = value if len(value) <= FOUND_CHARS else value[: FOUND_CHARS - 1] + "…"
+        return f"the text {_quoted(cut)}"
+    return str(value)
+
+
 class Shape:
-    """The keys that a model takes, read from its JSON Schema."""
+    """The keys that a model takes, read from its JSON Schema.
+
+    Where a model takes its keys in two spellings, snake_case is the one that is known here.
+    """
 
     def __init__(self, model: type[BaseModel]) -> None:
-        self._schema = schema_of(model)
+        self.two_spellings = "alias_generator" in model.model_config
+        self._schema = schema_of(model, by_alias=not self.two_spellings)
 
     def at(self, path: KeyPath) -> Mapping[str, Any] | None:
         """Return the schema of what stands at `path`; None where nothing is known of it."""
+        found = self._all(path)
+        return self._resolved(found[0]) if found else None
+
+    def _all(self, path: KeyPath) -> Sequence[Mapping[str, Any]]:
         found: Sequence[Mapping[str, Any]] = (self._schema,)
         for part in path:
             found = [inner for schema in found for inner in self._inner(schema, part)]
-        return self._resolved(found[0]) if found else None
+        return found
 
     def _resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         while "$ref" in schema:
-            schema = self._schema["$defs"][schema["$ref"].rpartition("/")[2]]
+            meant = self._schema["$defs"][schema["$ref"].rpartition("/")[2]]
+            schema = {**meant, **{key: one for key, one in schema.items() if key != "$ref"}}
         return schema
 
     def _inner(self, schema: Mapping[str, Any], part: str | int) -> Iterator[Mapping[str, Any]]:
@@ -95,14 +126,37 @@ class Shape:
         if isinstance(part, int):
             inner = schema.get("items")
         else:
-            inner = schema.get("properties", {}).get(part) or schema.get("additionalProperties")
+            known = schema.get("properties", {})
+            inner = known.get(part) or known.get(self.known(part))
+            inner = inner or schema.get("additionalProperties")
         if isinstance(inner, Mapping):
             yield inner
 
+    def known(self, key: str) -> str:
+        """Return a key in the spelling that is known here."""
+        from pydantic.alias_generators import to_snake
+
+        return to_snake(key) if self.two_spellings else key
+
+    def spellings(self, path: KeyPath) -> list[str]:
+        """Return the known keys of the table at `path` in all their spellings."""
+        from pydantic.alias_generators import to_camel
+
+        known = self.keys(path)
+        return [*known, *map(to_camel, known)] if self.two_spellings else known
+
     def keys(self, path: KeyPath) -> list[str]:
         """Return the known keys of the table at `path`."""
-        schema = self.at(path) or {}
-        return list(schema.get("properties", ()))
+        return list(dict.fromkeys(key for one in self._all(path) for key in self._keys(one)))
+
+    def _keys(self, schema: Mapping[str, Any]) -> Iterator[str]:
+        schema = self._resolved(schema)
+        for branch in schema.get("anyOf", ()):
+            yield from self._keys(branch)
+        yield from schema.get("properties", ())
+        names = schema.get("propertyNames", {})
+        for branch in (names, *names.get("anyOf", ())):
+            yield from branch.get("enum", (branch["const"],) if "const" in branch else ())
 
     def every_key(self) -> Iterator[KeyPath]:
         """Yield every key that has a name of its own, at any depth."""
@@ -118,6 +172,8 @@ def type_words(schema: Mapping[str, Any] | None) -> str:
     """Say in words what a JSON Schema takes, for example ``a whole number from 1 to 100``."""
     if not schema:
         return "another value"
+    if "expected" in schema:
+        return str(schema["expected"])
     if "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if branch.get("type") != "null"]
         return " or ".join(dict.fromkeys(map(type_words, branches)))
@@ -170,9 +226,30 @@ def _range(schema: Mapping[str, Any]) -> str:
     return f" {', '.join(bounds)}" if bounds else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that pydantic found.
+
+    Attributes:
+        path: Where, within what was validated.
+        kind: What pydantic calls it.
+        value: What stands there.
+        found: The same in words.
+        expected: What would have been right.
+        nearest: The known key that was probably meant.
+    """
+
+    path: KeyPath
+    kind: str
+    value: Any
+    found: str
+    expected: str
+    nearest: KeyPath | None = None
+
+
 def problems_of(
     error: ValidationError, model: type[BaseModel], data: Any, prefix: KeyPath = ()
-) -> list[ConfigProblem]:
+) -> list[Problem]:
     """Turn what pydantic found into problems, one for each key, without file and line.
 
     Args:
@@ -181,15 +258,52 @@ def problems_of(
         data: What was validated.
         prefix: Where `data` stands in the settings, such as ``("plugin", "memory")``.
     """
+    problems = []
+    for fault in faults_of(error, model, data, prefix):
+        full, expected = (*prefix, *fault.path), fault.expected
+        near = None if fault.nearest is None else dotted((*prefix, *fault.nearest))
+        if fault.kind in UNKNOWN:
+            section = f"[{dotted(full[:-1])}]" if len(full) > 1 else "the settings"
+            expected = f"a key of {section}: {expected.removeprefix('one of ')}"
+            if near is None and len(full) == 1 and isinstance(fault.value, Mapping):
+                # A plugin's section is where people look for it first: at the top.
+                near = dotted(("plugin", *full))
+        problems.append(
+            Problem(file="", key=dotted(full), found=fault.found, expected=expected, nearest=near)
+        )
+    return problems
+
+
+def faults_of(
+    error: ValidationError,
+    model: type[BaseModel],
+    data: Any,
+    prefix: KeyPath = (),
+    *,
+    hides: Callable[[KeyPath, Any], bool] = may_be_secret,
+) -> list[Fault]:
+    """Turn what pydantic found into words, one fault for each key.
+
+    Args:
+        error: What ``model.model_validate(data)`` raised.
+        model: The model.
+        data: What was validated.
+        prefix: Where `data` stands in the whole.
+        hides: Whether a value must not be shown.
+    """
     shape = Shape(model)
-    problems: dict[str, ConfigProblem] = {}
+    faults: dict[KeyPath, Fault] = {}
+    unknown = 0
     for one in error.errors(include_url=False):
-        path = _path(one["loc"], data, absent=one["type"] in ("missing", "extra_forbidden"))
-        full = (*prefix, *path)
-        problem = _problem(one, path, full, shape)
-        # The branches of a union each complain about the same key.
-        problems.setdefault(problem.key, problem)
-    return list(problems.values())
+        path = _path(one["loc"], data, absent=one["type"] in (*ABSENT, *UNKNOWN))
+        unknown += one["type"] in UNKNOWN
+        fault = _fault(one, path, prefix, shape, hides, named=unknown <= NAMED_UNKNOWN)
+        # The branches of a union each complain about the same key; who looked closest is heard.
+        if fault.path not in faults or faults[fault.path].kind.endswith("_type"):
+            faults[fault.path] = fault
+    # What one branch of a union complains about as a whole, another one has looked into.
+    outer = {path[:length] for path in faults for length in range(len(path))}
+    return [one for one in faults.values() if one.path not in outer or one.kind == "value_error"]
 
 
 def _path(loc: Iterable[str | int], data: Any, *, absent: bool) -> KeyPath:
@@ -210,24 +324,41 @@ def _path(loc: Iterable[str | int], data: Any, *, absent: bool) -> KeyPath:
     return path
 
 
-def _problem(one: Any, path: KeyPath, full: KeyPath, shape: Shape) -> ConfigProblem:
-    schema = shape.at(path)
-    found, expected, near = shown(full, one["input"]), type_words(schema), None
+def _fault(
+    one: Any,
+    path: KeyPath,
+    prefix: KeyPath,
+    shape: Shape,
+    hides: Callable[[KeyPath, Any], bool],
+    *,
+    named: bool,
+) -> Fault:
+    schema, kind = shape.at(path), one["type"]
+    found = shown((*prefix, *path), one["input"], hides)
     if _is_secret(schema):
         found = HIDDEN
-    key = dotted(full)
-    match one["type"]:
-        case "extra_forbidden":
-            found, expected = "a key that is not known", _known_keys(full, path, shape)
-            near = _nearest(path, shape, full[: len(full) - len(path)])
-            if near is None and len(full) == 1 and isinstance(one["input"], Mapping):
-                # A plugin's section is where people look for it first: at the top.
-                near = dotted(("plugin", *full))
-        case "missing":
-            found = "nothing"
-        case "value_error" | "assertion_error":
-            key, found, expected = _own_words(one["msg"].partition(", ")[2], key, found)
-    return ConfigProblem(file="", line=None, key=key, found=found, expected=expected, nearest=near)
+    expected, near = type_words(schema), None
+    if kind in CHOICES and one["loc"][-1] == "[key]":
+        kind = UNKNOWN[0]
+    if kind in UNKNOWN:
+        known = ", ".join(f"`{name}`" for name in sorted(shape.keys(path[:-1])))
+        found, expected = "a key that is not known", f"one of {known}"
+        near = _nearest(path, shape) if named else None
+        if shape.two_spellings and path[-1] in shape.spellings(path[:-1]):
+            kind, near = "both_spellings", None
+            found, expected = "the key in both its spellings", "one of the two"
+    elif kind in CHOICES and isinstance(one["input"], str):
+        words = re.findall(r"`(.+?)`", expected)
+        if meant := get_close_matches(one["input"][:FOUND_CHARS], words, n=1):
+            expected += f"; did you mean `{meant[0]}`?"
+    elif kind in ABSENT:
+        # pydantic asks for the other spelling.
+        path, found = (*path[:-1], shape.known(str(path[-1]))), "nothing"
+    elif kind in ("value_error", "assertion_error"):
+        path, found, expected = _own_words(one["msg"].partition(", ")[2], path, found)
+    return Fault(
+        path=path, kind=kind, value=one["input"], found=found, expected=expected, nearest=near
+    )
 
 
 def _is_secret(schema: Mapping[str, Any] | None) -> bool:
@@ -236,35 +367,32 @@ def _is_secret(schema: Mapping[str, Any] | None) -> bool:
     return any(branch.get("writeOnly", False) for branch in (schema, *schema.get("anyOf", ())))
 
 
-def _own_words(message: str, key: str, found: str) -> tuple[str, str, str]:
+def _own_words(message: str, path: KeyPath, found: str) -> tuple[KeyPath, str, str]:
     """Take apart a validator's message: ``[KEY is] FOUND, expected EXPECTED``."""
     head, _, expected = message.rpartition("expected ")
-    own = re.fullmatch(r"(?P<key>[\w.\[\]]+) is (?P<found>.+?)[:,] ?", head)
+    own = re.fullmatch(r"(?P<key>[\w.\[\]]+) is (?P<found>.+?)[:,;] ?", head)
     if own is not None:
-        return own["key"], own["found"], expected
-    head = head.strip().rstrip(":,").removeprefix("found ")
+        steps = re.findall(r"\w+", own["key"])
+        below = tuple(int(step) if step.isdigit() else step for step in steps)
+        return (*path, *below), own["found"], expected
+    head = head.strip().rstrip(":,;").removeprefix("found ")
     if head and found != HIDDEN:
         found = head
-    return key, found, expected
+    return path, found, expected
 
 
-def _known_keys(full: KeyPath, path: KeyPath, shape: Shape) -> str:
-    known = ", ".join(f"`{name}`" for name in sorted(shape.keys(path[:-1])))
-    section = f"[{dotted(full[:-1])}]" if len(full) > 1 else "the settings"
-    return f"a key of {section}: {known}"
-
-
-def _nearest(path: KeyPath, shape: Shape, prefix: KeyPath) -> str | None:
+def _nearest(path: KeyPath, shape: Shape) -> KeyPath | None:
     """Return the known key that was probably meant: of this section, or of another one."""
     *parent, last = path
-    name = str(last).lower()
+    name = str(last)
     elsewhere: dict[str, KeyPath] = {}
     for key in shape.every_key():
         elsewhere.setdefault(str(key[-1]), key)
-    if name in elsewhere:
-        return dotted((*prefix, *elsewhere[name]))
-    here = get_close_matches(name, shape.keys(tuple(parent)), n=1, cutoff=0.7)
-    if here:
-        return dotted((*prefix, *parent, here[0]))
-    far = get_close_matches(name, elsewhere, n=1, cutoff=0.8)
-    return dotted((*prefix, *elsewhere[far[0]])) if far else None
+    if name.lower() in elsewhere:
+        return elsewhere[name.lower()]
+    known = shape.spellings(tuple(parent))
+    for spelt in (name, name.lower()):
+        if here := get_close_matches(spelt, known, n=1, cutoff=0.7):
+            return (*parent, here[0])
+    far = get_close_matches(name.lower(), elsewhere, n=1, cutoff=0.8)
+    return elsewhere[far[0]] if far else None

@@ -44,7 +44,7 @@ from hookgate.core.domain.descriptors import (
 from hookgate.core.domain.errors import (
     ChannelError as ChannelError,
     ConfigError as ConfigError,
-    ConfigProblem as ConfigProblem,
+    Problem as Problem,
     EgressDeniedError as EgressDeniedError,
     EgressError as EgressError,
     EgressFailedError as EgressFailedError,

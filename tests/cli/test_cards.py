@@ -114,7 +114,7 @@ def test_without_a_path_the_folders_of_the_settings_are_checked(
     told = {(one["file"], one["severity"], one["found"]) for one in ran.json["problems"]}
     assert (str(gone), "warning", "no such folder") in told
     own = str(hookgate.home / ".hookgate" / "user-capabilities" / "own.md")
-    assert (own, "error", "an unknown key") in told
+    assert (own, "error", "a key that is not known") in told
 
 
 def test_a_card_of_the_users_own_is_checked_as_strictly_as_the_gateway_does(

@@ -65,7 +65,7 @@ def test_errors_are_named_with_their_place_and_end_with_1(hookgate: CommandLine)
         ran = hookgate("policy", command, "bad.yaml")
         assert ran.code == 1
         assert "bad.yaml:1" in ran.out
-        assert "in rule 'r0': 'block'" in ran.out
+        assert "in rule 'r0': the text \"block\"" in ran.out
         assert "did you mean effect?" in ran.out
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.file import complete_problems, load_settings, read_source
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.words import Shape, dotted, problems_of, type_words
@@ -25,13 +25,13 @@ def load(
 
 def problems(
     folder: Path, text: str, environ: Mapping[str, str] | None = None, **overrides: Any
-) -> list[ConfigProblem]:
+) -> list[Problem]:
     with pytest.raises(ConfigError) as caught:
         load(folder, text, environ, **overrides)
     return list(caught.value.problems)
 
 
-def problem(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> ConfigProblem:
+def problem(folder: Path, text: str, environ: Mapping[str, str] | None = None) -> Problem:
     (only,) = problems(folder, text, environ)
     return only
 
@@ -301,8 +301,8 @@ def test_problems_that_plugins_found_get_their_file_and_line(tmp_path: Path) -> 
     environ = {"HOME": str(tmp_path), "HOOKGATE_PLUGIN__C__Z": "1"}
     source = read_source(file, environ=environ)
 
-    def found(key: str, file: str = "") -> ConfigProblem:
-        return ConfigProblem(file=file, line=None, key=key, found="x", expected="y")
+    def found(key: str, file: str = "") -> Problem:
+        return Problem(file=file, line=None, key=key, found="x", expected="y")
 
     completed = complete_problems(
         [found("plugin.c.z"), found("k", "keys/k"), found("plugin.b.y"), found("plugin.a.x")],
@@ -319,7 +319,7 @@ def test_problems_that_plugins_found_get_their_file_and_line(tmp_path: Path) -> 
 
 def test_without_a_file_problems_are_those_of_the_settings(tmp_path: Path) -> None:
     source = read_source(environ={"HOME": str(tmp_path)})
-    problem = ConfigProblem(file="", line=None, key="plugin.a.x", found="nothing", expected="y")
+    problem = Problem(file="", line=None, key="plugin.a.x", found="nothing", expected="y")
     (completed,) = complete_problems([problem], source)
     assert str(completed) == "the settings: `plugin.a.x`: found nothing, expected y"
 

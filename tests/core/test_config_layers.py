@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.settings.file import load_settings
 from hookgate.core.settings.schema import Settings
 
@@ -25,7 +25,7 @@ def load(
 
 def problems(
     folder: Path, text: str, environ: Mapping[str, str] | None = None, **overrides: Any
-) -> list[ConfigProblem]:
+) -> list[Problem]:
     with pytest.raises(ConfigError) as caught:
         load(folder, text, environ, **overrides)
     return list(caught.value.problems)

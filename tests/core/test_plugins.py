@@ -13,9 +13,9 @@ from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.core.domain.errors import (
     ConfigError,
-    ConfigProblem,
     MissingKeyError,
     PluginError,
+    Problem,
     StartError,
 )
 from hookgate.core.domain.models import Refusal
@@ -138,9 +138,7 @@ def test_settings_must_be_a_section() -> None:
 def test_a_constructor_that_finds_its_settings_wrong_is_a_problem_like_others() -> None:
     class Picky:
         def __init__(self) -> None:
-            problem = ConfigProblem(
-                file="", line=None, key="plugin.picky.rules", found="x", expected="y"
-            )
+            problem = Problem(file="", line=None, key="plugin.picky.rules", found="x", expected="y")
             raise ConfigError([problem])
 
     (problem,) = problems_of(Picky)

@@ -9,7 +9,7 @@ import pytest
 
 from hookgate.builtin_plugins.policy.bench.bench import Bench
 from hookgate.builtin_plugins.policy.bench.cases import Case, read_cases, run_case
-from hookgate.builtin_plugins.policy.rules.reading import files_of, read_rules
+from hookgate.builtin_plugins.policy.rules.files import files_of, read_rules
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 
 FOLDER = Path(__file__).parents[2] / "examples" / "policies"
@@ -17,7 +17,7 @@ POLICIES = files_of([FOLDER])
 CASES = [
     (policy, case)
     for policy in POLICIES
-    for case in read_cases([policy.with_suffix(".test.yaml")]).cases
+    for case in read_cases([policy.with_suffix(".test.yaml")]).found
 ]
 
 
@@ -31,7 +31,7 @@ def test_a_policy_and_its_cases_read_without_a_problem(policy: Path) -> None:
     cases = read_cases([policy.with_suffix(".test.yaml")])
 
     assert list(map(str, (*reading.problems, *cases.problems))) == []
-    assert reading.rules
+    assert reading.found
     assert cases.cases
 
 
@@ -44,7 +44,7 @@ def test_every_enforced_rule_decides_one_of_its_cases(policy: Path) -> None:
     expected = {case.rule.removeprefix("rule:") for owner, case in CASES if owner == policy}
     deciding = {
         rule.name
-        for rule in read_rules([policy]).rules
+        for rule in read_rules([policy]).found
         if rule.mode == "enforce" and rule.effect != "rewrite"
     }
 
@@ -53,7 +53,7 @@ def test_every_enforced_rule_decides_one_of_its_cases(policy: Path) -> None:
 
 @pytest.mark.parametrize(("policy", "case"), CASES, ids=named)
 def test_case_ends_as_expected(policy: Path, case: Case) -> None:
-    bench = Bench(PolicySettings(), read_rules([policy]).rules)
+    bench = Bench(PolicySettings(), read_rules([policy]).found)
 
     assert run_case(bench, case).wrong == ()
 

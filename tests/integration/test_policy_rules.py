@@ -22,12 +22,14 @@ from tests.support.script import (
 )
 
 from hookgate import Gateway
-from hookgate.builtin_plugins.policy.rules.reading import RuleReading, read_rules
+from hookgate.builtin_plugins.policy.rules.files import read_rules
+from hookgate.builtin_plugins.policy.rules.model import Rule
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import HookError, StartError
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.domain.turn import Principal, Turn
+from hookgate.kit.content.documents import Reading
 
 SENDS = Flags.from_mapping({**Flags.none().to_json(), "sends_externally": True})
 READS = Flags.from_mapping({**Flags.none().to_json(), "reads_external_data": True})
@@ -150,7 +152,7 @@ async def test_a_rule_in_shadow_mode_is_on_record_and_stops_nothing(tmp_path: Pa
 
 async def test_rules_that_cannot_be_used_stop_the_start(tmp_path: Path) -> None:
     written(tmp_path, {"name": "bad", "effect": "block"})
-    with pytest.raises(StartError, match=r"mine\.yaml.*in rule 'bad': 'block'"):
+    with pytest.raises(StartError, match=r"mine\.yaml.*in rule 'bad': the text \"block\""):
         async with running(tmp_path, say("ok")):
             pass
 
@@ -162,7 +164,7 @@ async def test_a_reload_takes_new_rules_over_and_keeps_the_old_ones_where_they_a
     async with running(tmp_path, SEND, say("ok"), SEND, say("ok"), SEND, say("ok")) as (gate, _):
         assert not (await gate.chat("1")).calls[0].decision.allowed
         written(tmp_path, {"name": "no", "effect": "block"})
-        with pytest.raises(HookError, match=r"reloading of plugin 'policy'.*'block'"):
+        with pytest.raises(HookError, match=r"reloading of plugin 'policy'.*\"block\""):
             await gate.reload()
         assert "stay in force" in gate.host.degraded["policy rules"]
         assert not (await gate.chat("2")).calls[0].decision.allowed
@@ -178,7 +180,7 @@ async def test_rules_are_read_once_at_start_and_once_at_each_reload(
     written(tmp_path, {"name": "no", "effect": "deny", "reason": "no"})
     read = 0
 
-    def counted(*places: Any) -> RuleReading:
+    def counted(*places: Any) -> Reading[Rule]:
         nonlocal read
         read += 1
         return read_rules(*places)

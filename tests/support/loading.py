@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.support.hooking import Log
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem
+from hookgate.core.domain.errors import ConfigError, Problem
 from hookgate.core.host import Host
 from hookgate.core.plugins.manager import Plugins
 from hookgate.core.settings.schema import HookSettings, PluginsSettings, Settings
@@ -42,7 +42,7 @@ def host_of(plugins: Plugins) -> Host:
     return Host(settings, SecretStore(settings))
 
 
-def problems_of(*plugins: object, **options: Any) -> tuple[ConfigProblem, ...]:
+def problems_of(*plugins: object, **options: Any) -> tuple[Problem, ...]:
     with pytest.raises(ConfigError) as caught:
         load(*plugins, **options)
     return caught.value.problems

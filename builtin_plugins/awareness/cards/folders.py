@@ -11,7 +11,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from hookgate import Card, CardOrigin, PluginInfo
-from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
+from hookgate.builtin_plugins.awareness.cards.card import CARD_BYTES, parse_card
+from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import Stamp, decoded, look_at, open_folder, read_at, why
 from hookgate.kit.content.folders import left_out, real_path
 from hookgate.kit.content.problems import ContentError, Problem
@@ -67,7 +68,7 @@ class CardFile:
     name: str
     stamp: Stamp
     read_ns: int
-    reading: CardReading
+    reading: Reading[Card]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +163,7 @@ def scan(
         for file in look.files(only):
             read.append(file)
             problems += file.reading.problems
-            card = file.reading.card
+            card = file.reading.one
             if card is not None and first.setdefault(card.id, card) is not card:
                 problems.append(card_left_out(card, first[card.id]))
         problems += look.problems
@@ -275,12 +276,12 @@ class _Look:
             reading=self._reading(raw, path),
         )
 
-    def _reading(self, raw: bytes, path: str) -> CardReading:
+    def _reading(self, raw: bytes, path: str) -> Reading[Card]:
         folder = self._folder
         try:
             text = decoded(raw, path, max_bytes=CARD_BYTES)
         except ContentError as error:
-            return CardReading(problems=(error.problem,))
+            return Reading(problems=(error.problem,))
         return parse_card(
             text, path, origin=folder.origin, trusted=folder.trusted, strict=folder.strict
         )

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from hookgate import Egress, HookgateError
-from hookgate.builtin_plugins.awareness.cards.reading import CARD_BYTES, CardReading, parse_card
+from hookgate import Card, Egress, HookgateError
+from hookgate.builtin_plugins.awareness.cards.card import CARD_BYTES, parse_card
+from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import decoded, write_whole
 from hookgate.kit.content.problems import ContentError, Problem
 
@@ -25,7 +26,7 @@ TIMEOUT = 10.0
 
 async def fetched(
     sources: Sequence[RemoteCard], egress: Egress | None, kept: Path
-) -> list[CardReading]:
+) -> list[Reading[Card]]:
     """Return a reading of every source, in their order. It raises nothing.
 
     What has the pinned digest is kept, so that a source which is away later costs nothing, and
@@ -39,7 +40,7 @@ async def fetched(
     return list(await asyncio.gather(*(_fetch(one, egress, kept) for one in sources)))
 
 
-async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> CardReading:
+async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> Reading[Card]:
     path = kept / f"{source.sha256}.md"
     raw = await asyncio.to_thread(_read, path)
     unkept: tuple[Problem, ...] = ()
@@ -49,7 +50,7 @@ async def _fetch(source: RemoteCard, egress: Egress | None, kept: Path) -> CardR
             unkept = await asyncio.to_thread(_keep, path, raw, source)
         text = decoded(raw, source.url, max_bytes=CARD_BYTES)
     except ContentError as error:
-        return CardReading(problems=(error.problem,))
+        return Reading(problems=(error.problem,))
     reading = await asyncio.to_thread(
         parse_card, text, source.url, origin="configured", trusted=False, strict=True
     )

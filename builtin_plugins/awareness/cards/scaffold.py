@@ -13,7 +13,7 @@ from hookgate.builtin_plugins.awareness.cards.folders import (
     CardScan,
     scan,
 )
-from hookgate.kit.content.fields import NAME
+from hookgate.kit.content.documents import NAME
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 _CARD = """\

@@ -115,7 +115,7 @@ class CardRegistry(ContentFolder["tuple[Card, ...]"]):
         cards = {card.id: card for card in self._scan.cards}
         for reading in readings:
             problems += reading.problems
-            if (card := reading.card) is not None:
+            if (card := reading.one) is not None:
                 first = cards.setdefault(card.id, card)
                 if first is not card:
                     problems.append(card_left_out(card, first))

@@ -52,9 +52,9 @@ def validate(
     found = scan_folders(folders) if path is None else check_path(path, folders)
     problems = list(found.problems)
     for file in found.files:
-        if file.reading.card is not None:
+        if file.reading.one is not None:
             for objections in checks(state, "card"):
-                problems += objections(file.reading.card, file.reading.line)
+                problems += objections(file.reading.one, file.reading.line)
     rejected = {problem.file for problem in problems if problem.severity == "error"}
     ids = [card.id for card in found.cards if card.source_ref not in rejected]
     data = {

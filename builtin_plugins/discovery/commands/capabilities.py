@@ -99,7 +99,7 @@ def _everything(state: State) -> Scan:
     if section.catalogue is not None:
         listed = read_catalogue(section.catalogue)
         found = Scan(
-            declared=(*found.declared, *listed.declared),
+            declared=(*found.declared, *listed.found),
             problems=(*found.problems, *listed.problems),
         )
     return found

@@ -181,8 +181,8 @@ class Sources(ContentFolder[Inventory]):
         if self._catalogue is not None:
             listed = read_catalogue(self._catalogue)
             problems += listed.problems
-            problems += [_listed_in_vain(one) for one in listed.declared if one.row.id in declared]
-            declared = {one.row.id: one.row for one in listed.declared} | declared
+            problems += [_listed_in_vain(one) for one in listed.found if one.row.id in declared]
+            declared = {one.row.id: one.row for one in listed.found} | declared
         reasons: dict[str, tuple[str, ...]] = {}
         if around.look_for_installed:
             points = list(entry_points(group=PROJECT))

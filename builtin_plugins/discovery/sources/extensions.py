@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from hookgate import Capability, PluginInfo
-from hookgate.builtin_plugins.discovery.sources.manifests import Declared, Reading, display_name
-from hookgate.hookspecs import PROJECT
-from hookgate.kit.content.fields import (
-    DESCRIPTION_CHARS,
-    DISPLAY_CHARS,
-    LABEL,
-    NAME,
-    SECRET,
-    TOOL,
-    Fields,
+from hookgate import Capability
+from hookgate.builtin_plugins.discovery.sources.manifests import (
+    Declared,
+    Described,
+    display_name,
 )
-from hookgate.kit.content.files import CONTENT_BYTES, Stamp, read_text
+from hookgate.hookspecs import PROJECT
+from hookgate.kit.content.documents import NAME, Reading, parse, read
+from hookgate.kit.content.files import CONTENT_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.yaml_reader import Place, SourceDocument, read_yaml
-from hookgate.settings import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from importlib.metadata import EntryPoint
+    from pathlib import Path
+
+    from hookgate import PluginInfo
 
 CATEGORY = "extension"
-
-KEYS = (
-    "name",
-    "description",
-    "display_name",
-    "category",
-    "tags",
-    "examples",
-    "available",
-    "required_secrets",
-    "required_tools",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +100,24 @@ def installed_extensions(
 def _shown(text: str) -> str:
     """Return somebody's one-line summary as it can be shown."""
     shown = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(shown.split())[:DESCRIPTION_CHARS]
+    return " ".join(shown.split())[:1024]
 
 
-def read_catalogue(path: Path) -> Reading:
+class Listed(Described):
+    """An entry of a catalogue."""
+
+    available: bool = True
+
+
+def read_catalogue(path: Path) -> Reading[Declared]:
     """Read a catalogue of extensions; TOML where the name ends in ``.toml``, else YAML.
 
-    TOML has one ``[[extensions]]`` table for each, YAML a list, or one below ``extensions``.
-    It never raises.
+    TOML has one ``[[extensions]]`` table for each, YAML a list, or one below ``extensions``. An
+    entry that is wrong costs no other. It never raises.
     """
     try:
         text, stamp = read_text(path.resolve(), max_bytes=CONTENT_BYTES)
-        document = _toml(text, path) if path.suffix == ".toml" else read_yaml(text, str(path))
+        document = parse(text, str(path))
     except ContentError as error:
         return Reading(problems=(error.problem,))
     at = ("extensions",) if isinstance(document.value, dict) else ()
@@ -135,59 +127,22 @@ def read_catalogue(path: Path) -> Reading:
         return Reading(problems=(problem,))
     declared: dict[str, Declared] = {}
     problems: list[Problem] = []
-    for number, entry in enumerate(entries):
-        where = (*at, number)
-        if not isinstance(entry, dict):
-            problems.append(document.problem(where, shortened(entry), "the keys of an extension"))
+    for number in range(len(entries)):
+        reading = read(Listed, document, (*at, number), lenient=True)
+        problems += reading.problems
+        if (listed := reading.one) is None:
             continue
-        fields = Fields(document, where)
-        made = _entry(fields, path, document.places.get(where, Place(1, 1)), stamp)
-        if made is not None and made.row.id in declared:
-            fields.problem("name", shortened(made.row.name), "each extension once")
-        elif made is not None:
-            declared[made.row.id] = made
-        problems += fields.problems
-    return Reading(declared=tuple(declared.values()), problems=tuple(problems))
-
-
-def _entry(fields: Fields, path: Path, place: Place, stamp: Stamp) -> Declared | None:
-    fields.only(KEYS)
-    fields.required("name")
-    fields.required("description")
-    name = fields.text("name", NAME)
-    available = fields.truth("available")
-    row = Capability(
-        id=f"extension:{name}",
-        kind="extension",
-        name=name,
-        display_name=fields.prose("display_name", DISPLAY_CHARS) or display_name(name),
-        description=fields.prose("description", DESCRIPTION_CHARS),
-        category=fields.text("category", LABEL) or CATEGORY,
-        tags=fields.texts("tags", LABEL),
-        examples=fields.examples("examples"),
-        required_secrets=fields.texts("required_secrets", SECRET),
-        required_tools=fields.texts("required_tools", TOOL),
-        available=available is not False,
-        source_ref=f"{path}:{place.line}",
-        whose="own",
-    )
-    row = replace(
-        row, required_tools=tuple(one.removeprefix("tool:") for one in row.required_tools)
-    )
-    if fields.failed:
-        return None
-    return Declared(row=row, path=path, line=place.line, stamps=(stamp,))
-
-
-def _toml(text: str, path: Path) -> SourceDocument:
-    def refuse(found: str) -> ContentError:
-        return ContentError(Problem(file=str(path), found=f"no TOML ({found})", expected="TOML"))
-
-    try:
-        value: dict[str, Any] = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise refuse(str(error)) from None
-    except RecursionError:
-        raise refuse("it is nested too deep") from None
-    places = {key: Place(line, 1) for key, line in locate(text).items()}
-    return SourceDocument(file=str(path), value=value, places=places)
+        row = listed.row(
+            id=f"extension:{listed.name}",
+            kind="extension",
+            category=listed.category or CATEGORY,
+            available=listed.available,
+            source_ref=f"{path}:{reading.line}",
+            whose="own",
+        )
+        if row.id in declared:
+            place, found = (*at, number, "name"), shortened(row.name)
+            problems.append(document.problem(place, found, "each extension once"))
+        else:
+            declared[row.id] = Declared(row=row, path=path, line=reading.line, stamps=(stamp,))
+    return Reading(found=tuple(declared.values()), problems=tuple(problems))

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from hookgate import Capability, CapabilityDetail, ToolDefinitionError
+from pydantic import AfterValidator, model_validator
+from pydantic.alias_generators import to_snake
+
+from hookgate import Capability, CapabilityDetail, Flags
 from hookgate.catalogue import KIND_PATTERN, KINDS, parameters_of
-from hookgate.kit.content.fields import (
-    DESCRIPTION_CHARS,
-    DISPLAY_CHARS,
-    ID,
-    LABEL,
-    NAME,
-    SECRET,
-    TOOL,
-    Fields,
+from hookgate.kit.content.documents import (
+    A_SCHEMA,
+    ArgumentsSchema,
+    Description,
+    DisplayName,
+    DocumentModel,
+    Examples,
+    FlagValues,
+    Form,
+    Id,
+    Label,
+    Labels,
+    Name,
+    Reading,
+    Secrets,
+    SourceDocument,
+    ToolNames,
+    read_text_as,
+    wrong_schema,
 )
 from hookgate.kit.content.files import (
     CONTENT_BYTES,
@@ -30,32 +42,17 @@ from hookgate.kit.content.files import (
 )
 from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-from hookgate.kit.content.yaml_reader import read_yaml
 from hookgate.settings import nearest
-from hookgate.wire import StrictJSONError, compile_schema, loads
+from hookgate.wire import StrictJSONError, loads
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"
 SCHEMA = "schema.json"
 
 DECLARED_KINDS = tuple(kind for kind in KINDS if kind != "card")
-
-KEYS = (
-    "id",
-    "name",
-    "kind",
-    "description",
-    "display_name",
-    "category",
-    "tags",
-    "examples",
-    "required_secrets",
-    "required_tools",
-    "has_side_effects",
-    "flags",
-    "input_schema",
-    "skill_content",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,193 +72,117 @@ class Declared:
     stamps: tuple[Stamp, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What came of reading one file.
-
-    Attributes:
-        declared: What it declares; empty where something is wrong.
-        problems: What is wrong, warnings included.
-    """
-
-    declared: tuple[Declared, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-
 def display_name(name: str) -> str:
     """Return a name for people: ``pdf-forms`` becomes ``Pdf Forms``."""
     words = name.replace("_", " ").replace("-", " ").split()
     return " ".join(word[:1].upper() + word[1:] for word in words)
 
 
-def read_manifest(path: Path) -> Reading:
+class Described(DocumentModel):
+    """What every file says of a capability."""
+
+    name: Name
+    description: Description
+    display_name: DisplayName = ""
+    category: Label = ""
+    tags: Labels = ()
+    examples: Examples = ()
+    required_secrets: Secrets = ()
+    required_tools: ToolNames = ()
+
+    def row(self, **more: Any) -> Capability:
+        """Return the capability; `more` is what files of this kind say beside it."""
+        said = {name: getattr(self, name) for name in Described.model_fields}
+        said["display_name"] = self.display_name or display_name(self.name)
+        return Capability(**(said | more))
+
+
+def _kind(kind: str) -> str:
+    expected = f"one of {', '.join(DECLARED_KINDS)}"
+    if not re.fullmatch(KIND_PATTERN, kind) or kind == "card":
+        expected += ", or a word of your own: lower-case letters, digits, _ and -"
+    elif kind not in KINDS and (near := nearest(kind, KINDS, cutoff=0.75)):
+        expected += f"; did you mean {near!r}?"
+    else:
+        return kind
+    raise ValueError(f"expected {expected}")
+
+
+class Manifest(Described):
+    """What CAPABILITY.yaml says."""
+
+    kind: Annotated[str, AfterValidator(_kind)]
+    id: Id = ""
+    flags: FlagValues = Flags()
+    has_side_effects: bool | None = None
+    input_schema: Annotated[
+        str | ArgumentsSchema | None, Form("the name of a file in this folder, or a JSON Schema")
+    ] = None
+    skill_content: Annotated[str | None, Form("the name of a file in this folder")] = None
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Self:
+        head, colon, _ = self.id.partition(":")
+        if colon and self.id != f"{self.kind}:{self.name}" and head in KINDS:
+            raise ValueError(
+                f"id is {shortened(self.id)}, expected {self.kind}:{self.name}, or an id that "
+                "does not begin with the name of a kind"
+            )
+        return self
+
+
+def read_manifest(path: Path) -> Reading[Declared]:
     """Read one CAPABILITY.yaml, and check the files that it names. It never raises."""
     try:
         text, stamp = read_text(inside(path.parent, path.name, file=path), max_bytes=MANIFEST_BYTES)
-        document = read_yaml(text, str(path))
     except ContentError as error:
         return Reading(problems=(error.problem,))
-    if not isinstance(document.value, dict):
-        found = "nothing" if document.value is None else shortened(document.value)
-        return Reading(problems=(document.problem((), found, "keys and values"),))
-    manifest = _Manifest(path, Fields(document), stamp)
-    declared = manifest.declared()
-    problems = tuple(sorted(manifest.fields.problems, key=lambda one: one.line or 0))
-    return Reading(declared=() if declared is None else (declared,), problems=problems)
+    reading = read_text_as(Manifest, text, str(path), lenient=True)
+    manifest, document = reading.one, reading.document
+    if manifest is None or document is None:
+        return Reading(problems=reading.problems)
+    try:
+        detail, stamps = _detail(path, manifest, document)
+    except ContentError as error:
+        return Reading(problems=(*reading.problems, error.problem))
+    flags, changes = manifest.flags, manifest.has_side_effects
+    if changes is None:
+        changes = bool(flags.writes_persistent_state or flags.sends_externally)
+    parameters, texts = parameters_of(detail.shown())
+    row = manifest.row(
+        id=manifest.id or f"{manifest.kind}:{manifest.name}",
+        kind=manifest.kind,
+        flags=flags,
+        has_side_effects=changes,
+        parameters=parameters,
+        parameter_texts=texts,
+        source_ref=str(path),
+        load=detail.load,
+    )
+    declared = Declared(row=row, path=path, stamps=(stamp, *stamps))
+    return Reading(found=(declared,), problems=reading.problems)
 
 
-class _Manifest:
-    def __init__(self, path: Path, fields: Fields, stamp: Stamp) -> None:
-        self.path = path
-        self.fields = fields
-        self._stamps = [stamp]
-
-    def declared(self) -> Declared | None:
-        fields = self.fields
-        fields.only(KEYS)
-        for key in ("name", "kind", "description"):
-            fields.required(key)
-        name = fields.text("name", NAME)
-        kind = self._kind()
-        row_id = self._id(kind, name)
-        flags = fields.flags("flags")
-        changes = fields.truth("has_side_effects")
-        tools = fields.texts("required_tools", TOOL)
-        detail = self._detail(name)
-        row = Capability(
-            id=row_id,
-            kind=kind,
-            name=name,
-            display_name=fields.prose("display_name", DISPLAY_CHARS) or display_name(name),
-            description=fields.prose("description", DESCRIPTION_CHARS),
-            category=fields.text("category", LABEL),
-            tags=fields.texts("tags", LABEL),
-            examples=fields.examples("examples"),
-            parameters=detail.parameters,
-            parameter_texts=detail.parameter_texts,
-            required_secrets=fields.texts("required_secrets", SECRET),
-            required_tools=tuple(dict.fromkeys(tool.removeprefix("tool:") for tool in tools)),
-            has_side_effects=changes
-            if changes is not None
-            else bool(flags.writes_persistent_state or flags.sends_externally),
-            flags=flags,
-            source_ref=str(self.path),
-            load=detail.load,
-        )
-        if fields.failed:
-            return None
-        return Declared(row=row, path=self.path, stamps=tuple(self._stamps))
-
-    def _kind(self) -> str:
-        kind = self.fields.value("kind")
-        if kind is None or kind in DECLARED_KINDS:
-            return str(kind or "")
-        expected = f"one of {', '.join(DECLARED_KINDS)}"
-        if not isinstance(kind, str) or not re.fullmatch(KIND_PATTERN, kind) or kind == "card":
-            expected += ", or a word of your own: lower-case letters, digits, _ and -"
-        elif near := nearest(kind, KINDS, cutoff=0.75):
-            expected += f"; did you mean {near!r}?"
-        else:
-            return kind
-        self.fields.problem("kind", shortened(kind), expected)
-        return ""
-
-    def _id(self, kind: str, name: str) -> str:
-        row_id = self.fields.text("id", ID) or f"{kind}:{name}"
-        head, colon, _ = row_id.partition(":")
-        if colon and row_id != f"{kind}:{name}" and head in KINDS:
-            self.fields.problem(
-                "id",
-                shortened(row_id),
-                f"{kind}:{name}, or an id that does not begin with the name of a kind",
-            )
-        return row_id
-
-    # -- the files beside it -----------------------------------------------
-
-    def _detail(self, name: str) -> _Detail:
-        folder, fields = self.path.parent, self.fields
-        content = self._beside("skill_content", CONTENT)
-        inline = fields.value("input_schema")
-        if isinstance(inline, dict):
-            schema: Path | None = None
-            self._check_schema(inline, name)
-        else:
-            schema, inline = self._beside("input_schema", SCHEMA), None
-        found = inline
-        if schema is not None:
-            found = self._read_schema(schema, name)
-        parameters, texts = parameters_of(found)
-        return _Detail(
-            folder=folder,
-            manifest=self.path,
-            content=_relative(content, folder),
-            schema=_relative(schema, folder),
-            inline=inline,
-            parameters=parameters,
-            parameter_texts=texts,
-        )
-
-    def _beside(self, key: str, default: str) -> Path | None:
-        """Return the real path of the file that `key` names, or of the one called `default`."""
-        folder = self.path.parent
-        named = key in self.fields
-        name = self.fields.value(key) if named else default
-        if not isinstance(name, str):
-            self.fields.problem(key, shortened(name), "the name of a file in this folder")
-            return None
-        # A link that leads nowhere is there, and is a mistake.
-        if not named and not (folder / name).exists() and not (folder / name).is_symlink():
-            return None
-        try:
-            real = inside(
-                folder, name, file=self.path, key=key if named else "", line=self.fields.line(key)
-            )
-            stamp = stamp_of(real)
-            if stamp.size > CONTENT_BYTES:
-                found, expected = f"{stamp.size} bytes", f"at most {CONTENT_BYTES}: make it shorter"
-                raise ContentError(Problem(file=str(real), found=found, expected=expected))
-        except ContentError as error:
-            self.fields.problems.append(error.problem)
-            return None
-        self._stamps.append(stamp)
-        return real
-
-    def _read_schema(self, path: Path, name: str) -> Any:
-        try:
-            schema = _schema(path)
-        except ContentError as error:
-            self.fields.problems.append(error.problem)
-            return None
-        self._check_schema(schema, name, file=path)
-        return schema
-
-    def _check_schema(
-        self, schema: Mapping[str, Any], name: str, *, file: Path | None = None
-    ) -> None:
-        try:
-            compile_schema(schema, tool=name)
-        except (ToolDefinitionError, ValueError, TypeError, RecursionError) as error:
-            found = f"a schema that cannot be used: {error}"
-            expected = "a JSON Schema (2020-12) whose type is object"
-            if file is None:
-                self.fields.problem("input_schema", found, expected)
-            else:
-                problem = Problem(file=str(file), found=found, expected=expected)
-                self.fields.problems.append(problem)
+# -- the files beside it ----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Detail:
     """Where schema and content are, to be read when they are asked for."""
 
-    folder: Path
     manifest: Path
     content: str | None = None
-    schema: str | None = None
-    inline: Mapping[str, Any] | None = None
-    parameters: tuple[str, ...] = field(default=(), compare=False)
-    parameter_texts: tuple[str, ...] = field(default=(), compare=False)
+    schema: str | Mapping[str, Any] | None = None
+
+    def shown(self) -> Mapping[str, Any] | None:
+        """Read the schema.
+
+        Raises:
+            ContentError: It cannot be used.
+        """
+        if isinstance(self.schema, str):
+            return _schema(inside(self.manifest.parent, self.schema, file=self.manifest))
+        return self.schema
 
     def load(self) -> CapabilityDetail:
         """Read them.
@@ -269,13 +190,49 @@ class _Detail:
         Raises:
             ContentError: A file has become one that cannot be used since it was looked at.
         """
-        schema, content = self.inline, ""
-        if self.schema is not None:
-            schema = _schema(inside(self.folder, self.schema, file=self.manifest))
+        schema, content = self.shown(), ""
         if self.content is not None:
-            path = inside(self.folder, self.content, file=self.manifest)
+            path = inside(self.manifest.parent, self.content, file=self.manifest)
             content = body_of(read_text(path, max_bytes=CONTENT_BYTES)[0])
         return CapabilityDetail(schema=schema, content=content)
+
+
+def _detail(
+    path: Path, manifest: Manifest, document: SourceDocument
+) -> tuple[_Detail, tuple[Stamp, ...]]:
+    content = _beside(path, document, "skill_content", manifest.skill_content, CONTENT)
+    schema: Any = manifest.input_schema
+    files = [content]
+    if not isinstance(schema, dict):
+        files.append(_beside(path, document, "input_schema", schema, SCHEMA))
+        schema = _relative(files[-1], path.parent)
+    detail = _Detail(manifest=path, content=_relative(content, path.parent), schema=schema)
+    if isinstance(schema, str) and (wrong := wrong_schema(dict(detail.shown() or {}))):
+        raise ContentError(Problem(file=str(files[-1]), found=wrong, expected=A_SCHEMA))
+    return detail, tuple(stamp_of(one) for one in files if one is not None)
+
+
+def _beside(
+    path: Path, document: SourceDocument, key: str, named: str | None, default: str
+) -> Path | None:
+    """Return the real path of the file that `key` names, or of the one called `default`.
+
+    Raises:
+        ContentError: It leads out of the folder, or is no file, or too large.
+    """
+    folder = path.parent
+    name = default if named is None else named
+    # A link that leads nowhere is there, and is a mistake.
+    if named is None and not (folder / name).exists() and not (folder / name).is_symlink():
+        return None
+    spelt = next((one for one in document.value if to_snake(one) == key), key)
+    line = None if named is None else document.position((spelt,)).line
+    real = inside(folder, name, file=path, key="" if named is None else key, line=line)
+    size = stamp_of(real).size
+    if size > CONTENT_BYTES:
+        found, expected = f"{size} bytes", f"at most {CONTENT_BYTES}: make it shorter"
+        raise ContentError(Problem(file=str(real), found=found, expected=expected))
+    return real
 
 
 def _schema(path: Path) -> dict[str, Any]:

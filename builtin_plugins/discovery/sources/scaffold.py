@@ -17,7 +17,7 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
 from hookgate.builtin_plugins.discovery.sources.scanner import Scan, scan
 from hookgate.builtin_plugins.discovery.sources.skills import SKILL, is_skill_name, read_skill
 from hookgate.catalogue import ExamplesError, checked_examples
-from hookgate.kit.content.fields import NAME
+from hookgate.kit.content.documents import NAME
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 Kind: TypeAlias = Literal["tool", "skill", "extension", "channel"]
@@ -205,4 +205,4 @@ def check_path(path: Path) -> Scan:
         expected = f"a {MANIFEST}, a {SKILL}, a catalogue of extensions, or a folder"
         problem = Problem(file=str(path), found=f"a file called {path.name}", expected=expected)
         return Scan(problems=(problem,))
-    return Scan(declared=reading.declared, problems=reading.problems)
+    return Scan(declared=reading.found, problems=reading.problems)

@@ -14,10 +14,10 @@ from hookgate.builtin_plugins.discovery.sources.manifests import (
     MANIFEST,
     SCHEMA,
     Declared,
-    Reading,
     read_manifest,
 )
 from hookgate.builtin_plugins.discovery.sources.skills import read_skill
+from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.files import stamp_of
 from hookgate.kit.content.folders import left_out
 from hookgate.kit.content.problems import ContentError, Problem
@@ -52,11 +52,11 @@ def scan(roots: Sequence[Root], before: Scan | None = None) -> Scan:
         for path in walk.files():
             same = known.get(path)
             if same is not None and _is_unchanged(same, now):
-                reading = Reading(declared=(same,))
+                reading = Reading(found=(same,))
             else:
                 reading = read_manifest(path) if path.name == MANIFEST else read_skill(path)
             problems += reading.problems
-            for read in reading.declared:
+            for read in reading.found:
                 declared = read
                 if read.row.whose != root.whose:
                     declared = replace(read, row=replace(read.row, whose=root.whose))

@@ -5,55 +5,47 @@ They stand beside the rules, in ``NAME.test.yaml``, and are judged as a gateway 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES, Flags
-from hookgate.builtin_plugins.policy.bench.bench import WORDS, Bench, Found, Word, imagined
+from hookgate.builtin_plugins.policy.bench.bench import Found, Word, imagined
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History, facts_of
-from hookgate.builtin_plugins.policy.rules.reading import (
-    NO_LONGER_AGO,
-    PROVENANCES,
-    SANDBOXES,
+from hookgate.builtin_plugins.policy.rules.files import (
     SUFFIXES,
     TEST_SUFFIX,
-    entries,
     files_of,
-    opened,
-    seconds_at,
+    read_files,
+    told_of,
 )
-from hookgate.kit.content.fields import Fields
-from hookgate.kit.content.files import MANIFEST_BYTES, read_text
-from hookgate.kit.content.problems import ContentError, Problem, shortened
+from hookgate.builtin_plugins.policy.rules.model import (
+    NO_LONGER_AGO,
+    Came,
+    Sandbox,
+    lasting,
+)
+from hookgate.builtin_plugins.policy.settings import ProfileName
+from hookgate.kit.content.documents import (
+    DocumentModel,
+    Reading,
+    Snake,
+    many,
+    matching,
+    once,
+    prose,
+    read_text_as,
+)
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.settings import ProfileName
-    from hookgate.kit.content.yaml_reader import KeyPath, SourceDocument
+    from collections.abc import Iterable
+    from pathlib import Path
 
-CASE_KEYS = ("name", "description", "profile", "call", "turn", "before", "expect")
-TOOL_KEYS = ("flags", "plugin", "sandbox", "owner")
-CALL_KEYS = ("tool", "arguments", *TOOL_KEYS)
-TURN_KEYS = (
-    "provenance",
-    "tainted",
-    "taint",
-    "agent",
-    "channel",
-    "account",
-    "peer",
-    "principal",
-    "nested",
-)
-PROFILE_NAMES = ("open", "balanced", "strict")
+    from hookgate.builtin_plugins.policy.bench.bench import Bench
+
 MAX_CASES = 2000
-
-TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-WORD = re.compile(r"[\x21-\x7e]{1,128}")
-RULE = re.compile(r"[\x21-\x7e]{1,200}")
 
 NOW = 1_000_000.0
 """The time at which cases are judged, in seconds of the history's clock."""
@@ -89,19 +81,6 @@ class Case:
     def place(self) -> str:
         """``FILE:LINE``."""
         return f"{self.file}:{self.line}" if self.line else self.file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaseReading:
-    """What came of reading cases: of a file with an error, none."""
-
-    cases: tuple[Case, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def failed(self) -> bool:
-        """Whether something is wrong that must not be passed over."""
-        return any(problem.severity == "error" for problem in self.problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,222 +155,180 @@ def rule_paths(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def read_cases(files: Iterable[Path]) -> CaseReading:
+def read_cases(files: Iterable[Path]) -> Reading[Case]:
     """Read files of cases. It blocks, and never raises."""
-    cases: list[Case] = []
-    problems: list[Problem] = []
-    for path in files:
-        try:
-            text, _ = read_text(path.resolve(), max_bytes=MANIFEST_BYTES)
-        except ContentError as error:
-            problems.append(replace(error.problem, file=str(path)))
-            continue
-        reading = read_text_of_cases(text, str(path))
-        cases += reading.cases
-        problems += reading.problems
-    return CaseReading(cases=tuple(cases), problems=tuple(problems))
+    return read_files(files, read_text_of_cases)
 
 
-def read_text_of_cases(text: str, file: str) -> CaseReading:
+def read_text_of_cases(text: str, file: str) -> Reading[Case]:
     """Read the cases in `text`. It never raises."""
-    try:
-        document, top = opened(text, file, ("version", "description", "tools", "cases"))
-    except ContentError as error:
-        return CaseReading(problems=(error.problem,))
-    tools = _tools(top)
-    listed = entries(top, "cases", MAX_CASES)
-    if listed is None:
-        return CaseReading(problems=tuple(top.problems))
-    cases, problems = [], list(top.problems)
-    for number, one in enumerate(listed):
-        if not isinstance(one, dict):
-            place = ("cases", number)
-            problems.append(document.problem(place, shortened(one), "a mapping: one case"))
-            continue
-        case, found = _case(document, number, tools)
-        problems += found
-        cases += [case] if case is not None else []
-    reading = CaseReading(cases=tuple(cases), problems=tuple(problems))
-    return replace(reading, cases=()) if reading.failed else reading
+    reading = read_text_as(CaseFile, text, file)
+    cases: list[Case] = []
+    if reading.document is not None and reading.found:
+        whole = reading.found[0]
+        for number, one in enumerate(whole.cases):
+            line = reading.document.position(("cases", number)).line
+            cases.append(replace(one.case(whole.tools), file=file, line=line))
+    problems = tuple(told_of(reading, "case", reading.problems))
+    return Reading(found=tuple(cases), problems=problems)
 
 
-def _tools(top: Fields) -> dict[str, Facts]:
-    """Return what is declared of tools once for all cases of a file, by name."""
-    inner = top.inner("tools")
-    tools: dict[str, Facts] = {}
-    for name in top.value("tools") if inner is not None else ():
-        if not TOOL_NAME.fullmatch(name):
-            top.problem("tools", f"the tool {shortened(name)}", "the name of a tool")
-        elif inner is not None and (said := inner.inner(name)) is not None:
-            said.only(TOOL_KEYS, strict=True)
-            tools[name] = _declared(said, Facts(tool=name))
-    return tools
+# -- what they say ---------------------------------------------------------------------
 
 
-def _case(
-    document: SourceDocument, number: int, tools: Mapping[str, Facts]
-) -> tuple[Case | None, list[Problem]]:
-    fields = Fields(document, ("cases", number))
-    fields.only(CASE_KEYS, strict=True)
-    for key in ("name", "call", "expect"):
-        fields.required(key)
-    name = fields.prose("name", 200)
-    fields.prose("description", 1000)
-    profile: Any = fields.choice("profile", PROFILE_NAMES) or None
-    circumstances = _turn(fields.inner("turn"), Facts(tool="", session="a:b:c:d", turn="turn"))
-    facts = _call(fields.inner("call"), circumstances, tools)
-    before = _before(document, fields, ("cases", number), circumstances, tools)
-    effect, rule, arguments = _expect(fields)
-    line = document.places.get(("cases", number))
-    found = [
-        replace(one, found=f"in case {shortened(name or number + 1)}: {one.found}")
-        for one in fields.problems
-    ]
-    if fields.failed or facts is None:
-        return None, found
-    return Case(
-        name=name,
-        facts=replace(facts, index=len([one for one in before if one.facts.turn == facts.turn])),
-        effect=effect,
-        before=before,
-        profile=profile,
-        rule=rule,
-        arguments=arguments,
-        file=document.file,
-        line=line.line if line else 0,
-    ), found
+def _flag(value: Any) -> bool | None:
+    if not isinstance(value, bool) and value != "unknown":
+        raise ValueError("expected true, false or unknown")
+    return value if isinstance(value, bool) else None
 
 
-def _expect(fields: Fields) -> tuple[Any, str, Mapping[str, Any] | None]:
-    if isinstance(fields.value("expect"), str):
-        return fields.choice("expect", WORDS), "", None
-    inner = fields.inner("expect")
-    if inner is None:
-        return "", "", None
-    inner.only(("effect", "rule", "arguments"), strict=True)
-    inner.required("effect")
-    arguments = inner.value("arguments")
-    if arguments is not None and not isinstance(arguments, dict):
-        inner.problem("arguments", shortened(arguments), "a mapping of arguments")
-    return inner.choice("effect", WORDS), inner.text("rule", RULE), arguments
+WordText = Annotated[str, matching(r"[\x21-\x7e]{1,128}", "a word of at most 128 characters")]
+ToolText = Annotated[str, matching(r"[A-Za-z0-9_-]{1,64}", "the name of a tool")]
+CaseFlag = Annotated[Literal[(*FLAG_NAMES, "others")], Snake]  # type: ignore[valid-type]
+FlagText = Annotated[bool | None, PlainValidator(_flag)]
 
 
-def _call(fields: Fields | None, turn: Facts, tools: Mapping[str, Facts]) -> Facts | None:
-    """Return the facts of a call in the circumstances of `turn`."""
-    if fields is None:
-        return None
-    fields.only(CALL_KEYS, strict=True)
-    return _called(fields, turn, tools)
+class Declared(DocumentModel):
+    """What is declared of a tool; what is not said is as it is known."""
+
+    flags: Annotated[Mapping[CaseFlag, FlagText], once] = Field(default_factory=dict)
+    plugin: WordText | None = None
+    sandbox: Sandbox | None = None
+    owner: Literal["host", "client"] | None = None
+
+    def declared(self, known: Facts) -> Facts:
+        """Return `known` with what is said of the tool itself."""
+        flags: dict[str, bool | None] = known.flags.to_json()
+        if "others" in self.flags:
+            flags = dict.fromkeys(FLAG_NAMES, self.flags["others"])
+        flags |= {name: value for name, value in self.flags.items() if name != "others"}
+        said = self.model_dump(include={"plugin", "sandbox", "owner"}, exclude_none=True)
+        return replace(known, flags=Flags.from_mapping(flags), **said)
 
 
-def _called(fields: Fields, turn: Facts, tools: Mapping[str, Facts]) -> Facts:
-    fields.required("tool")
-    name = fields.text("tool", TOOL_NAME)
-    known = tools.get(name, Facts(tool=name))
-    arguments = fields.value("arguments")
-    if arguments is not None and not isinstance(arguments, dict):
-        fields.problem("arguments", shortened(arguments), "a mapping of arguments")
-        arguments = None
-    declared = _declared(fields, known)
-    return replace(
-        turn,
-        tool=name,
-        arguments=arguments or {},
-        flags=declared.flags,
-        plugin=declared.plugin,
-        sandbox=declared.sandbox,
-        owner=declared.owner,
-    )
+class Call(Declared):
+    """A call."""
+
+    tool: ToolText
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+    def facts(self, turn: Facts, tools: Mapping[str, Declared]) -> Facts:
+        """Return the facts of the call in the circumstances of `turn`."""
+        known = Facts(tool=self.tool)
+        if self.tool in tools:
+            known = tools[self.tool].declared(known)
+        known = self.declared(known)
+        return replace(
+            turn,
+            tool=self.tool,
+            arguments=self.arguments,
+            flags=known.flags,
+            plugin=known.plugin,
+            sandbox=known.sandbox,
+            owner=known.owner,
+        )
 
 
-def _declared(fields: Fields, known: Facts) -> Facts:
-    """Return `known` with what `fields` say of the tool itself."""
-    said: dict[str, Any] = {"flags": _flags(fields.inner("flags"), known.flags)}
-    if "plugin" in fields:
-        said["plugin"] = fields.text("plugin", WORD)
-    if "sandbox" in fields:
-        said["sandbox"] = fields.choice("sandbox", SANDBOXES)
-    if "owner" in fields:
-        said["owner"] = fields.choice("owner", ("host", "client"))
-    return replace(known, **said)
+def _tainted(turn: Circumstances) -> Circumstances:
+    if turn.tainted is False and turn.taint:
+        raise ValueError("tainted is false beside `taint`, expected one of the two")
+    return turn
 
 
-def _flags(fields: Fields | None, known: Flags) -> Flags:
-    """Return flags: those that are named, and of the others what ``others`` or `known` says."""
-    if fields is None:
-        return known
-    fields.only((*FLAG_NAMES, "others"), strict=True)
-    values: dict[str, bool | None] = known.to_json()
-    if "others" in fields:
-        values = dict.fromkeys(FLAG_NAMES, _flag(fields, "others"))
-    values |= {name: _flag(fields, name) for name in FLAG_NAMES if name in fields}
-    return Flags.from_mapping(values)
+class Circumstances(DocumentModel):
+    """The turn in which a call would run; what is not said is as usual."""
+
+    provenance: Annotated[Came, Snake] | None = None
+    tainted: bool | None = None
+    taint: Annotated[tuple[WordText, ...], many] | None = None
+    agent: WordText | None = None
+    channel: WordText | None = None
+    account: WordText | None = None
+    peer: WordText | None = None
+    principal: WordText | None = None
+    nested: bool | None = None
+
+    def of(self, turn: Facts) -> Facts:
+        """Return `turn` in these circumstances."""
+        said = self.model_dump(exclude={"tainted", "taint", "nested"}, exclude_none=True)
+        if self.tainted is not None or self.taint is not None:
+            somebody = frozenset({"somebody else"}) if self.tainted else frozenset()
+            said["taint"] = frozenset(self.taint or ()) or somebody
+        if self.nested is not None:
+            said["depth"] = int(self.nested)
+        return replace(turn, **said)
 
 
-def _flag(fields: Fields, name: str) -> bool | None:
-    value = fields.value(name)
-    if isinstance(value, bool):
-        return value
-    if value != "unknown":
-        fields.problem(name, shortened(value), "true, false or unknown")
-    return None
+TurnText = Annotated[Circumstances, AfterValidator(_tainted)]
 
 
-def _turn(fields: Fields | None, turn: Facts) -> Facts:
-    """Return `turn` with the circumstances that `fields` name."""
-    if fields is None:
-        return turn
-    fields.only(TURN_KEYS, strict=True)
-    said: dict[str, Any] = {
-        key: fields.text(key, WORD)
-        for key in ("agent", "channel", "account", "peer", "principal")
-        if key in fields
-    }
-    if "provenance" in fields:
-        said["provenance"] = fields.choice("provenance", PROVENANCES) or turn.provenance
-    taint = frozenset(fields.texts("taint", WORD))
-    tainted = fields.truth("tainted")
-    if tainted is False and taint:
-        fields.problem("tainted", "false beside `taint`", "one of the two")
-    if tainted is not None or "taint" in fields:
-        said["taint"] = taint or (frozenset({"somebody else"}) if tainted else taint)
-    if "nested" in fields:
-        said["depth"] = 1 if fields.truth("nested") else 0
-    return replace(turn, **said)
+class Earlier(Call):
+    """A call that was allowed before."""
+
+    turn: TurnText = Circumstances()
+    seconds_ago: Annotated[float, lasting(LONGEST, NO_LONGER_AGO, 0)] | None = None
+    same_turn: bool = True
+    same_session: bool = True
+
+    def happened(
+        self, turn: Facts, tools: Mapping[str, Declared], number: int, count: int
+    ) -> Happened:
+        """Return it as number `number` of `count`."""
+        turn = self.turn.of(turn)
+        if not (self.same_turn and self.same_session):
+            turn = replace(turn, turn=f"turn {number}")
+        if not self.same_session:
+            turn = replace(turn, session=f"another:{number}:x:x")
+        # Without a time, the calls of a list lie a second apart.
+        ago = float(count - number) if self.seconds_ago is None else self.seconds_ago
+        return Happened(at=NOW - ago, facts=self.facts(turn, tools))
 
 
-def _before(
-    document: SourceDocument, fields: Fields, path: KeyPath, turn: Facts, tools: Mapping[str, Facts]
-) -> tuple[Happened, ...]:
-    listed = fields.value("before")
-    if listed is None:
-        return ()
-    if not isinstance(listed, list):
-        fields.problem("before", shortened(listed), "a list of calls")
-        return ()
-    found: list[Happened] = []
-    for number, one in enumerate(listed):
-        if not isinstance(one, dict):
-            fields.problem("before", shortened(one), "a mapping: one call")
-            continue
-        inner = Fields(document, (*path, "before", number))
-        found += _happened(inner, turn, tools, number, len(listed))
-        fields.problems += inner.problems
-    return tuple(found)
+class Expectation(DocumentModel):
+    """What should follow."""
+
+    effect: Word
+    rule: Annotated[str, matching(r"[\x21-\x7e]{1,200}", "the name of a rule")] = ""
+    arguments: dict[str, Any] | None = None
 
 
-def _happened(
-    fields: Fields, turn: Facts, tools: Mapping[str, Facts], number: int, count: int
-) -> Sequence[Happened]:
-    fields.only((*CALL_KEYS, "turn", "seconds_ago", "same_turn", "same_session"), strict=True)
-    circumstances = _turn(fields.inner("turn"), turn)
-    same_session = fields.truth("same_session") is not False
-    if fields.truth("same_turn") is False or not same_session:
-        circumstances = replace(circumstances, turn=f"turn {number}")
-    if not same_session:
-        circumstances = replace(circumstances, session=f"another:{number}:x:x")
-    ago = seconds_at(fields, "seconds_ago", LONGEST, NO_LONGER_AGO, least=0)
-    facts = _called(fields, circumstances, tools)
-    # Without a time, the calls of a list lie a second apart.
-    at = NOW - (float(count - number) if ago is None else ago)
-    return () if fields.failed else (Happened(at=at, facts=facts),)
+class CaseText(DocumentModel):
+    """A case as it is written."""
+
+    name: Annotated[str, prose(200)]
+    description: Annotated[str, prose(1000)] = ""
+    profile: ProfileName | None = None
+    call: Call
+    turn: TurnText = Circumstances()
+    before: tuple[Earlier, ...] = ()
+    expect: Expectation | Word
+
+    def case(self, tools: Mapping[str, Declared]) -> Case:
+        """Return the case, of a file that declares these tools."""
+        turn = self.turn.of(Facts(tool="", session="a:b:c:d", turn="turn"))
+        before = tuple(
+            one.happened(turn, tools, number, len(self.before))
+            for number, one in enumerate(self.before)
+        )
+        facts = self.call.facts(turn, tools)
+        expect = self.expect
+        if not isinstance(expect, Expectation):
+            expect = Expectation(effect=expect)
+        return Case(
+            name=self.name,
+            facts=replace(facts, index=sum(one.facts.turn == facts.turn for one in before)),
+            effect=expect.effect,
+            before=before,
+            profile=self.profile,
+            rule=expect.rule,
+            arguments=expect.arguments,
+        )
+
+
+class CaseFile(DocumentModel):
+    """What a file of cases says."""
+
+    version: Literal[1] = 1
+    description: Any = None
+    tools: Mapping[ToolText, Declared] = Field(default_factory=dict)
+    cases: tuple[CaseText, ...] = Field(max_length=MAX_CASES)

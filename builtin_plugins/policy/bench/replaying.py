@@ -321,10 +321,10 @@ class _Doubts:
         if looked.decisive is None:
             return set()
         if looked.decisive.state == "unknown":
-            return {rule.unknown} if rule.effect in ("ask", "deny") else set()
+            return {rule.when_unknown} if rule.effect in ("ask", "deny") else set()
         if rule.effect == "rewrite":
             return {"rewrite", "deny"}  # deny, where its values cannot be made
-        return {rule.effect, rule.unknown} if rule.effect in ("ask", "deny") else {rule.effect}
+        return {rule.effect, rule.when_unknown} if rule.effect in ("ask", "deny") else {rule.effect}
 
     def _could_change(
         self, names: tuple[str, ...], name: str, sure: Found, facts: Facts, history: History,

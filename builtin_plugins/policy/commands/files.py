@@ -55,12 +55,12 @@ def paths_of(state: State, given: Sequence[Path] | None, *, needed: bool = True)
 def rules(state: State, paths: Sequence[Path]) -> tuple[Rule, ...]:
     """Return the rules of files and folders; where they cannot be used, say why and end."""
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
-    from hookgate.builtin_plugins.policy.rules.reading import read_rules
+    from hookgate.builtin_plugins.policy.rules.files import read_rules
 
     reading = read_rules(rule_paths(paths))
     if reading.failed:
         stop(state, reading.problems)
-    return reading.rules
+    return reading.found
 
 
 def cases(state: State, paths: Sequence[Path]) -> tuple[Case, ...]:
@@ -70,7 +70,7 @@ def cases(state: State, paths: Sequence[Path]) -> tuple[Case, ...]:
     reading = read_cases(files_of_cases(paths))
     if reading.failed:
         stop(state, reading.problems)
-    return reading.cases
+    return reading.found
 
 
 def stop(state: State, problems: Sequence[Problem]) -> None:

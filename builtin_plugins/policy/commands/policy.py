@@ -77,23 +77,23 @@ def check(
         hookgate policy check rules --strict
     """
     from hookgate.builtin_plugins.policy.bench.cases import rule_paths
+    from hookgate.builtin_plugins.policy.rules.files import read_rules
     from hookgate.builtin_plugins.policy.rules.linting import lint, lint_tools
-    from hookgate.builtin_plugins.policy.rules.reading import read_rules
 
     state = state_of(ctx)
     reading = read_rules(rule_paths(paths_of(state, paths)))
     problems, skipped = list(reading.problems), ""
     if not reading.failed:
-        problems += lint(reading.rules, settings_of(state))
+        problems += lint(reading.found, settings_of(state))
         if with_tools:
             try:
-                problems += lint_tools(reading.rules, tools(state, schemas=True))
+                problems += lint_tools(reading.found, tools(state, schemas=True))
             except HookgateError as error:
                 skipped = f"names and arguments of tools were not looked at: {error}"
     problems.sort(key=lambda one: (one.file, one.line or 0))
     data = {
         "ok": not reading.failed,
-        "rules": [rule.name for rule in reading.rules],
+        "rules": [rule.name for rule in reading.found],
         "problems": [asdict(one) for one in problems],
         "skipped": skipped,
     }
@@ -110,7 +110,7 @@ def check(
         if reading.failed:
             console.print(Text(_wrong(reading.problems), style="bold red"))
         else:
-            console.print(Text.assemble(("ok ", "bold green"), counted(len(reading.rules), "rule")))
+            console.print(Text.assemble(("ok ", "bold green"), counted(len(reading.found), "rule")))
 
     state.show(data, render)
     if reading.failed or (strict and problems):

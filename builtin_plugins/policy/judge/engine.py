@@ -390,7 +390,7 @@ def _outcome(rule: Rule, unknown: str) -> RuleOutcome:
             rule=rule, state="holds", why="all of its parts hold", effect=rule.effect
         )
     # Where it cannot be said, a rule that loosens does not; one that tightens says what follows.
-    effect = rule.unknown if rule.effect in ("ask", "deny") else None
+    effect = rule.when_unknown if rule.effect in ("ask", "deny") else None
     return RuleOutcome(rule=rule, state="unknown", why=unknown, effect=effect)
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from hookgate.builtin_plugins.policy.rules.model import Match, MoreThan
+
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
+    from hookgate.builtin_plugins.policy.rules.model import After, Rule
 
 
 def _plain(match: Match | None) -> dict[str, Any]:
     if match is None:
         return {}
-    said = {item.name: getattr(match, item.name) for item in fields(match)}
+    said = {item.name: getattr(match, item.name) for item in fields(Match)}
     flags = {name: sorted(map(str, values)) for name, values in match.flags.items()}
     return {**said, "flags": flags}
 
@@ -20,8 +22,8 @@ def _plain(match: Match | None) -> dict[str, Any]:
 def _after(part: After | MoreThan | None) -> dict[str, Any]:
     if part is None:
         return {}
-    said = {item.name: getattr(part, item.name) for item in fields(part)}
-    return {**said, "match": _plain(part.match)}
+    said = {"within": part.within, "scope": part.scope, "match": _plain(part.match)}
+    return {**said, "calls": part.calls} if isinstance(part, MoreThan) else said
 
 
 def said(rule: Rule) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def said(rule: Rule) -> dict[str, Any]:
         "when": rule.when.text if rule.when else "",
         "after": _after(rule.after),
         "more_than": _after(rule.more_than),
-        "unknown": rule.unknown,
+        "unknown": rule.when_unknown,
         "approvers": list(rule.approvers),
         "set": {name: one.text for name, one in rule.rewrite.set.items()} if rule.rewrite else {},
         "remove": list(rule.rewrite.remove) if rule.rewrite else [],

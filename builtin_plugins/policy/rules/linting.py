@@ -168,10 +168,11 @@ def covers(one: Rule, other: Rule, *, earlier: bool) -> bool:
     # Where `other` cannot be decided, `one` may hold, or be undecided as well.
     if _is_decided(other):
         return True
-    if not _counts_more(one.effect, other.unknown, earlier=earlier):
+    if not _counts_more(one.effect, other.when_unknown, earlier=earlier):
         return False
     return _is_decided(one) or (
-        one.effect in ("ask", "deny") and _counts_more(one.unknown, other.unknown, earlier=earlier)
+        one.effect in ("ask", "deny")
+        and _counts_more(one.when_unknown, other.when_unknown, earlier=earlier)
     )
 
 
@@ -275,7 +276,7 @@ def _about_lists(rule: Rule, settings: PolicySettings | None) -> Iterator[Proble
 
 
 def _when_unknown(rule: Rule) -> int:
-    return STRICTNESS[rule.unknown] if rule.effect in ("ask", "deny") else 0
+    return STRICTNESS[rule.when_unknown] if rule.effect in ("ask", "deny") else 0
 
 
 # -- rules by themselves ---------------------------------------------------------------

@@ -9,23 +9,104 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import translate
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import AfterValidator, Field, PlainValidator
+
+from hookgate import FLAG_NAMES
+from hookgate.builtin_plugins.policy.rules.conditions import Condition, ConditionError
+from hookgate.builtin_plugins.policy.settings import LONGEST_QUESTION, WHY_NO_LONGER
+from hookgate.kit.content.documents import Made, Snake, many, matching, once, prose, several
+from hookgate.kit.durations import FORMS, seconds_of, told
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.judge.facts import Facts
-    from hookgate.builtin_plugins.policy.rules.conditions import Condition
+
+LONGEST = 86_400.0
+NO_LONGER_AGO = "earlier calls are kept in memory, and no longer"
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny", "rewrite"]
-EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny", "rewrite")
-
 Severity: TypeAlias = Literal["info", "warning", "critical"]
 Scope: TypeAlias = Literal["turn", "session", "peer", "agent", "principal", "gateway"]
+Sandbox: TypeAlias = Literal["python", "wasm", "remote", "client"]
+Came: TypeAlias = Literal[
+    "external_user", "inter_session", "internal_system", "scheduled", "tool_result", "channel"
+]
+"""The values of `Provenance`."""
 
 Truth: TypeAlias = "bool | None"
 """True, False, or None where it cannot be said."""
+
+
+# -- what stands in documents ------------------------------------------------------
+
+
+def _condition(value: Any, *, boolean: bool = True) -> Condition:
+    if isinstance(value, bool):
+        value = str(value).lower()
+    elif not boolean and isinstance(value, int | float):
+        value = str(value)
+    if not isinstance(value, str):
+        raise ValueError("expected a condition in CEL, in quotes")
+    try:
+        condition = Condition(value)
+    except ConditionError as error:
+        more = ""
+        if "escape" in str(error) or "\\" in value:
+            more = "; in a pattern write [.] for a dot, or r'\\.' (docs/policy-rules.md, Traps)"
+        raise ValueError(
+            f"found no condition ({error}), expected CEL, such as "
+            f"`args.to.endsWith('@us.com')`{more}"
+        ) from None
+    if boolean and not condition.is_boolean:
+        raise ValueError("found a condition that is never true or false, expected one that is")
+    return condition
+
+
+def lasting(most: float, why: str, least: float = 0.001) -> PlainValidator:
+    """Return what takes seconds, from `least` to `most`: a number of them, or ``10m``."""
+
+    def check(value: Any) -> float:
+        try:
+            seconds = seconds_of(value) if isinstance(value, str) else value
+        except ValueError:
+            seconds = None
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool):
+            raise ValueError(f"expected {FORMS}, or a number of seconds")
+        if seconds > most:
+            raise ValueError(f"expected at most {told(most)}: {why}")
+        if seconds < least:
+            raise ValueError(f"expected at least {told(least)}")
+        return float(seconds)
+
+    return PlainValidator(check)
+
+
+def _values_of_flag(value: Any) -> frozenset[bool | None]:
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(one, bool) or one == "unknown" for one in values):
+        raise ValueError("expected true, false or unknown, or a list of them")
+    return frozenset(None if one == "unknown" else one for one in values)
+
+
+WhenText = Annotated[Condition, PlainValidator(_condition)]
+ValueText = Annotated[Condition, PlainValidator(lambda value: _condition(value, boolean=False))]
+RuleName = Annotated[
+    str,
+    matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", "letters, digits, `.`, `_` and `-`, at most 80"),
+]
+Glob = Annotated[str, matching(r"[\x21-\x7e]{1,128}", "a name or a glob of names, such as http_*")]
+Globs = Annotated[tuple[Glob, ...], several, many]
+Argument = Annotated[str, matching(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", "the name of an argument")]
+FlagName = Annotated[Literal[FLAG_NAMES], Snake]  # type: ignore[valid-type]  # a constant tuple
+FlagSets = Annotated[
+    Mapping[FlagName, Annotated[frozenset[bool | None], PlainValidator(_values_of_flag)]], once
+]
+
+# -- rules -------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
@@ -58,18 +139,18 @@ class Match:
         nested: Whether the turn was started by another one.
     """
 
-    tool: tuple[str, ...] = ()
-    plugin: tuple[str, ...] = ()
-    agent: tuple[str, ...] = ()
-    channel: tuple[str, ...] = ()
-    account: tuple[str, ...] = ()
-    peer: tuple[str, ...] = ()
-    principal: tuple[str, ...] = ()
-    provenance: tuple[str, ...] = ()
-    sandbox: tuple[str, ...] = ()
-    flags: Mapping[str, frozenset[bool | None]] = field(default_factory=dict)
+    tool: Globs = ()
+    plugin: Globs = ()
+    agent: Globs = ()
+    channel: Globs = ()
+    account: Globs = ()
+    peer: Globs = ()
+    principal: Globs = ()
+    provenance: Annotated[tuple[Annotated[Came, Snake], ...], several, many] = ()
+    sandbox: Annotated[tuple[Sandbox, ...], several, many] = ()
+    flags: FlagSets = field(default_factory=dict)
     tainted: bool | None = None
-    taint: tuple[str, ...] = ()
+    taint: Globs = ()
     nested: bool | None = None
 
     def of_tool(self, facts: Facts) -> Truth:
@@ -119,35 +200,61 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class After:
-    """A call that came before: in the same turn, or in the last seconds.
+class Window(Match):
+    """Earlier calls: in the same turn, or in the last seconds.
 
     Attributes:
-        match: What the earlier call was.
         within: Seconds; None for the same turn.
-        scope: Whose calls count.
+        scope: Whose calls count; the session's, where `within` is given.
     """
 
-    match: Match
-    within: float | None = None
-    scope: Scope = "turn"
+    within: Annotated[float | None, lasting(LONGEST, NO_LONGER_AGO)] = None
+    scope: Scope = ""  # type: ignore[assignment]  # what is not said follows from `within`
+
+    def __post_init__(self) -> None:
+        if not self.scope:
+            object.__setattr__(self, "scope", "turn" if self.within is None else "session")
+        if self.within is None and self.scope != "turn":
+            raise ValueError(
+                f"scope is {self.scope}, expected `within` beside it: how long to look back"
+            )
+
+    @property
+    def call(self) -> Match:
+        """What the earlier call was."""
+        return Match(**{one.name: getattr(self, one.name) for one in fields(Match)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MoreThan:
-    """So many calls in the last seconds, this one counted.
+class After(Window):
+    """A call that came before."""
+
+    @property
+    def match(self) -> Match:
+        """What the earlier call was."""
+        return self.call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreThan(Window):
+    """So many calls, this one counted.
 
     Attributes:
         calls: More than so many.
-        within: Seconds; None for the same turn.
-        scope: Whose calls count.
-        match: Which calls count; None for those that the rule itself matches.
     """
 
-    calls: int
-    within: float | None = None
-    scope: Scope = "session"
-    match: Match | None = None
+    calls: Annotated[int, Field(ge=0, le=1_000_000)]
+
+    @property
+    def match(self) -> Match | None:
+        """Which calls count; None for those that the rule itself matches."""
+        return None if self.call == Match() else self.call
+
+
+def _rewrites(rewrite: Rewrite) -> Rewrite:
+    if not rewrite.set and not rewrite.remove:
+        raise ValueError("set is nothing to set or remove, expected one of the two")
+    return rewrite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +266,17 @@ class Rewrite:
         remove: Arguments that are taken away.
     """
 
-    set: Mapping[str, Condition] = field(default_factory=dict)
-    remove: tuple[str, ...] = ()
+    set: Mapping[Argument, ValueText] = field(default_factory=dict)
+    remove: Annotated[tuple[Argument, ...], many] = ()
+
+
+_APPROVERS = "names of groups or globs of principals, where the effect is ask or deny"
+
+
+def _some_approvers(globs: tuple[str, ...]) -> tuple[str, ...]:
+    if not globs:
+        raise ValueError(f"expected {_APPROVERS}")
+    return globs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +293,7 @@ class Rule:
         when: A condition beside that.
         after: A call that must have come before.
         more_than: So many calls that must have come before.
-        unknown: What follows where it cannot be said whether it holds.
+        unknown: The same as `when_unknown`; None where the rule does not say.
         severity: How an ask is shown.
         timeout: Seconds that an ask waits; None for the setting's.
         approvers: Names of groups, or globs of principals, who may answer; empty for the setting's.
@@ -186,24 +302,52 @@ class Rule:
         line: The line on which it begins.
     """
 
-    name: str
+    name: RuleName
     effect: RuleEffect
-    description: str = ""
-    reason: str = ""
+    description: Annotated[str, prose(1000)] = ""
+    reason: Annotated[str, prose(500)] = ""
     mode: Literal["enforce", "shadow"] = "enforce"
     match: Match = field(default_factory=Match)
-    when: Condition | None = None
+    when: WhenText | None = None
     after: After | None = None
     more_than: MoreThan | None = None
-    unknown: Literal["ask", "deny"] = "ask"
+    unknown: Literal["ask", "deny"] | None = None
     severity: Severity = "warning"
-    timeout: float | None = None
-    approvers: tuple[str, ...] = ()
-    rewrite: Rewrite | None = None
-    file: str = ""
-    line: int = 0
+    timeout: Annotated[float | None, lasting(LONGEST_QUESTION, WHY_NO_LONGER, 1)] = None
+    approvers: Annotated[Globs, AfterValidator(_some_approvers)] = ()
+    rewrite: Annotated[Rewrite, AfterValidator(_rewrites)] | None = None
+    file: Annotated[str, Made()] = ""
+    line: Annotated[int, Made()] = 0
+
+    @property
+    def when_unknown(self) -> Literal["ask", "deny"]:
+        """What follows where it cannot be said whether it holds."""
+        return self.unknown or "ask"
 
     @property
     def place(self) -> str:
         """``FILE:LINE``."""
         return f"{self.file}:{self.line}" if self.line else self.file
+
+
+def checked(rule: Rule) -> Rule:
+    """Return a rule whose parts go together.
+
+    Raises:
+        ValueError: They do not.
+    """
+    if (rule.effect == "rewrite") != (rule.rewrite is not None):
+        raise ValueError(
+            "rewrite is one without the other, "
+            "expected `rewrite` with `set` or `remove` exactly where the effect is rewrite"
+        )
+    if rule.unknown is not None and rule.effect in ("allow", "rewrite"):
+        raise ValueError(
+            f"unknown is {rule.unknown}, expected no `unknown`: where it cannot be said whether "
+            "such a rule holds, it does not"
+        )
+    if rule.timeout is not None and rule.effect != "ask":
+        raise ValueError("timeout is a timeout, expected one where the effect is ask")
+    if rule.approvers and rule.effect not in ("ask", "deny"):
+        raise ValueError(f"approvers is {', '.join(rule.approvers)}, expected {_APPROVERS}")
+    return rule

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from dataclasses import fields
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_core import to_json
+from pydantic import AfterValidator, Field, model_validator
 
-from hookgate import (
-    ChannelFeatures,
-    ConfigError,
-    ConfigProblem,
-    Flags,
-    Handshake,
-    HookgateError,
-    Polling,
-    Section,
-    Webhook,
-)
+from hookgate import ChannelFeatures, ConfigError, Flags, Polling, Section, Webhook
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
 from hookgate.builtin_plugins.wasm.packages.flags import contradictions, flags_of
 from hookgate.builtin_plugins.wasm.packages.grants import Granted, parse_grant
+from hookgate.builtin_plugins.wasm.settings import CallLimits
 from hookgate.catalogue import EXAMPLE_CHARS, EXAMPLES
-from hookgate.settings import dotted, locate, problems_of
-from hookgate.wire import compile_schema
-
-if TYPE_CHECKING:
-    pass
+from hookgate.kit.content.documents import ArgumentsSchema, parse_toml, read
+from hookgate.kit.content.problems import ContentError
 
 MANIFEST: Final = "hookgate-plugin.toml"
 """The manifest's name in a plugin's folder."""
@@ -39,19 +25,14 @@ MOST_TOOLS = 64
 DESCRIPTION_CHARS = 4_000
 LONGEST_CALL = 600.0
 """Seconds that an operator may let one call take at most."""
+LONGEST_POLL = 120.0
+MOST_TOLERANCE = 86_400
+MOST_BODY = 16 * 1024 * 1024
 
 
 def _grant(text: str) -> str:
     parse_grant(text)
     return text
-
-
-def _schema(schema: dict[str, Any]) -> dict[str, Any]:
-    try:
-        compile_schema(schema)
-    except HookgateError as error:
-        raise ValueError(f"found {str(error).partition(': ')[2]}, expected a JSON Schema") from None
-    return schema
 
 
 def _flags(declared: dict[str, bool]) -> dict[str, bool]:
@@ -65,49 +46,25 @@ def _flags(declared: dict[str, bool]) -> dict[str, bool]:
 GrantText = Annotated[str, AfterValidator(_grant)]
 
 
-class LimitsSection(Section):
-    """``[limits]``: what one call may use; what is left out is hookgate's own default."""
+def within(asked: CallLimits, most: Limits) -> Limits:
+    """Return the limits of a guest; what it leaves out is the default, or `most` if less.
 
-    fuel: int | None = Field(default=None, ge=1)
-    """Instructions, about one each."""
-    seconds: float | None = Field(default=None, gt=0, le=LONGEST_CALL)
-    """Wall time of one call, its requests included."""
-    memory_bytes: int | None = Field(default=None, ge=65_536)
-    """Each linear memory."""
-    table_elements: int | None = Field(default=None, ge=1)
-    """Each table."""
-    stack_bytes: int | None = Field(default=None, ge=4_096, le=2 * 1024 * 1024)
-    """The guest's own stack."""
-    instances: int | None = Field(default=None, ge=1)
-    """Core instances that a component is made of."""
-    host_calls: int | None = Field(default=None, ge=1)
-    """Calls of host functions."""
-    host_bytes: int | None = Field(default=None, ge=1)
-    """Bytes to and from host functions."""
-    host_seconds: float | None = Field(default=None, gt=0, le=LONGEST_CALL)
-    """Wall time in host functions."""
-    output_bytes: int | None = Field(default=None, ge=1)
-    """The answer."""
-
-    def within(self, most: Limits) -> Limits:
-        """Return the limits of a guest; what it leaves out is the default, or `most` if less.
-
-        Raises:
-            ValueError: It asks for more than `most`; says for what, and who sets it.
-        """
-        values: dict[str, Any] = {}
-        for one in fields(Limits):
-            allowed, asked = getattr(most, one.name), getattr(self, one.name, None)
-            if asked is not None and asked > allowed:
-                raise ValueError(
-                    f"`limits.{one.name}` is {asked:,}, and at most {allowed:,} are allowed here: "
-                    f"the operator sets that in `[plugin.wasm.limits] {one.name}`"
-                )
-            values[one.name] = min(getattr(DEFAULTS, one.name), allowed) if asked is None else asked
-        return Limits(**values)
-
-
-DEFAULTS: Final = Limits()
+    Raises:
+        ValueError: It asks for more than `most`; says for what, and who sets it.
+    """
+    values: dict[str, Any] = {}
+    for one in fields(Limits):
+        allowed = getattr(most, one.name)
+        wanted = min(one.default, allowed)
+        if one.name in asked.model_fields_set:
+            wanted = getattr(asked, one.name)
+        if wanted > allowed:
+            raise ValueError(
+                f"`limits.{one.name}` is {wanted:,}, and at most {allowed:,} are allowed here: "
+                f"the operator sets that in `[plugin.wasm.limits] {one.name}`"
+            )
+        values[one.name] = wanted
+    return Limits(**values)
 
 
 class ToolSection(Section):
@@ -117,7 +74,7 @@ class ToolSection(Section):
     """The name by which a model calls it, and by which the guest is told."""
     description: str = Field(min_length=1, max_length=DESCRIPTION_CHARS)
     """What it does, for the model."""
-    input_schema: Annotated[dict[str, Any], AfterValidator(_schema)] = Field(
+    input_schema: ArgumentsSchema = Field(
         default={"type": "object", "properties": {}, "additionalProperties": False}, alias="schema"
     )
     """The JSON Schema of its arguments, an object."""
@@ -137,95 +94,34 @@ class ToolSection(Section):
     """Whether a call that is made again alike changes nothing more."""
 
 
-class FeaturesSection(Section):
-    """``[channel.features]``: what the channel can show."""
-
-    edit: bool = False
-    """Whether a message that was sent can be changed."""
-    threads: bool = False
-    """Whether a message can answer another one, as a thread."""
-    images: bool = False
-    """Whether it shows pictures."""
-    max_length: int = Field(default=0, ge=0)
-    """Most characters of one message; 0 for any number."""
-    markdown: bool = False
-    """Whether it shows Markdown."""
-    choices: bool = False
-    """Whether a message can offer choices, as buttons."""
-
-    def value(self) -> ChannelFeatures:
-        """Return them as the gateway knows them."""
-        return ChannelFeatures(**self.model_dump())
+def _features(features: ChannelFeatures) -> ChannelFeatures:
+    if features.max_length < 0:
+        raise ValueError(f"max_length is {features.max_length}, expected 0 or more")
+    return features
 
 
-class HandshakeSection(Section):
-    """``[channel.webhook.handshake]``: how the platform makes sure by GET."""
-
-    token: str = Field(max_length=128)
-    """The parameter of the query that carries the token."""
-    secret: str = Field(max_length=128)
-    """The name of the secret that the token must be."""
-    echo: str = Field(max_length=128)
-    """The parameter whose value is the answer."""
+def _webhook(webhook: Webhook) -> Webhook:
+    if webhook.tolerance > MOST_TOLERANCE:
+        raise ValueError(f"tolerance is {webhook.tolerance}, expected at most {MOST_TOLERANCE}")
+    if webhook.max_body > MOST_BODY:
+        raise ValueError(f"max_body is {webhook.max_body}, expected at most {MOST_BODY}")
+    return webhook
 
 
-class WebhookSection(Section):
-    """``[channel.webhook]``: the platform posts to ``/webhook/NAME``."""
-
-    verification: Literal["header", "hmac-sha256", "ed25519"]
-    """How a post shows that it comes from the platform."""
-    secret: str = Field(min_length=1, max_length=128)
-    """The name of the secret; of the public key, for ed25519."""
-    header: str = Field(min_length=1, max_length=128)
-    """The header that brings secret or signature."""
-    prefix: str = Field(default="", max_length=64)
-    """What stands before the signature in the header."""
-    encoding: Literal["hex", "base64"] = "hex"
-    """How the signature is written."""
-    timestamp: str = Field(default="", max_length=128)
-    """The header that brings the time of the post."""
-    tolerance: int = Field(default=300, ge=1, le=86_400)
-    """Seconds that it may be off."""
-    signed: str = Field(default="{body}", max_length=256)
-    """What the signature is over."""
-    max_body: int = Field(default=256 * 1024, ge=1, le=16 * 1024 * 1024)
-    """The longest body, in bytes."""
-    handshake: HandshakeSection | None = None
-    """How the platform makes sure by GET, where it does."""
-
-    @model_validator(mode="after")
-    def _sound(self) -> Self:
-        self.value()
-        return self
-
-    def value(self) -> Webhook:
-        """Return it as the gateway knows it."""
-        values = self.model_dump(exclude={"handshake"})
-        shake = self.handshake
-        return Webhook(**values, handshake=Handshake(**shake.model_dump()) if shake else None)
-
-
-class PollingSection(Section):
-    """``[channel.polling]``: the gateway asks the platform."""
-
-    seconds: float = Field(default=25.0, ge=0, le=120)
-    """How long one poll may wait at the platform; 0 where it answers at once."""
-    pause: float = Field(default=2.0, ge=0.05, le=3_600)
-    """Seconds between two polls of a platform that answers at once."""
-
-    def value(self) -> Polling:
-        """Return it as the gateway knows it."""
-        return Polling(seconds=self.seconds, pause=self.pause)
+def _polling(polling: Polling) -> Polling:
+    if polling.seconds > LONGEST_POLL:
+        raise ValueError(f"seconds is {polling.seconds}, expected at most {LONGEST_POLL:g}")
+    return polling
 
 
 class ChannelSection(Section):
     """``[channel]``: what the guest translates for."""
 
-    features: FeaturesSection = FeaturesSection()
+    features: Annotated[ChannelFeatures, AfterValidator(_features)] = ChannelFeatures()
     """What the channel can show."""
-    webhook: WebhookSection | None = None
+    webhook: Annotated[Webhook, AfterValidator(_webhook)] | None = None
     """The connection, where the platform posts."""
-    polling: PollingSection | None = None
+    polling: Annotated[Polling, AfterValidator(_polling)] | None = None
     """The connection, where the gateway asks."""
 
     @model_validator(mode="after")
@@ -257,7 +153,7 @@ class Manifest(Section):
     """All that it may do beside computing."""
     capabilities: tuple[GrantText, ...] = ()
     """Another word for `grants`."""
-    limits: LimitsSection = LimitsSection()
+    limits: CallLimits = CallLimits()
     """What one call may use."""
     tools: tuple[ToolSection, ...] = Field(default=(), max_length=MOST_TOOLS)
     """The tools, of a plugin of kind `tool`."""
@@ -325,32 +221,9 @@ def parse_manifest(text: str, file: str) -> Manifest:
         ConfigError: All that is wrong, each with its line and, for a key, the nearest known one.
     """
     try:
-        data = tomllib.loads(text)
-        lines = {dotted(path): line for path, line in locate(text).items()}
-    except ValueError as error:
-        # Beside wrong syntax: numbers of thousands of digits.
-        raise ConfigError([_problem(file, "", str(error)[:200], "TOML")]) from None
-    except RecursionError:
-        raise ConfigError([_problem(file, "", "values nested too deep", "a manifest")]) from None
-    try:
-        raw = to_json(data, inf_nan_mode="constants")
-        return Manifest.model_validate_json(raw, strict=True)
-    except ValidationError as error:
-        problems = problems_of(error, Manifest, data)
-    except ValueError as error:
-        # What TOML can hold and JSON cannot.
-        problems = [_problem(file, "", str(error)[:200], "a manifest")]
-    raise ConfigError([_placed(one, file, lines) for one in problems])
-
-
-def _problem(file: str, key: str, found: str, expected: str) -> ConfigProblem:
-    return ConfigProblem(file=file, line=None, key=key, found=found, expected=expected)
-
-
-def _placed(problem: ConfigProblem, file: str, lines: dict[str, int]) -> ConfigProblem:
-    """Return the problem with its file, and the line of its key or of what holds it."""
-    expected = problem.expected.replace("the settings:", f"{MANIFEST}:")
-    key = problem.key
-    while key and key not in lines:
-        key = key.rpartition("[" if key.endswith("]") else ".")[0]
-    return replace(problem, file=file, line=lines.get(key), expected=expected)
+        reading = read(Manifest, parse_toml(text, file))
+    except ContentError as error:
+        raise ConfigError([error.problem]) from None
+    if reading.one is None:
+        raise ConfigError(reading.problems)
+    return reading.one

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from hookgate.cli.state import State, state_of
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, HookgateError, StartError
+from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StartError
 
 
 class CommandGroup(TyperGroup):
@@ -153,7 +153,7 @@ def _print_problems(state: State, error: ConfigError) -> None:
             )
 
 
-def problem_rows(problems: Iterable[ConfigProblem]) -> Sequence[dict[str, Any]]:
+def problem_rows(problems: Iterable[Problem]) -> Sequence[dict[str, Any]]:
     """Return `problems` for programs."""
     return [
         {

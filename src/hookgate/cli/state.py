@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, HookgateError, StoreHeldError
+from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StoreHeldError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -134,7 +134,7 @@ class State:
             more = [one for one in self._problems_of_plugins() if one.key not in known]
             raise ConfigError([*error.problems, *more]) from error
 
-    def _problems_of_plugins(self) -> Sequence[ConfigProblem]:
+    def _problems_of_plugins(self) -> Sequence[Problem]:
         """Return what plugins find wrong, although the rest of the settings is wrong too."""
         data = {key: self.source.data[key] for key in PLUGIN_SECTIONS if key in self.source.data}
         try:

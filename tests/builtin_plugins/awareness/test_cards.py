@@ -6,36 +6,34 @@ import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pydantic.alias_generators import to_camel
 
-from hookgate.builtin_plugins.awareness.cards.reading import (
+from hookgate.builtin_plugins.awareness.cards.card import (
     FRONTMATTER_BYTES,
-    INJECT_AT,
-    KEYS,
-    SESSION_TYPES,
-    TRIGGER_KEYS,
-    CardReading,
+    CardHead,
+    TriggersText,
     parse_card,
 )
 from hookgate.core.domain.descriptors import FLAG_NAMES, Card, Triggers
-from hookgate.kit.content.fields import camel
+from hookgate.kit.content.documents import Reading
 
 BODY = "Invoices are sent by the tool send_invoice. It needs a customer and an amount. " * 3
 MINIMAL = "capability_id: invoices\ntriggers: {keywords: [invoice]}\n"
 
 
-def read(head: str, body: str = BODY, *, strict: bool = False) -> CardReading:
+def read(head: str, body: str = BODY, *, strict: bool = False) -> Reading[Card]:
     text = f"---\n{head}---\n\n{body}\n"
     return parse_card(text, "a.md", origin="workspace", trusted=False, strict=strict)
 
 
-def problems(reading: CardReading) -> list[str]:
+def problems(reading: Reading[Card]) -> list[str]:
     return [str(problem) for problem in reading.problems]
 
 
-def card_of(reading: CardReading) -> Card:
+def card_of(reading: Reading[Card]) -> Card:
     assert problems(reading) == []
-    assert reading.card is not None
-    return reading.card
+    assert reading.one is not None
+    return reading.one
 
 
 FULL = """\
@@ -111,55 +109,97 @@ def test_lines_may_end_as_they_do_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("head", "expected"),
     [
-        ("name: x\n", "a.md:2:1: capability_id: found nothing, expected the required key"),
-        ("capability_id: 'a b'\n", "a.md:2:1: capability_id: found 'a b', expected an id of"),
-        ("capability_id: ../a\n", "a.md:2:1: capability_id: found '../a'"),
-        ("capability_id: 7\n", "a.md:2:1: capability_id: found 7, expected a string"),
-        (MINIMAL + "name: [x]\n", "a.md:4:1: name: found ['x'], expected a text"),
-        (MINIMAL + f"name: {'x' * 81}\n", "a.md:4:1: name: found 81 characters"),
-        (MINIMAL + "name: ''\n", "a.md:4:1: name: found an empty text"),
-        (MINIMAL + f"description: {'x' * 1025}\n", "a.md:4:1: description: found 1,025"),
-        (MINIMAL + "priority: 21\n", "a.md:4:1: priority: found 21, expected a whole number"),
-        (MINIMAL + "priority: 1.5\n", "a.md:4:1: priority: found 1.5, expected a whole number"),
-        (MINIMAL + "priority: yes\n", "a.md:4:1: priority: found 'yes', expected a whole number"),
-        (MINIMAL + "priority: true\n", "a.md:4:1: priority: found True, expected a whole"),
-        (MINIMAL + "max_chars: 0\n", "a.md:4:1: max_chars: found 0, expected a whole number"),
-        (MINIMAL + "maxChars: 51201\n", "a.md:4:1: maxChars: found 51201, expected a whole"),
-        (MINIMAL + "token_budget: -1\n", "a.md:4:1: token_budget: found -1, expected a whole"),
-        ("capability_id: a\ntriggers: [x]\n", "a.md:3:1: triggers: found ['x'], expected a map"),
+        ("name: x\n", "a.md:2:1: `capability_id`: found nothing, expected an id of"),
+        (
+            "capability_id: 'a b'\n",
+            'a.md:2:1: `capability_id`: found the text "a b", expected an id of',
+        ),
+        ("capability_id: ../a\n", 'a.md:2:1: `capability_id`: found the text "../a"'),
+        ("capability_id: 7\n", "a.md:2:1: `capability_id`: found 7, expected an id of"),
+        (MINIMAL + "name: [x]\n", "a.md:4:1: `name`: found a list of 1, expected text"),
+        (MINIMAL + f"name: {'x' * 81}\n", "a.md:4:1: `name`: found 81 characters"),
+        (MINIMAL + "name: ''\n", "a.md:4:1: `name`: found an empty text"),
+        (MINIMAL + f"description: {'x' * 1025}\n", "a.md:4:1: `description`: found 1,025"),
+        (MINIMAL + "priority: 21\n", "a.md:4:1: `priority`: found 21, expected a whole number"),
+        (MINIMAL + "priority: 1.5\n", "a.md:4:1: `priority`: found 1.5, expected a whole number"),
+        (
+            MINIMAL + "priority: yes\n",
+            'a.md:4:1: `priority`: found the text "yes", expected a whole number',
+        ),
+        (MINIMAL + "priority: true\n", "a.md:4:1: `priority`: found true, expected a whole"),
+        (MINIMAL + "max_chars: 0\n", "a.md:4:1: `max_chars`: found 0, expected a whole number"),
+        (MINIMAL + "maxChars: 51201\n", "a.md:4:1: `maxChars`: found 51201, expected a whole"),
+        (MINIMAL + "token_budget: -1\n", "a.md:4:1: `token_budget`: found -1, expected a whole"),
+        (
+            "capability_id: a\ntriggers: [x]\n",
+            "a.md:3:1: `triggers`: found a list of 1, expected a map",
+        ),
     ],
 )
 def test_each_wrong_value_is_named_with_its_place_and_costs_the_card(
     head: str, expected: str
 ) -> None:
     reading = read(head)
-    assert reading.card is None
+    assert reading.one is None
     assert problems(reading)[0].startswith(expected)
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("router_tags: config", "a.md:4:3: triggers.router_tags: found 'config', expected a list"),
-        ("routerTags: [a, '']", "a.md:4:19: triggers.routerTags.1: found '', expected words"),
-        ("keywords: [a, 3]", "a.md:4:17: triggers.keywords.1: found 3, expected a word or a few"),
-        ("keywords: ['-']", "a.md:4:14: triggers.keywords.0: found '-', expected a word"),
-        ("session_types: [home]", "a.md:4:19: triggers.session_types.0: found 'home', expected"),
-        ("session_types: []", "a.md:4:3: triggers.session_types: found an empty list"),
-        ("confidence_threshold: 1.01", "a.md:4:3: triggers.confidence_threshold: found 1.01"),
-        ("confidence_threshold: '0.5'", "a.md:4:3: triggers.confidence_threshold: found '0.5'"),
-        ("confidence_threshold: .nan", "a.md:4:3: triggers.confidence_threshold: found '.nan'"),
-        ("tools: ['http get']", "a.md:4:11: triggers.tools.0: found 'http get', expected the na"),
-        ("flags: [sends]", "a.md:4:11: triggers.flags.0: found 'sends', expected one or more of"),
-        ("flags: {sends_externally: true}", "a.md:4:3: triggers.flags: found {'sends_externally"),
-        ("inject_at: [mid, end]", "a.md:4:20: triggers.inject_at.1: found 'end', expected one"),
+        (
+            "router_tags: config",
+            'a.md:4:3: `triggers.router_tags`: found the text "config", expected a list',
+        ),
+        (
+            "routerTags: [a, '']",
+            'a.md:4:19: `triggers.routerTags[1]`: found the text "", expected words',
+        ),
+        (
+            "keywords: [a, 3]",
+            "a.md:4:17: `triggers.keywords[1]`: found 3, expected a word or a few",
+        ),
+        (
+            "keywords: ['-']",
+            'a.md:4:14: `triggers.keywords[0]`: found the text "-", expected a word',
+        ),
+        (
+            "session_types: [home]",
+            'a.md:4:19: `triggers.session_types[0]`: found the text "home", expected',
+        ),
+        ("session_types: []", "a.md:4:3: `triggers.session_types`: found an empty list"),
+        ("confidence_threshold: 1.01", "a.md:4:3: `triggers.confidence_threshold`: found 1.01"),
+        (
+            "confidence_threshold: '0.5'",
+            'a.md:4:3: `triggers.confidence_threshold`: found the text "0.5"',
+        ),
+        (
+            "confidence_threshold: .nan",
+            'a.md:4:3: `triggers.confidence_threshold`: found the text ".nan"',
+        ),
+        (
+            "tools: ['http get']",
+            'a.md:4:11: `triggers.tools[0]`: found the text "http get", expected the na',
+        ),
+        (
+            "flags: [sends]",
+            'a.md:4:11: `triggers.flags[0]`: found the text "sends", expected one of `reads',
+        ),
+        (
+            "flags: {sends_externally: true}",
+            "a.md:4:3: `triggers.flags`: found a mapping with",
+        ),
+        (
+            "inject_at: [mid, end]",
+            'a.md:4:20: `triggers.inject_at[1]`: found the text "end", expected one',
+        ),
     ],
 )
 def test_each_wrong_trigger_is_named_with_its_place_and_costs_the_card(
     line: str, expected: str
 ) -> None:
     reading = read(f"capability_id: a\ntriggers:\n  {line}\n")
-    assert reading.card is None
+    assert reading.one is None
     assert problems(reading)[0].startswith(expected)
 
 
@@ -177,18 +217,20 @@ def test_all_that_is_wrong_is_said_at_once_in_the_order_of_lines() -> None:
 def test_an_unknown_key_is_a_warning_and_an_error_where_one_is_strict() -> None:
     head = "capability_id: a\nprioritty: 3\ntriggers: {keyword: [x], keywords: [x]}\n"
     easy, strict = read(head), read(head, strict=True)
-    assert easy.card is not None
-    assert strict.card is None
+    assert easy.one is not None
+    assert strict.one is None
     assert [problem.severity for problem in easy.problems] == ["warning", "warning"]
     assert [problem.severity for problem in strict.problems] == ["error", "error"]
     assert [problem.nearest for problem in strict.problems] == ["priority", "keywords"]
-    assert problems(strict)[1].startswith("a.md:4:12: triggers.keyword: found an unknown key,")
+    assert problems(strict)[1].startswith(
+        "a.md:4:12: `triggers.keyword`: found a key that is not known"
+    )
 
 
 def test_a_key_in_both_spellings_is_an_error() -> None:
     reading = read(MINIMAL + "max_chars: 100\nmaxChars: 100\n")
-    assert reading.card is None
-    assert "the key beside max_chars" in problems(reading)[0]
+    assert reading.one is None
+    assert "the key in both its spellings" in problems(reading)[0]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +248,7 @@ def test_a_key_in_both_spellings_is_an_error() -> None:
 )
 def test_the_length_of_the_body_is_worth_a_warning(size: int, more: str, told: list[str]) -> None:
     reading = read(MINIMAL + more, "x" * size)
-    assert reading.card is not None
+    assert reading.one is not None
     assert len(problems(reading)) == len(told)
     assert all(part in problem for part, problem in zip(told, problems(reading), strict=True))
     assert {problem.severity for problem in reading.problems} <= {"warning"}
@@ -214,14 +256,14 @@ def test_the_length_of_the_body_is_worth_a_warning(size: int, more: str, told: l
 
 def test_an_empty_body_is_an_error_where_it_should_begin() -> None:
     reading = read(MINIMAL, " \n\n")
-    assert reading.card is None
+    assert reading.one is None
     assert problems(reading)[0].startswith("a.md:4: found an empty body, expected a text below")
 
 
 @pytest.mark.parametrize("triggers", ["", "triggers: {session_types: [main]}\n", "triggers:\n"])
 def test_a_card_that_nothing_shows_is_worth_a_warning(triggers: str) -> None:
     reading = read(f"capability_id: a\n{triggers}")
-    assert reading.card is not None
+    assert reading.one is not None
     assert "only force_include shows the card" in problems(reading)[0]
 
 
@@ -238,8 +280,11 @@ def test_any_trigger_is_one(trigger: str) -> None:
         ("", "a.md:1: found an empty file, expected a first line of --- with capability_id below"),
         ("# Invoices\n", "a.md:1: found no frontmatter"),
         ("---\ncapability_id: a\n", "a.md:1: found frontmatter without an end"),
-        ("---\n---\ntext\n", "a.md:1:1: found no keys in the frontmatter"),
-        ("---\n- a\n---\ntext\n", "a.md:2:1: found no keys in the frontmatter"),
+        (
+            "---\n---\ntext\n",
+            "a.md:1:1: found nothing, expected keys and values, with `capability_id`",
+        ),
+        ("---\n- a\n---\ntext\n", "a.md:2:1: found a list of 1, expected keys and values"),
         ("---\na: &x 1\n---\ntext\n", "a.md:2:4: found an anchor (&x)"),
         ("---\na: 1\n---\nte\0xt\n", "a.md:4: found the character \\x00, expected text"),
         ("---\na: 1\n---\nte\ud800xt\n", "a.md:4: found the character \\ud800, expected text"),
@@ -249,7 +294,7 @@ def test_any_trigger_is_one(trigger: str) -> None:
 )
 def test_what_is_no_card_is_named(text: str, expected: str) -> None:
     reading = parse_card(text, "a.md", origin="user", trusted=False)
-    assert reading.card is None
+    assert reading.one is None
     assert problems(reading)[0].startswith(expected)
 
 
@@ -257,8 +302,8 @@ def test_the_line_on_which_the_body_begins_is_known() -> None:
     text = "---\ncapability_id: a\n\n---\n\n \n  Body\nand more\n"
     reading = parse_card(text, "a.md", origin="user", trusted=False)
     assert reading.line == 7
-    assert reading.card is not None
-    assert reading.card.text == "Body\nand more"
+    assert reading.one is not None
+    assert reading.one.text == "Body\nand more"
 
 
 # -- whatever a file says ------------------------------------------------------------
@@ -266,11 +311,13 @@ def test_the_line_on_which_the_body_begins_is_known() -> None:
 LISTED = {
     "router_tags": st.lists(st.sampled_from(["config", "tools", "a b"]), max_size=3),
     "keywords": st.lists(st.sampled_from(["invoice", "C++", "é"]), max_size=3),
-    "session_types": st.lists(st.sampled_from(SESSION_TYPES), min_size=1, max_size=2),
+    "session_types": st.lists(st.sampled_from(["main", "isolated"]), min_size=1, max_size=2),
     "confidence_threshold": st.sampled_from([0, 0.25, 1, 1.0]),
     "tools": st.lists(st.sampled_from(["http_get", "tool:a"]), max_size=2),
     "flags": st.lists(st.sampled_from(FLAG_NAMES), max_size=2),
-    "inject_at": st.lists(st.sampled_from(INJECT_AT), min_size=1, max_size=2),
+    "inject_at": st.lists(
+        st.sampled_from(["bootstrap", "mid", "post_tool"]), min_size=1, max_size=2
+    ),
 }
 GOOD = st.fixed_dictionaries(
     {"capability_id": st.sampled_from(["a", "tool:b", "c-d_e"])},
@@ -287,7 +334,7 @@ GOOD = st.fixed_dictionaries(
 
 def in_camel(data: dict[str, Any]) -> dict[str, Any]:
     return {
-        camel(key): in_camel(value) if isinstance(value, dict) else value
+        to_camel(key): in_camel(value) if isinstance(value, dict) else value
         for key, value in data.items()
     }
 
@@ -299,11 +346,11 @@ def dumped(data: Any) -> str:
 @given(GOOD)
 def test_keys_in_both_spellings_give_equal_cards(data: dict[str, Any]) -> None:
     snake, camel_case = read(dumped(data)), read(dumped(in_camel(data)))
-    assert snake.card is not None
-    assert snake.card == camel_case.card
+    assert snake.one is not None
+    assert snake.one == camel_case.one
 
 
-@pytest.mark.parametrize("names", [FLAG_NAMES, tuple(map(camel, FLAG_NAMES))])
+@pytest.mark.parametrize("names", [FLAG_NAMES, tuple(map(to_camel, FLAG_NAMES))])
 def test_flags_are_named_in_both_spellings(names: tuple[str, ...]) -> None:
     card = card_of(read(dumped({"capability_id": "a", "triggers": {"flags": list(names)}})))
     assert card.triggers.flags == FLAG_NAMES
@@ -316,8 +363,10 @@ ANY = st.recursive(
     ),
     max_leaves=8,
 )
-KEY = st.sampled_from([*KEYS, *map(camel, KEYS)]) | st.text(max_size=8)
-TRIGGER = st.sampled_from([*TRIGGER_KEYS, *map(camel, TRIGGER_KEYS)]) | st.text(max_size=8)
+KEY, TRIGGER = (
+    st.sampled_from([*model.model_fields, *map(to_camel, model.model_fields)]) | st.text(max_size=8)
+    for model in (CardHead, TriggersText)
+)
 TYPED = st.dictionaries(KEY, ANY, max_size=6) | st.fixed_dictionaries(
     {"capability_id": st.just("a"), "triggers": st.dictionaries(TRIGGER, ANY, max_size=5)}
 )
@@ -330,12 +379,12 @@ PIECES = st.sampled_from(
 )
 
 
-def held(reading: CardReading) -> bool:
+def held(reading: Reading[Card]) -> bool:
     """Whether there is a card or an error, and not both; and each problem is on one line."""
     failed = any(problem.severity == "error" for problem in reading.problems)
     one_line = all("\n" not in str(problem) for problem in reading.problems)
     named = all(problem.file == "a.md" and problem.line for problem in reading.problems)
-    return failed == (reading.card is None) and one_line and named
+    return failed == (reading.one is None) and one_line and named
 
 
 @given(TYPED, st.booleans())

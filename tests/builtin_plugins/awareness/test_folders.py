@@ -392,10 +392,13 @@ def test_a_folder_that_is_trusted_no_more_is_read_again(
 WATCHED = """
 import sys
 from pathlib import Path
+from hookgate.builtin_plugins.awareness.cards.card import parse_card
 from hookgate.builtin_plugins.awareness.cards.folders import CardFolder, scan
 
-# Python loads a codec when it is first asked for.
+# Python loads a codec, and pydantic makes a model, when it is first asked for.
 "".encode("utf-16-le").decode("utf-16-le")
+for head in ("capability_id: a", "capability_id: a b"):
+    parse_card(f"---\\n{head}\\n---\\n", "a.md", origin="user", trusted=False)
 seen = []
 asleep = True
 
@@ -404,7 +407,7 @@ def hook(event, args):
         return
     if event == "open" and not (args[2] or 0) & 3:
         return
-    if event not in ("os.scandir", "object.__getattr__", "object.__setattr__"):
+    if event not in ("os.scandir", "builtins.id", "object.__getattr__", "object.__setattr__"):
         seen.append((event, repr(args)[:200]))
 
 sys.addaudithook(hook)

@@ -51,7 +51,7 @@ def test_a_page_that_is_a_link_out_of_its_folder_is_refused(tmp_path: Path) -> N
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(tmp_path: Path) -> None:
     (tmp_path / "memory.md").write_text("page", encoding="utf-8")
-    with pytest.raises(ContentError, match="did you mean 'memory'"):
+    with pytest.raises(ContentError, match="did you mean `memory`"):
         Reference((tmp_path,)).read("memroy")
 
 

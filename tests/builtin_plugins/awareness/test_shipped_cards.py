@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 from hookgate import hookspecs
 from hookgate.builtin_plugins import BUILTIN
+from hookgate.builtin_plugins.awareness.cards.card import parse_card
 from hookgate.builtin_plugins.awareness.cards.folders import shipped_cards
-from hookgate.builtin_plugins.awareness.cards.reading import parse_card
 from hookgate.builtin_plugins.awareness.cards.reference import shipped_reference
 from hookgate.builtin_plugins.awareness.selection.router import DEFAULT_TAGS, TagRouter
 from hookgate.builtin_plugins.awareness.selection.selector import (
@@ -50,7 +50,7 @@ READ = {
     path: parse_card(path.read_text("utf-8"), path.name, origin="repo", trusted=True)
     for path in files(shipped_cards())
 }
-CARDS = {read.card.id: read.card for read in READ.values() if read.card is not None}
+CARDS = {read.one.id: read.one for read in READ.values() if read.one is not None}
 TEXTS = {
     **{f"cards/{card.id}": card.text for card in CARDS.values()},
     **{f"reference/{path.stem}": path.read_text("utf-8") for path in files(shipped_reference())},
@@ -242,7 +242,7 @@ def test_the_card_in_the_reference_can_be_read() -> None:
     read = parse_card(
         example("cards", "markdown"), "a.md", origin="user", trusted=False, strict=True
     )
-    assert read.card is not None
+    assert read.one is not None
     assert [problem.expected for problem in read.problems] == ["200 to 800 characters"]
 
 

@@ -78,7 +78,7 @@ async def test_everything_about_one_is_shown(tmp_path: Path) -> None:
         "inputSchema: {type: object, properties: {a: {}}}\nflags: {sendsExternally: true}\n",
         SKILL_md="Do it with canary-1.",
     )
-    (declared,) = read_manifest(path).declared
+    (declared,) = read_manifest(path).found
     found = await ask("show", [declared.row], id="skill:own")
     assert found["source"] == str(path)
     assert found["parameters"] == ("a",)

@@ -93,7 +93,7 @@ def test_a_catalogue_is_read_from_toml_and_yaml(tmp_path: Path, file: str, text:
     path = write(tmp_path / file, text)
     reading = read_catalogue(path)
     assert problems(reading) == []
-    giphy, soon = (declared.row for declared in reading.declared)
+    giphy, soon = (declared.row for declared in reading.found)
     assert (giphy.id, giphy.kind, giphy.category) == ("extension:giphy", "extension", "media")
     assert giphy.tags == ("gif", "search")
     assert giphy.required_secrets == ("GIPHY_API_KEY",)
@@ -107,29 +107,29 @@ def test_a_wrong_entry_is_named_with_its_line_and_the_others_stay(tmp_path: Path
     text = TOML + '[[extensions]]\nname = "a b"\nsort = 1\n[[extensions]]\nname = "soon"\n'
     path = write(tmp_path / "e.toml", text + 'description = "Again."\n')
     reading = read_catalogue(path)
-    assert [declared.row.name for declared in reading.declared] == ["giphy", "soon"]
+    assert [declared.row.name for declared in reading.found] == ["giphy", "soon"]
     found = "\n".join(problems(reading))
-    assert f"{path}:14:1: extensions.2.sort: found an unknown key" in found
-    assert f"{path}:13:1: extensions.2.name: found 'a b'" in found
-    assert "the required key 'description'" in found
+    assert f"{path}:14: `extensions[2].sort`: found a key that is not known, which" in found
+    assert f'{path}:13: `extensions[2].name`: found the text "a b"' in found
+    assert "`extensions[2].description`: found nothing" in found
     assert "each extension once" in found
 
 
 @pytest.mark.parametrize(
     ("file", "text", "what"),
     [
-        ("e.toml", "a = [", "no TOML"),
-        ("e.toml", "x = " + "[" * 5000, "no TOML"),
+        ("e.toml", "a = [", "no TOML value"),
+        ("e.toml", "x = " + "[" * 5000, "brackets nested too deep"),
         ("e.toml", "extensions = 1", "a list of extensions"),
         ("e.toml", "", "a list of extensions"),
         ("e.yaml", "a", "a list of extensions"),
-        ("e.yaml", "- a", "the keys of an extension"),
+        ("e.yaml", "- a", "keys and values, with `name`, `description`"),
         ("e.yaml", "&a [b]", "an anchor"),
     ],
 )
 def test_a_catalogue_that_is_none_is_named(tmp_path: Path, file: str, text: str, what: str) -> None:
     reading = read_catalogue(write(tmp_path / file, text))
-    assert reading.declared == ()
+    assert reading.found == ()
     assert what in problems(reading)[0]
 
 

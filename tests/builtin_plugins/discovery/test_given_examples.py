@@ -62,27 +62,27 @@ def test_what_is_no_list_of_messages_is_named(examples: Any, said: str) -> None:
 
 def test_a_manifest_a_skill_and_a_catalogue_may_bring_them(tmp_path: Path) -> None:
     lines = "examples: [will it rain, how warm]\n"
-    (declared,) = read_manifest(manifest(tmp_path / "a", lines)).declared
+    (declared,) = read_manifest(manifest(tmp_path / "a", lines)).found
     assert declared.row.examples == ("will it rain", "how warm")
     listed = "metadata:\n  examples: |-\n    will it rain\n    how warm, and where\n"
-    (declared,) = read_skill(skill(tmp_path / "b", listed)).declared
+    (declared,) = read_skill(skill(tmp_path / "b", listed)).found
     assert declared.row.examples == ("will it rain", "how warm, and where")
     path = write(tmp_path / "c.yaml", "- {name: x, description: y, examples: [a gif]}\n")
-    (declared,) = read_catalogue(path).declared
+    (declared,) = read_catalogue(path).found
     assert declared.row.examples == ("a gif",)
 
 
 def test_what_is_wrong_with_one_is_named_by_file_line_and_key(tmp_path: Path) -> None:
     path = manifest(tmp_path / "a", f"examples:\n- fine\n- {'x' * 201}\n")
     assert problems(read_manifest(path)) == [
-        f"{path}:6:3: examples.1: found an example of 201 characters, expected at most 200"
+        f"{path}:6:3: `examples[1]`: found an example of 201 characters, expected at most 200"
     ]
     path = manifest(tmp_path / "b", "examples: will it rain\n")
     assert "expected a list of messages" in problems(read_manifest(path))[0]
     many = "".join(f"    ask {number}\n" for number in range(9))
     path = skill(tmp_path / "c", f"metadata:\n  examples: |-\n{many}")
     (said,) = problems(read_skill(path))
-    assert "metadata.examples: found 9 examples, expected at most 8" in said
+    assert "`metadata.examples`: found 9 examples, expected at most 8" in said
 
 
 def weather(city: str) -> str:

@@ -15,7 +15,7 @@ from hookgate.kit.content.problems import ContentError
 def read(path: Path) -> Declared:
     reading = read_manifest(path)
     assert problems(reading) == []
-    (declared,) = reading.declared
+    (declared,) = reading.found
     return declared
 
 
@@ -28,7 +28,7 @@ def detail(path: Path) -> CapabilityDetail:
 def wrong(path: Path) -> str:
     """Return the only problem of a manifest that is passed over."""
     reading = read_manifest(path)
-    assert reading.declared == ()
+    assert reading.found == ()
     (problem,) = problems(reading)
     return problem
 
@@ -77,7 +77,7 @@ def test_both_spellings_are_read_but_not_together(tmp_path: Path) -> None:
     row = read(manifest(tmp_path / "a", "required_tools: [clock, tool:clock]\n")).row
     assert row.required_tools == ("clock",)
     both = manifest(tmp_path / "b", "requiredTools: [clock]\nrequired_tools: [clock]\n")
-    assert f"{both}:5:1: required_tools: found the key beside requiredTools" in wrong(both)
+    assert f"{both}:5:1: `required_tools`: found the key in both its spellings" in wrong(both)
 
 
 def test_flags_are_read_in_three_states(tmp_path: Path) -> None:
@@ -91,30 +91,30 @@ def test_flags_are_read_in_three_states(tmp_path: Path) -> None:
 def test_an_unknown_key_is_a_warning_that_names_the_nearest_one(tmp_path: Path) -> None:
     path = manifest(tmp_path / "a", "requiredSecret: [X]\nzzz: 1\n")
     reading = read_manifest(path)
-    assert len(reading.declared) == 1
+    assert len(reading.found) == 1
     assert [problem.severity for problem in reading.problems] == ["warning", "warning"]
-    assert f"{path}:4:1: requiredSecret" in problems(reading)[0]
+    assert f"{path}:4:1: `requiredSecret`" in problems(reading)[0]
     assert reading.problems[0].nearest == "requiredSecrets"
-    assert "one of id, name, kind" in problems(reading)[1]
+    assert "one of `category`, `description`" in problems(reading)[1]
 
 
 @pytest.mark.parametrize(
     ("more", "line", "what"),
     [
-        ("id: [x]\n", 4, "expected a string"),
+        ("id: [x]\n", 4, "expected an id"),
         ("id: 'a b'\n", 4, "expected an id"),
         ("id: tool:other\n", 4, "expected skill:NAME"),
         ("id: card:other\n", 4, "does not begin with the name of a kind"),
-        ("displayName: 1\n", 4, "expected a text"),
+        ("displayName: 1\n", 4, "expected text"),
         ('displayName: "a\\u202eb"\n', 4, "the character \\u202e"),
         ('description2: x\ncategory: "a\\nb"\n', 5, "on one line"),
         ("category: '{{system}}'\n", 4, "words of letters and digits"),
-        ("tags: search\n", 4, "a list of strings"),
-        ("tags: [a, 1]\n", 4, "tags.1: found 1"),
-        ("tags:\n- a\n- '<|im_start|>'\n", 6, "tags.1"),
+        ("tags: search\n", 4, "expected a list"),
+        ("tags: [a, 1]\n", 4, "`tags[1]`: found 1"),
+        ("tags:\n- a\n- '<|im_start|>'\n", 6, "`tags[1]`"),
         (f"tags: {[f't{n}' for n in range(65)]}\n", 4, "65 entries"),
         ("requiredSecrets: ['../x']\n", 4, "the name of a secret"),
-        ("requiredTools: {a: b}\n", 4, "a list of strings"),
+        ("requiredTools: {a: b}\n", 4, "expected a list"),
         ("hasSideEffects: no\n", 4, "expected true or false"),
         ("flags: [a]\n", 4, "a mapping of flags"),
         ("inputSchema: 7\n", 4, "the name of a file"),
@@ -131,7 +131,7 @@ def test_a_wrong_value_costs_the_row_and_is_named(
     path = manifest(tmp_path / "NAME", more)
     reading = read_manifest(path)
     (problem,) = [one for one in reading.problems if one.severity == "error"]
-    assert reading.declared == ()
+    assert reading.found == ()
     assert problem.line == line
     assert what in str(problem)
 
@@ -139,7 +139,7 @@ def test_a_wrong_value_costs_the_row_and_is_named(
 def test_everything_that_is_wrong_is_named_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "a" / "CAPABILITY.yaml", "name: 'a b'\nkind: toll\ntags: x\n")
     text = "\n".join(problems(read_manifest(path)))
-    assert "the required key 'description'" in text
+    assert "`description`: found nothing" in text
     assert "expected a name" in text
     assert "expected one of tool, skill, extension, channel" in text
     assert "expected a list" in text
@@ -206,7 +206,7 @@ def test_no_path_leads_out_of_the_folder(tmp_path: Path, key: str, name: str) ->
     (tmp_path / "own" / "link.md").symlink_to("../secret.md")
     path = manifest(tmp_path / "own", f"{key}: {name}\n")
     message = wrong(path)
-    assert message.startswith(f"{path}:4: {key.replace('C', '_c').replace('S', '_s')}")
+    assert message.startswith(f"{path}:4: `{key.replace('C', '_c').replace('S', '_s')}`")
     assert "leads out of" in message
 
 

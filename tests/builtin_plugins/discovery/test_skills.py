@@ -15,13 +15,13 @@ from hookgate.kit.content.problems import ContentError
 def read(path: Path) -> Declared:
     reading = read_skill(path)
     assert problems(reading) == []
-    (declared,) = reading.declared
+    (declared,) = reading.found
     return declared
 
 
 def wrong(path: Path) -> str:
     reading = read_skill(path)
-    assert reading.declared == ()
+    assert reading.found == ()
     (problem,) = problems(reading)
     return problem
 
@@ -91,12 +91,12 @@ def test_crlf_a_byte_order_mark_and_a_folded_description_are_read(tmp_path: Path
         ("", 1, "an empty file"),
         ("# No head\n", 1, "no frontmatter"),
         ("---\nname: a\n", 1, "without an end"),
-        ("---\n---\nbody", None, "no keys"),
-        ("---\n- a\n---\n", None, "no keys"),
-        ("---\nname: a\n---\n", 2, "the required key 'description'"),
-        ("---\ndescription: a\n---\n", 2, "the required key 'name'"),
+        ("---\n---\nbody", 1, "found nothing, expected keys and values"),
+        ("---\n- a\n---\n", 2, "found a list of 1, expected keys and values"),
+        ("---\nname: a\n---\n", 2, "`description`: found nothing"),
+        ("---\ndescription: a\n---\n", 2, "`name`: found nothing"),
         ("---\nname: a\ndescription: b: c\n---\n", 3, "no YAML"),
-        ("---\nname: a\ndescription: [x]\n---\n", 3, "expected a text"),
+        ("---\nname: a\ndescription: [x]\n---\n", 3, "expected text"),
         ("---\nname: a\ndescription: ''\n---\n", 3, "an empty text"),
         (f"---\nname: a\ndescription: {'x' * 1025}\n---\n", 3, "1,025 characters"),
         ('---\nname: a\ndescription: "x\\e[2Jy"\n---\n', 3, "the character \\x1b"),
@@ -109,7 +109,7 @@ def test_crlf_a_byte_order_mark_and_a_folded_description_are_read(tmp_path: Path
         ("---\nname: a\ndescription: b\nmetadata:\n  x: [y]\n---\n", 5, "metadata.x"),
         ("---\nname: a\ndescription: b\nmetadata: {tags: 'a, <b>'}\n---\n", 4, "metadata.tags"),
         ("---\nname: a\ndescription: b\nallowed-tools: 3\n---\n", 4, "names of tools"),
-        ("---\nname: a\ndescription: b\nlicense: [x]\n---\n", 4, "a text"),
+        ("---\nname: a\ndescription: b\nlicense: [x]\n---\n", 4, "expected text"),
         (f"---\nname: a\ndescription: b\ncompatibility: {'x' * 501}\n---\n", 4, "1 to 500"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_name_that_is_not_the_folders_is_worth_a_word(tmp_path: Path) -> None:
     path = skill(tmp_path / "here")
     moved = path.parent.rename(tmp_path / "there") / "SKILL.md"
     reading = read_skill(moved)
-    assert [declared.row.id for declared in reading.declared] == ["skill:here"]
+    assert [declared.row.id for declared in reading.found] == ["skill:here"]
     assert [problem.severity for problem in reading.problems] == ["warning"]
 
 

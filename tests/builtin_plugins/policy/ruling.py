@@ -6,15 +6,15 @@ from typing import Any
 
 from hookgate.builtin_plugins.policy.judge.engine import Engine, Judgement
 from hookgate.builtin_plugins.policy.judge.facts import Facts, History
+from hookgate.builtin_plugins.policy.rules.files import read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.builtin_plugins.policy.rules.reading import read_text_of_rules
 from hookgate.core.domain.descriptors import Flags
 
 
 def rules_of(text: str) -> tuple[Rule, ...]:
     reading = read_text_of_rules(text, "rules.yaml")
     assert not reading.failed, "\n".join(map(str, reading.problems))
-    return reading.rules
+    return reading.found
 
 
 def engine_of(text: str) -> Engine:

@@ -35,7 +35,7 @@ def tried(text: str, *rules: dict[str, Any], **settings: Any) -> Tried:
     assert reading.problems == ()
     named = [{"name": f"r{n}", "reason": "x", **one} for n, one in enumerate(rules)]
     made = rules_of(json.dumps({"rules": named}))
-    return run_case(Bench(PolicySettings(**settings), made), reading.cases[0])
+    return run_case(Bench(PolicySettings(**settings), made), reading.found[0])
 
 
 def test_a_case_passes_where_all_is_as_it_should_be_and_says_what_is_not() -> None:
@@ -111,22 +111,22 @@ def test_a_call_lies_as_far_back_as_it_says(ago: int, effect: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "expected the key `cases`"),
-        ("cases: 3", "no list"),
-        ("cases: [3]", "a mapping: one case"),
-        ("cases: []\ncase: []", "did you mean 'cases'?"),
-        (case(expect="block"), "expected one of allow, rewrite, ask, deny"),
-        (case(expect={"efect": "deny"}), "did you mean 'effect'?"),
-        (case(profile="lax"), "expected one of open, balanced, strict"),
-        (case(call={"tool": "a b"}), "cases.0.call.tool"),
-        (case(call={"tool": "a", "flags": {"sends": True}}), "unknown key"),
+        ("", "expected keys and values, with `cases`"),
+        ("cases: 3", "found 3, expected a list"),
+        ("cases: [3]", "in case 1: 3, expected a mapping"),
+        ("cases: []\ncase: []", "did you mean `cases`?"),
+        (case(expect="block"), "one of `allow`, `rewrite`, `ask`, `deny`"),
+        (case(expect={"efect": "deny"}), "did you mean `effect`?"),
+        (case(profile="lax"), "expected one of `open`, `balanced`, `strict`"),
+        (case(call={"tool": "a b"}), "`cases[0].call.tool`: found in case 'c'"),
+        (case(call={"tool": "a", "flags": {"sends": True}}), "a key that is not known"),
         (case(call={"tool": "a", "flags": {"others": "maybe"}}), "true, false or unknown"),
-        (case(call={"tool": "a", "arguments": [1]}), "a mapping of arguments"),
-        (case(turn={"provenance": "user"}), "expected one of external_user"),
+        (case(call={"tool": "a", "arguments": [1]}), "a list of 1, expected a mapping"),
+        (case(turn={"provenance": "user"}), "one of `external_user`"),
         (case(turn={"tainted": False, "taint": ["x"]}), "one of the two"),
-        (case(before=[{"tool": "a", "second_ago": 3}]), "did you mean 'seconds_ago'?"),
-        (case(before=[3]), "one call"),
-        ('{"cases": [{"name": "c"}]}', "the required key 'call'"),
+        (case(before=[{"tool": "a", "second_ago": 3}]), "did you mean `seconds_ago`?"),
+        (case(before=[3]), "before[0]`: found in case 'c': 3, expected a mapping"),
+        ('{"cases": [{"name": "c"}]}', "`cases[0].call`: found in case 'c': nothing"),
         ("cases: &a []", "anchor"),
     ],
 )
@@ -134,7 +134,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     reading = read_text_of_cases(text, "r.test.yaml")
     shown = [str(one) for one in reading.problems]
     assert any(said in one for one in shown), shown
-    assert reading.cases == ()
+    assert reading.found == ()
     assert all(one.startswith("r.test.yaml") for one in shown)
 
 

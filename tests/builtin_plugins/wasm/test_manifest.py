@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from hookgate.builtin_plugins.wasm.engine.limits import Limits
-from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest
+from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, parse_manifest, within
 from hookgate.channels import Polling, Webhook
 from hookgate.core.domain.errors import ConfigError
 
@@ -80,9 +80,9 @@ def test_a_manifest_of_a_channel_is_read_and_capabilities_are_grants():
     manifest = read(CHANNEL)
     assert manifest.granted.patterns == ("https://api.telegram.org/*",)
     assert manifest.channel is not None
-    assert manifest.channel.features.value().max_length == 4096
+    assert manifest.channel.features.max_length == 4096
     assert manifest.channel.webhook is not None
-    assert manifest.channel.webhook.value() == Webhook(
+    assert manifest.channel.webhook == Webhook(
         verification="header",
         secret="telegram_webhook",
         header="X-Telegram-Bot-Api-Secret-Token",
@@ -91,7 +91,7 @@ def test_a_manifest_of_a_channel_is_read_and_capabilities_are_grants():
     section = read(polled).channel
     assert section is not None
     assert section.polling is not None
-    assert section.polling.value() == Polling(seconds=50)
+    assert section.polling == Polling(seconds=50)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_manifest_of_a_channel_is_read_and_capabilities_are_grants():
         ("version =", "versoin =", "hookgate-plugin.toml:2: `versoin`: found a key that is not"),
         ("version =", "versoin =", "did you mean `version`?"),
         ("[limits]\nseconds", "[limits]\nsecond", ":8: `limits.second`"),
-        ("timeout =", "timout =", ":13: `tools[0].timout`.*did you mean `tools.*timeout`"),
+        ("timeout =", "timout =", ":13: `tools[0].timout`.*did you mean `timeout`"),
         ('kind = "tool"', 'kind = "tol"', ":3: `kind`: found the text"),
         ('"log"]', '"lgo"]', ":5: `grants"),
         ('"log"]', '"lgo"]', "did you mean `log`"),
@@ -113,7 +113,7 @@ def test_a_manifest_of_a_channel_is_read_and_capabilities_are_grants():
         ("timeout = 8.5", "timeout = 100000", ":13: `tools[0].timeout`"),
         ('version = "1.2.0"', 'version = "1.2.0"\ncapabilities = ["log"]', "one of the two"),
         ('kind = "tool"', 'kind = "channel"', "`channel`: found missing"),
-        ('name = "weather"', "name = ", "expected TOML"),
+        ('name = "weather"', "name = ", "found no TOML value, expected text in quotes"),
         ('version = "1.2.0"', "version = 1.2", ":2: `version`: found 1.2"),
     ],
 )
@@ -154,10 +154,10 @@ def test_all_problems_are_told_at_once():
 
 def test_limits_are_asked_within_what_is_allowed():
     limits = read(TOOL).limits
-    assert limits.within(Limits(seconds=20.0)).seconds == 10
-    assert limits.within(Limits(seconds=20.0, fuel=1000)).fuel == 1000
+    assert within(limits, Limits(seconds=20.0)).seconds == 10
+    assert within(limits, Limits(seconds=20.0, fuel=1000)).fuel == 1000
     with pytest.raises(ValueError, match=r"`limits.seconds` is 10.*at most 5"):
-        limits.within(Limits(seconds=5.0))
+        within(limits, Limits(seconds=5.0))
 
 
 def test_deep_nesting_and_odd_numbers_are_refused():

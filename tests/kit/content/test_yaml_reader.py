@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
+from hookgate.core.settings.documents import Position, SourceDocument
 from hookgate.kit.content import yaml_reader
 from hookgate.kit.content.problems import ContentError
-from hookgate.kit.content.yaml_reader import MAX_DEPTH, Place, SourceDocument, read_yaml
+from hookgate.kit.content.yaml_reader import MAX_DEPTH, read_yaml
 
 
 def value(text: str) -> Any:
@@ -139,11 +140,11 @@ def test_brackets_are_refused_without_looking_at_all_of_them(text: str) -> None:
 
 def test_places_and_texts_are_kept() -> None:
     document = read_yaml("a:\n  b: 1.10\nc: [x, y]\n", "f", first_line=5)
-    assert document.places["a", "b"] == Place(6, 3)
-    assert document.places["c", 1] == Place(7, 8)
+    assert document.places["a", "b"] == Position(6, 3)
+    assert document.places["c", 1] == Position(7, 8)
     assert document.texts["a", "b"] == "1.10"
     problem = document.problem(("c", 1, "gone"), "this", "that")
-    assert str(problem) == "f:7:8: c.1.gone: found this, expected that"
+    assert str(problem) == "f:7:8: `c[1].gone`: found this, expected that"
 
 
 @pytest.mark.parametrize("text", ["", "\ufeff", "# only this\n", "---\n...\n"])

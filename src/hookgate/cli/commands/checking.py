@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hookgate.core.domain.errors import ConfigError, ConfigProblem, StartError
+from hookgate.core.domain.errors import ConfigError, Problem, StartError
 
 if TYPE_CHECKING:
     from hookgate.cli.state import State
@@ -28,11 +28,11 @@ class Findings:
         plugins: The plugins that would run.
     """
 
-    problems: dict[str, ConfigProblem] = field(default_factory=dict)
-    notes: list[ConfigProblem] = field(default_factory=list)
+    problems: dict[str, Problem] = field(default_factory=dict)
+    notes: list[Problem] = field(default_factory=list)
     plugins: tuple[str, ...] = ()
 
-    def add(self, problems: Iterable[ConfigProblem]) -> None:
+    def add(self, problems: Iterable[Problem]) -> None:
         """Take problems; the first one of a key stands."""
         for problem in problems:
             self.problems.setdefault(problem.key, problem)
@@ -70,7 +70,7 @@ def check_settings(state: State) -> Findings:
     return findings
 
 
-def _without(source: Source, problems: Iterable[ConfigProblem], left_out: set[str]) -> Source:
+def _without(source: Source, problems: Iterable[Problem], left_out: set[str]) -> Source:
     """Return `source` without the tables and keys that are wrong.
 
     Which agent a message goes to needs no second look: a name that is left out would be
@@ -94,15 +94,15 @@ def _without(source: Source, problems: Iterable[ConfigProblem], left_out: set[st
 
 async def _deeper(
     gateway: Gateway, settings: Settings, left_out: set[str]
-) -> tuple[list[ConfigProblem], list[ConfigProblem]]:
+) -> tuple[list[Problem], list[Problem]]:
     """Return what is wrong between sections, and what is worth a note."""
     from hookgate import hookspecs
     from hookgate.core.gateway.access.auth import Gate, check_listener
     from hookgate.core.registry.agents import load_agents
     from hookgate.core.registry.model_check import check_models, describe
 
-    problems: list[ConfigProblem] = []
-    notes: list[ConfigProblem] = []
+    problems: list[Problem] = []
+    notes: list[Problem] = []
     if left_out.isdisjoint(("gateway", "gateway.tokens")):
         try:
             check_listener(settings)
@@ -130,7 +130,7 @@ async def _deeper(
     return problems, notes
 
 
-def _refused(text: str) -> ConfigProblem:
-    return ConfigProblem(
+def _refused(text: str) -> Problem:
+    return Problem(
         file="", line=None, key="gateway", found=text, expected="settings that it can listen with"
     )

@@ -18,25 +18,24 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 
 from hookgate.core.domain.strict_json import MAX_INTEGER
+from hookgate.core.settings.documents import Position, SourceDocument
 from hookgate.kit.content.files import BOM, MANIFEST_BYTES
-from hookgate.kit.content.problems import SHOWN_CHARS, ContentError, Problem, shortened
+from hookgate.kit.content.problems import ContentError, Problem, shortened
 
 if TYPE_CHECKING:
     from yaml.events import Event
 
-__all__ = ["MAX_DEPTH", "KeyPath", "Place", "SourceDocument", "read_yaml"]
+    from hookgate.core.settings.toml_lines import KeyPath
+
+__all__ = ["MAX_DEPTH", "read_yaml"]
 
 MAX_DEPTH = 8
 """Mappings and sequences may be nested this deep, the outermost one counted."""
-
-KeyPath = tuple[str | int, ...]
-"""The way to a value: keys, and places in sequences counted from 0."""
 
 _READ_DIFFERENTLY = re.compile(
     r"[^\n\x20-\x7e\xa0-\u2027\u2030-\ufefe\uff00-\U0010ffff]|\?[^ \n]|[|>][-+0-9]*+#|^---", re.M
@@ -53,46 +52,6 @@ _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*+)")
 _FLOAT = re.compile(
     r"[-+]?(?:(?:0|[1-9][0-9]*+)(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?",
 )
-
-
-class Place(NamedTuple):
-    """Where something stands, both counted from 1."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceDocument:
-    """One YAML document.
-
-    Attributes:
-        file: The file that it was read from.
-        value: What it says, as JSON has it: dicts, lists, strings, numbers, booleans, None.
-        places: Where the value of each path stands; for what is in a mapping, where its key does.
-        texts: Plain scalars as they were written, by path: ``1.10`` for the number 1.1.
-    """
-
-    file: str
-    value: Any
-    places: dict[KeyPath, Place] = field(default_factory=dict)
-    texts: dict[KeyPath, str] = field(default_factory=dict)
-
-    def problem(self, path: KeyPath, found: str, expected: str, **more: Any) -> Problem:
-        """Return a problem with the value of `path`, placed as near to it as is known."""
-        near = path
-        while near not in self.places and near:
-            near = near[:-1]
-        place = self.places.get(near, Place(1, 1))
-        return Problem(
-            file=self.file,
-            line=place.line,
-            column=place.column,
-            key=".".join(_step(step) for step in path),
-            found=found,
-            expected=expected,
-            **more,
-        )
 
 
 def read_yaml(
@@ -163,14 +122,14 @@ class _Reader:
         self._max_bytes = max_bytes
         self._max_values = max_values
         self._values = 0
-        self._places: dict[KeyPath, Place] = {}
+        self._places: dict[KeyPath, Position] = {}
         self._texts: dict[KeyPath, str] = {}
         self._events: Iterator[Event] = iter(())
 
     def document(self, text: str, loader: Any) -> SourceDocument:
         size = len(text.encode("utf-8", "surrogatepass"))
         if size > self._max_bytes:
-            where = Place(1 + self._offset, 1)
+            where = Position(1 + self._offset, 1)
             self._refuse(where, f"{size} bytes of YAML", f"at most {self._max_bytes}")
         try:
             self._events = iter(yaml.parse(text, Loader=loader))
@@ -189,10 +148,10 @@ class _Reader:
             position = getattr(error, "position", 0)
             line = text.count("\n", 0, position) + 1 + self._offset
             reason = shortened(getattr(error, "reason", "it cannot be read"))[1:-1]
-            self._refuse(Place(line, 1), f"no YAML ({reason})", "YAML")
+            self._refuse(Position(line, 1), f"no YAML ({reason})", "YAML")
         except (ValueError, OverflowError, RecursionError) as error:
             # PyYAML passes on what Python says of an escape beyond Unicode, for one.
-            self._refuse(Place(1, 1), f"no YAML ({shortened(str(error))[1:-1]})", "YAML")
+            self._refuse(Position(1, 1), f"no YAML ({shortened(str(error))[1:-1]})", "YAML")
         return SourceDocument(file=self._file, value=value, places=self._places, texts=self._texts)
 
     # -- structure ---------------------------------------------------------
@@ -246,7 +205,7 @@ class _Reader:
             values[key] = self._node(next(self._events), (*path, key), depth)
         return values
 
-    def _key(self, event: Event, where: Place) -> str:
+    def _key(self, event: Event, where: Position) -> str:
         if not isinstance(event, yaml.ScalarEvent):
             self._refuse(where, "a mapping or a list as a key", "a string as a key")
         if _is_plain(event) and event.value == "<<":
@@ -260,7 +219,7 @@ class _Reader:
             )
         return value
 
-    def _check(self, event: Event, where: Place) -> None:
+    def _check(self, event: Event, where: Position) -> None:
         if isinstance(event, yaml.AliasEvent):
             self._refuse(where, f"an alias (*{_short(event.anchor or '')})", "the value itself")
         if getattr(event, "anchor", None) is not None:
@@ -272,7 +231,7 @@ class _Reader:
 
     # -- scalars -----------------------------------------------------------
 
-    def _scalar(self, event: yaml.ScalarEvent, path: KeyPath | None, where: Place) -> Any:
+    def _scalar(self, event: yaml.ScalarEvent, path: KeyPath | None, where: Position) -> Any:
         try:
             # JSON writes what lies beyond the first plane as a pair of escapes.
             text = event.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -298,15 +257,15 @@ class _Reader:
             return real
         return text
 
-    def _at(self, mark: Any) -> Place:
+    def _at(self, mark: Any) -> Position:
         if mark is None:
-            return Place(1 + self._offset, 1)
-        return Place(mark.line + 1 + self._offset, mark.column + 1)
+            return Position(1 + self._offset, 1)
+        return Position(mark.line + 1 + self._offset, mark.column + 1)
 
-    def _too_deep(self, where: Place) -> NoReturn:
+    def _too_deep(self, where: Position) -> NoReturn:
         self._refuse(where, "deeper nesting", f"mappings and lists at most {MAX_DEPTH} deep")
 
-    def _refuse(self, where: Place, found: str, expected: str) -> NoReturn:
+    def _refuse(self, where: Position, found: str, expected: str) -> NoReturn:
         raise ContentError(
             Problem(
                 file=self._file,
@@ -316,12 +275,6 @@ class _Reader:
                 expected=expected,
             )
         ) from None
-
-
-def _step(step: str | int) -> str:
-    """Return a key as it may stand in a message, which is one line."""
-    text = str(step)
-    return text if text.isprintable() and len(text) <= SHOWN_CHARS else _short(text)
 
 
 def _is_plain(event: yaml.ScalarEvent) -> bool:

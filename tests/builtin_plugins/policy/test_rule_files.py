@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.policy.rules.conditions import Variables
+from hookgate.builtin_plugins.policy.rules.files import files_of, read_rules, read_text_of_rules
 from hookgate.builtin_plugins.policy.rules.linting import arguments_of
-from hookgate.builtin_plugins.policy.rules.reading import files_of, read_rules, read_text_of_rules
 
 GOOD = """\
 version: 1
@@ -53,7 +53,7 @@ def one(**keys: Any) -> str:
 def test_everything_that_a_rule_may_say_is_read() -> None:
     reading = read_text_of_rules(GOOD, "r.yaml")
     assert reading.problems == ()
-    first, second = reading.rules
+    first, second = reading.found
     assert first.match.flags == {"sends_externally": frozenset({True, None})}
     assert first.match.provenance == ("external_user",)
     assert first.after is not None
@@ -73,28 +73,28 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "expected the key `rules`"),
-        ("rules: 3", "no list"),
-        ("rules: [3]", "a mapping: one rule"),
-        ("rules: []\nrule: []", "did you mean 'rules'?"),
+        ("", "expected keys and values, with `rules`"),
+        ("rules: 3", "found 3, expected a list"),
+        ("rules: [3]", "in rule 1: 3, expected a mapping"),
+        ("rules: []\nrule: []", "did you mean `rules`?"),
         ("version: 2\nrules: []", "expected 1"),
-        (one(effect="block"), "in rule 'r': 'block', expected one of allow, ask, deny, rewrite"),
-        (one(efect="deny"), "did you mean 'effect'?"),
-        (one(name="no spaces"), "rules.0.name"),
-        (one(match={"tol": "x"}), "did you mean 'tool'?"),
-        (one(match={"flags": {"sends": True}}), "unknown key"),
+        (one(effect="block"), "in rule 'r': the text \"block\", expected one of `allow`, `ask`"),
+        (one(efect="deny"), "did you mean `effect`?"),
+        (one(name="no spaces"), "`rules[0].name`: found in rule 'no spaces'"),
+        (one(match={"tol": "x"}), "did you mean `tool`?"),
+        (one(match={"flags": {"sends": True}}), "a key that is not known"),
         (one(match={"flags": {"sends_externally": "maybe"}}), "true, false or unknown"),
         (one(match={"flags": {"sends_externally": 1}}), "true, false or unknown"),
         (one(match={"flags": {"sends_externally": []}}), "true, false or unknown"),
-        (one(match={"provenance": "user"}), "expected one of external_user"),
-        (one(match={"tool": ["a b"]}), "rules.0.match.tool"),
+        (one(match={"provenance": "user"}), "one of `external_user`"),
+        (one(match={"tool": ["a b"]}), "`rules[0].match.tool[0]`"),
         (one(match={"tainted": "yes"}), "true or false"),
         (one(when="args.x ="), "no condition"),
         (one(when="nonsense.x"), "undeclared reference"),
         (one(when="'text'"), "never true or false"),
         (one(when="x" * 3000), "at most 2000"),
         (one(when=[1]), "a condition in CEL"),
-        (one(unknown="allow"), "expected one of ask, deny"),
+        (one(unknown="allow"), "expected one of `ask`, `deny`"),
         (one(effect="allow", unknown="ask"), "no `unknown`"),
         (one(effect="rewrite"), "`rewrite` with `set` or `remove`"),
         (one(rewrite={"remove": ["a"]}), "exactly where the effect is rewrite"),
@@ -109,7 +109,7 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
         (one(when="args.a.matches('a\\.b')"), "write [.] for a dot, or r'\\.'"),
         (one(after={"within": "48h"}), "at most 1d"),
         (one(after={"scope": "session"}), "how long to look back"),
-        (one(more_than={"within": 5}), "the required key 'calls'"),
+        (one(more_than={"within": 5}), "calls`: found in rule 'r': nothing"),
         (one(timeout=30), "one where the effect is ask"),
         (one(effect="ask", timeout=604801), "at most 7d: its call and its session wait"),
         (one(effect="ask", timeout="8d"), "at most 7d: its call and its session wait"),
@@ -120,7 +120,7 @@ def test_everything_that_a_rule_may_say_is_read() -> None:
 def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
     found = problems(text)
     assert any(said in problem for problem in found), found
-    assert read_text_of_rules(text, "r.yaml").rules == ()
+    assert read_text_of_rules(text, "r.yaml").found == ()
     assert all(problem.startswith("r.yaml") for problem in found)
 
 
@@ -130,7 +130,7 @@ def test_what_is_wrong_is_named_with_its_place(text: str, said: str) -> None:
 )
 def test_a_pattern_with_a_dot_is_spelt_as_the_page_says(when: str) -> None:
     text = f"rules:\n  - name: r\n    effect: deny\n    reason: x\n    when: {when}\n"
-    (rule,) = read_text_of_rules(text, "r.yaml").rules
+    (rule,) = read_text_of_rules(text, "r.yaml").found
     assert rule.when is not None
     held = [rule.when.holds(Variables(lambda a=a: {"args": {"a": a}})) for a in ("a.b", "axb")]  # type: ignore[misc]
     assert held == [True, False]
@@ -138,7 +138,7 @@ def test_a_pattern_with_a_dot_is_spelt_as_the_page_says(when: str) -> None:
 
 def test_a_denial_without_a_reason_is_worth_a_warning_and_works() -> None:
     reading = read_text_of_rules('{"rules": [{"name": "r", "effect": "deny"}]}', "r.yaml")
-    assert len(reading.rules) == 1
+    assert len(reading.found) == 1
     assert [one.severity for one in reading.problems] == ["warning"]
 
 
@@ -154,7 +154,7 @@ def test_files_and_folders_are_read_in_order_and_two_rules_of_one_name_are_an_er
     single = tmp_path / "single.yaml"
     single.write_text(one(name="single"))
     reading = read_rules([folder, single, folder / "b.yaml"])
-    assert [rule.name for rule in reading.rules] == ["a", "b", "single"]
+    assert [rule.name for rule in reading.found] == ["a", "b", "single"]
     assert files_of([folder], tests=True) == [folder / "a.test.yaml"]
     single.write_text(one(name="a"))
     reading = read_rules([folder, single])
@@ -187,11 +187,11 @@ JSON = st.recursive(
 @given(st.dictionaries(st.sampled_from(["rules", "version", "x"]), st.lists(JSON, max_size=3)))
 def test_whatever_stands_there_is_read_or_named(data: Any) -> None:
     reading = read_text_of_rules(json.dumps(data), "r.yaml")
-    assert reading.rules or reading.problems or data.get("rules") == []
+    assert reading.found or reading.problems or data.get("rules") == []
 
 
 @given(st.text(max_size=60))
 def test_no_text_breaks_the_reader(text: str) -> None:
     reading = read_text_of_rules(text, "r.yaml")
     assert reading.problems
-    assert reading.rules == ()
+    assert reading.found == ()
