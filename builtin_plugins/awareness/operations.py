@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hookgate import AUDIT, Empty, Invocation, NotAllowedError, Operation, TurnError
-from hookgate.builtin_plugins.awareness.cards.pins import pin_digest
 from hookgate.builtin_plugins.awareness.operations_models import (
     Approved,
     ApproveParams,
@@ -149,22 +148,12 @@ class AwarenessOperations:
                 code="invalid_params",
                 action="say `--id ID` for one card, with its `--digest` if you like, or `--all`",
             )
-        cards = list(host.cards.view().values())
+        by = invocation.principal.id
         if params.id:
-            cards = [card for card in cards if card.id == params.id]
-            if not cards:
-                raise TurnError(
-                    f"found no card {params.id!r}",
-                    code="not_found",
-                    action="`hookgate cards list` shows all",
-                )
-            if params.digest and any(pin_digest(card) != params.digest for card in cards):
-                raise TurnError(
-                    f"the card {params.id!r} is another one than was shown",
-                    code="invalid_params",
-                    action="look at it again; `hookgate cards list` shows its digest",
-                )
-        return Approved(cards=await self._awareness.approve(cards, by=invocation.principal.id))
+            found = await self._awareness.accept(params.id, by=by, digest=params.digest)
+        else:
+            found = await self._awareness.approve(list(host.cards.view().values()), by=by)
+        return Approved(cards=found)
 
     def _of_awareness(self) -> Sequence[Operation[Any, Any]]:
         return (

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from hookgate import AUDIT, EMBEDDER, Card, Embedder, EmbeddingError, Host
-from hookgate.builtin_plugins.awareness.cards.pins import Pins, pin_digest
+from hookgate import AUDIT, EMBEDDER, Card, Embedder, EmbeddingError, Host, TurnError
+from hookgate.builtin_plugins.awareness.cards.pins import CARD, Pins, pin_digest
 from hookgate.builtin_plugins.awareness.cards.shelf import CardRegistry
 from hookgate.builtin_plugins.awareness.selection import runtime_file
 from hookgate.builtin_plugins.awareness.selection.injector import PREFIX, Rules
@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.awareness.selection.selector import CardMatcher
 from hookgate.builtin_plugins.awareness.selection.sentence_vectors import SentenceVectors
 from hookgate.builtin_plugins.awareness.settings import AwarenessSettings, ProfileSettings
 from hookgate.builtin_plugins.awareness.switch.control import Control
-from hookgate.kit.acceptance.acceptances import acceptances_of
+from hookgate.kit.acceptance.acceptances import Desk, Waiting, acceptances_of
 
 AT_START = ("watch", "debounce_ms", "records", "keep_days")
 """Settings that are looked at when the plugin opens, and not again."""
@@ -93,7 +93,9 @@ class Awareness:
         self.shown = runtime_file.ShownFiles(host)
         # The examples of the tags take seconds to embed; a start embeds what is new alone.
         self._vectors = SentenceVectors(host.settings.home / "awareness" / "sentences.vectors")
-        self.registry.pins = Pins(await acceptances_of(host), self.settings.pin)
+        book = await acceptances_of(host)
+        book.desks[CARD] = Desk(self._waiting, self.accept)
+        self.registry.pins = Pins(book, self.settings.pin)
         await self.control.open(host)
         keep = self.settings.keep_days
         await asyncio.to_thread(runtime_file.prune, host.settings.home, keep)
@@ -265,6 +267,32 @@ class Awareness:
             "state": state,
             "why": why,
         }
+
+    def _waiting(self) -> Iterable[Waiting]:
+        cards, why = self.host.cards.view(), "it is not the card that was approved"
+        there = (cards[one] for one in self.registry.review.differing if one in cards)
+        return [Waiting(card.id, pin_digest(card), why) for card in there]
+
+    async def accept(self, name: str, *, by: str, digest: str = "") -> tuple[str, ...]:
+        """Approve one card as it is now; return its id, unless it was approved before.
+
+        Raises:
+            TurnError: There is none, or it is another one than was shown.
+        """
+        card = self.host.cards.view().get(name)
+        if card is None:
+            raise TurnError(
+                f"found no card {name!r}",
+                code="not_found",
+                action="`hookgate cards list` shows all",
+            )
+        if digest and pin_digest(card) != digest:
+            raise TurnError(
+                f"the card {name!r} is another one than was shown",
+                code="invalid_params",
+                action="look at it again; `hookgate cards list` shows its digest",
+            )
+        return await self.approve([card], by=by)
 
     async def approve(self, cards: Sequence[Card], *, by: str) -> tuple[str, ...]:
         """Approve `cards` as they are now; return the ids of those that were not before."""

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hookgate import Host, Operation
+from hookgate.builtin_plugins.control.acceptance import acceptance_operations
 from hookgate.builtin_plugins.control.inspection import inspection_operations
 from hookgate.builtin_plugins.control.operations import control_operations
 from hookgate.builtin_plugins.control.watchdog import Watchdog
@@ -35,4 +36,8 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that talk, list, look, cancel, reload and revoke."""
-        return (*control_operations(host), *inspection_operations(host))
+        return (
+            *control_operations(host),
+            *inspection_operations(host),
+            *acceptance_operations(),
+        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import AUDIT, STORE, HookgateError, Host, Tool, TurnError
 from hookgate.builtin_plugins.wasm.packages.loading import Loads
-from hookgate.kit.acceptance.acceptances import AcceptanceBook, acceptances_of
+from hookgate.kit.acceptance.acceptances import AcceptanceBook, Desk, Waiting, acceptances_of
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.channel import GuestChannel
@@ -100,6 +100,17 @@ class WasmPlugins:
         """Read what was accepted; what another gateway on the store accepts counts, too."""
         self._book = await acceptances_of(self.host)
         self._unwatch = self._book.watch(self._heard)
+        self._book.desks[GUEST] = Desk(self._waiting, self._let_in)
+
+    def _waiting(self) -> Iterator[Waiting]:
+        for one in self.plugins:
+            if one.state in ("new", "changed") and (package := one.found.package) is not None:
+                yield Waiting(one.found.name, package.digest, one.why)
+
+    async def _let_in(self, name: str, *, by: str, digest: str) -> None:
+        await self.accept(name, digest=digest, by=by)
+        # Its tools are looked at, as those of others are, before a model sees them.
+        await self.host.reload()
 
     @property
     def book(self) -> AcceptanceBook:
@@ -250,6 +261,8 @@ class WasmPlugins:
         package = found.package
         light = _without_bytes(found)
         unasked = self.settings.accept_new and self.book.trusts_first
+        # What was taken back waits, although its folder is named.
+        unasked = unasked and found.name not in self.book.of(GUEST)
         if found.state == "new" and unasked and package is not None:
             fresh.append(GuestAcceptance.of(package, installed=False, by="", at=self._now()))
         elif found.state != "accepted" or package is None:

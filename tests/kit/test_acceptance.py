@@ -43,6 +43,21 @@ async def test_what_was_accepted_is_forgotten(tmp_path: Path) -> None:
         assert book.of("guest") == {}
 
 
+async def test_what_is_taken_back_waits_and_is_not_the_first_of_its_name(tmp_path: Path) -> None:
+    async with opened_store(tmp_path) as store:
+        await store.migrate("acceptance", tables.METADATA, tables.SCRIPTS)
+        book, told = book_of(store), list[str]()
+        book.watch(lambda: told.append("woken"))
+        await book.load()
+        assert not await book.take_back("guest", "weather", by="ops")
+        await book.add("guest", [ONE])
+        assert await book.take_back("guest", "weather", by="ops")
+        assert not await book.take_back("guest", "weather", by="ops")
+        await book.add("guest", [ONE])
+        row = book.of("guest")["weather"]
+        assert (row.digest, row.accepted_by, told) == ("", "ops", ["woken"])
+
+
 async def test_without_a_store_guests_are_kept_in_a_file_and_tools_in_the_process(
     tmp_path: Path,
 ) -> None:

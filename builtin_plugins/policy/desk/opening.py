@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hookgate import STORE, Host, StoreError
 from hookgate.builtin_plugins.policy.desk.desk import Desk
-from hookgate.builtin_plugins.policy.desk.pins import ToolPins
+from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins
 from hookgate.builtin_plugins.policy.desk.quarantine import PART, Quarantine
 from hookgate.clients import followed_token_book, principal_id
 from hookgate.kit.acceptance.acceptances import acceptances_of
@@ -38,6 +38,7 @@ async def opened(
     tables, store = await tables_of(host.get(STORE), "policy", module)
     desk = Desk(host, settings.approvals, tables.Grant.records(store), policy)
     quarantine = Quarantine(host, pins, settings.pin_tools)
+    pins.kept.desks[TOOL] = quarantine.desk()
     try:
         await desk.grants.prune()
         await pins.kept.load()

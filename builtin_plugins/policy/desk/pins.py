@@ -101,6 +101,8 @@ class ToolPins:
             return "the digests of earlier runs are lost, so nobody can tell whether it has changed"
         if pin.digest == self._mark(tool):
             return ""
+        if not pin.digest:
+            return f"{pin.accepted_by} has taken back that it was accepted"
         what = ", ".join(
             change.part if change.part in PARTS[:2] else f"{change.part} ({_step(change)})"
             for change in self.changes(tool)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from hookgate import AUDIT, Host, Tool, ToolCall, Turn, TurnError
 from hookgate.builtin_plugins.policy.desk.pins import TOOL
+from hookgate.kit.acceptance.acceptances import Desk, Waiting
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.policy.desk.pins import ToolPins
@@ -195,6 +196,13 @@ class Quarantine:
     def waiting(self) -> Sequence[Tool]:
         """Return the tools that wait for somebody to accept them."""
         return self._waiting(self._host.tools.view())
+
+    def desk(self) -> Desk:
+        """Return where tools are accepted."""
+        return Desk(
+            lambda: (Waiting(row["tool"], row["digest"], row["why"]) for row in self.rows()),
+            self.accept,
+        )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield what people need to know of the tools that wait, JSON-ready."""

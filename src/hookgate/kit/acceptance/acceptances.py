@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from hookgate.core.domain.errors import StoreError
 from hookgate.core.domain.ports import ACCEPTANCES, STORE, SWITCHES
@@ -12,7 +13,7 @@ from hookgate.kit.content.files import write_whole
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from hookgate.core.domain.ports import Acceptance, Subject, Switch
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from hookgate.kit.acceptance.tables import Accepted
     from hookgate.kit.records import Records
 
-__all__ = ["AcceptanceBook", "acceptances_of"]
+__all__ = ["AcceptanceBook", "Desk", "Waiting", "acceptances_of"]
 
 UNREAD = "they have not been read yet"
 
@@ -60,6 +61,33 @@ async def acceptances_of(host: Host) -> AcceptanceBook:
     return book
 
 
+class Waiting(NamedTuple):
+    """Something that does not count before somebody has accepted it as it is now.
+
+    Attributes:
+        name: Its name.
+        digest: What it is now, as whoever accepts it has seen it.
+        why: Why it waits.
+    """
+
+    name: str
+    digest: str
+    why: str
+
+
+class Desk(NamedTuple):
+    """Where the things of one kind are accepted.
+
+    Attributes:
+        waiting: Returns those that wait.
+        accept: Accepts one by its name as it is now: ``await accept(name, by=..., digest=...)``.
+            A digest that is not its own by now is a TurnError; "" is any.
+    """
+
+    waiting: Callable[[], Iterable[Waiting]]
+    accept: Callable[..., Awaitable[object]]
+
+
 class AcceptanceBook:
     """The `Acceptances` of a gateway, in its store.
 
@@ -67,6 +95,7 @@ class AcceptanceBook:
         problem: Why nothing can be relied on; "" where it can.
         in_process: Whether it is kept by this process alone, and all of it is known here.
         trusts_first: Whether the first of a name may count unasked.
+        desks: Where things are accepted, by kind; a plugin puts its own there.
     """
 
     def __init__(
@@ -89,6 +118,7 @@ class AcceptanceBook:
         self.in_process = records.in_process
         self.trusts_first = trusts_first
         self.problem = UNREAD
+        self.desks: dict[str, Desk] = {}
         self._records = records
         self._now = now
         self._file = file if self.in_process else None
@@ -119,6 +149,11 @@ class AcceptanceBook:
         self._kinds = {}
         self._take(rows)
         self._loaded, self.problem = True, ""
+
+    @property
+    def kinds(self) -> Sequence[str]:
+        """The kinds of which something is known."""
+        return sorted(self._kinds)
 
     def of(self, kind: str) -> Mapping[str, Acceptance]:
         """Return what is known of the things of one kind, by name."""
@@ -187,6 +222,25 @@ class AcceptanceBook:
                 self._take(rows)
             self._tell()
 
+    async def take_back(self, kind: str, name: str, *, by: str) -> bool:
+        """Let something wait until somebody accepts it again; return whether it counted.
+
+        Raises:
+            StoreError: It cannot be kept; it counts on.
+        """
+        row = self._here(kind).get(name)
+        if row is None or not row.digest:
+            return False
+        news = {"digest": "", "accepted_by": by, "changed": self._now()}
+        async with self._writing:
+            taken = row.model_copy(update=news)
+            await self._keep_file(kind, self._here(kind) | {name: taken})
+            await self._records.save([taken])
+            self._take([taken])
+        self._tell()
+        self._wake()
+        return True
+
     async def forget(self, kind: str, name: str) -> bool:
         """Take back that something was accepted; return whether anything was known of it.
 
@@ -206,7 +260,10 @@ class AcceptanceBook:
     # -- other gateways ----------------------------------------------------
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Call `watcher` once another gateway has accepted something; return what undoes it."""
+        """Call `watcher` once something is taken back, or another gateway has accepted something.
+
+        Return what undoes it.
+        """
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
@@ -228,8 +285,7 @@ class AcceptanceBook:
                 await self.load()
             except StoreError as error:
                 host.log.warning("what was accepted cannot be read", error=str(error))
-            for watcher in tuple(self._watchers):
-                watcher()
+            self._wake()
 
         def changed(switch: Switch) -> None:
             if switch.version != self._told:
@@ -237,6 +293,10 @@ class AcceptanceBook:
 
         self._tell = lambda: host.spawn(tell(), name="acceptance.tell")
         switches.watch(CHANGED, changed)
+
+    def _wake(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher()
 
     # -- within ------------------------------------------------------------
 
