@@ -46,7 +46,7 @@ from benchmarks._vectors import Vectors, key_of, model_of
 from benchmarks.report import Figure, report
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Utterance
-from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 

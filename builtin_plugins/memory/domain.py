@@ -1,19 +1,15 @@
-"""What memory is about: who may read a row, what was said, and what a search finds."""
+"""What memory is about: what was said, what was noted, and what a search finds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import CLEAN, Taint
 
-Scope: TypeAlias = str
-"""Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or
-``shared:NAME``. Every row has one, and every query names those that it may read."""
-
-SCOPES = ("session", "peer", "agent", "shared")
-"""What a scope may begin with."""
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.memory.scopes import Scope
 
 Kind: TypeAlias = Literal["turn", "fact", "note"]
 
@@ -81,14 +77,30 @@ class Hit:
     speaker: str = ""
 
 
-def check_scope(scope: str) -> Scope:
-    """Return `scope` if it is one.
+class FullError(ValueError):
+    """The scope holds as many notes as it may."""
 
-    Raises:
-        ValueError: It does not begin with one of `SCOPES` and a colon, or names nobody.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something to remember.
+
+    Attributes:
+        id: Unique.
+        scope: Whose it is.
+        text: What it says.
+        taint: Where untrusted text came from in what led to it.
+        provenance: How the turn that wrote it had come in.
+        session: The session that wrote it.
+        turn: The turn that wrote it.
+        created: When it was last said, in UTC.
     """
-    kind, colon, name = scope.partition(":")
-    if kind not in SCOPES or not colon or not name:
-        expected = ", ".join(f"`{one}:NAME`" for one in SCOPES)
-        raise ValueError(f"found scope {scope!r}, expected one of {expected}")
-    return scope
+
+    id: str
+    scope: str
+    text: str
+    taint: Taint = CLEAN
+    provenance: str = ""
+    session: str = ""
+    turn: str = ""
+    created: datetime

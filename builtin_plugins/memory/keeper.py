@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
@@ -20,20 +19,24 @@ from hookgate import (
     SessionKey,
     Store,
     StoreError,
+    Taint,
 )
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Scope, Utterance
-from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
-from hookgate.builtin_plugins.memory.facts.facts import Facts
-from hookgate.builtin_plugins.memory.facts.learning import take
-from hookgate.builtin_plugins.memory.recall.fusing import fused
-from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
-from hookgate.builtin_plugins.memory.tables.episodes import TURNS as TURNS_TABLE
-from hookgate.builtin_plugins.memory.tables.episodes import forget_pieces, touch_cursor
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Note, Utterance
+from hookgate.builtin_plugins.memory.facts.exchange import import_rows
+from hookgate.builtin_plugins.memory.facts.learner import learn, take
+from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
+from hookgate.builtin_plugins.memory.facts.rows import add_note
+from hookgate.builtin_plugins.memory.facts.search import search
+from hookgate.builtin_plugins.memory.models import Forgotten, Imported
+from hookgate.builtin_plugins.memory.recall.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.lines import fused
+from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
+from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
+from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES
+from hookgate.builtin_plugins.memory.tables import TURNS as TURNS_TABLE
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
-    from hookgate.builtin_plugins.memory.notes import Note
+    from hookgate.builtin_plugins.memory.facts.clauses import Assertion
     from hookgate.builtin_plugins.memory.settings import MemorySettings
 
 LEARNING = "memory learning"
@@ -51,19 +54,6 @@ IDLE_SECONDS = 0.25
 EMBED_AT_ONCE = 8
 TURNS, FACTS_FOUND = 50, 10
 """How many of each are looked at for one recall."""
-
-
-@dataclass(frozen=True, slots=True)
-class Forgotten:
-    """What is gone.
-
-    Attributes:
-        facts: Facts and notes.
-        pieces: Pieces of what was said.
-    """
-
-    facts: int
-    pieces: int
 
 
 class Keeper:
@@ -93,7 +83,7 @@ class Keeper:
             embedder=self._embedder,
             most_turns=settings().max_turns,
         )
-        self.facts = Facts(redact=host.secrets.redact, max_notes=settings().max_notes)
+        self._max_notes = settings().max_notes
         self._said = asyncio.Event()
 
     @property
@@ -139,7 +129,7 @@ class Keeper:
             return 0
 
         def facts_too(connection: Connection, said: Sequence[Utterance]) -> None:
-            self.facts.learn(said, connection)
+            learn(said, connection, redact=self._host.secrets.redact)
 
         return await self._episodes.follow(self._conversations, self.kept_of, facts_too)
 
@@ -197,13 +187,21 @@ class Keeper:
                 return
 
     async def note(self, note: Note) -> Note:
-        """Keep a note; see `Facts.note`.
+        """Keep a note; see `add_note`.
 
         Raises:
             FullError: Its scope holds as many as it may.
             StoreError: The store did not take it.
         """
-        return await self._store.write(lambda connection: self.facts.note(note, connection))
+        return await self._store.write(
+            lambda connection: add_note(connection, note, limit=self._max_notes)
+        )
+
+    def import_rows(
+        self, connection: Connection, rows: Sequence[Mapping[str, Any]], taint: Taint
+    ) -> Imported:
+        """Add exported rows; see `hookgate.builtin_plugins.memory.facts.exchange.import_rows`."""
+        return import_rows(connection, rows, max_notes=self._max_notes, taint=taint)
 
     # -- finding -------------------------------------------------------------------
 
@@ -231,9 +229,7 @@ class Keeper:
         query = self._host.secrets.redact(query)
 
         def known(connection: Connection) -> list[Hit]:
-            return self.facts.search(
-                read, query, connection, at=now, as_of=as_of, limit=FACTS_FOUND
-            )
+            return search(connection, read, query, at=now, as_of=as_of, limit=FACTS_FOUND)
 
         facts = await self._store.read(known)
         turns = await self._episodes.search(
@@ -275,8 +271,8 @@ class Keeper:
         def work(connection: Connection) -> Forgotten:
             touch_cursor(connection)  # first, as whoever learns does
             if everything:
-                facts = self.facts.forget(scopes, connection, everything=True)
-                return Forgotten(facts, forget_pieces(connection, scopes=scopes))
+                facts = forget_all(connection, scopes)
+                return Forgotten(facts=facts, pieces=forget_pieces(connection, scopes=scopes))
             messages = [one.partition("#")[0] for one in ids]
             pieces = forget_pieces(connection, scopes=scopes, messages=messages)
             # The answer in such a turn says most likely what is to be forgotten, too.
@@ -284,10 +280,9 @@ class Keeper:
             pieces += forget_pieces(connection, scopes=scopes, turns=heard)
             for session in sessions:
                 pieces += forget_pieces(connection, scopes=scopes, session=session)
-            facts = self.facts.forget(
-                scopes, connection, ids=ids, said=messages, turns=turns, sessions=sessions
-            )
-            return Forgotten(facts, pieces)
+            facts = forget_facts(connection, scopes, ids)
+            facts += forget_said(connection, scopes, said=messages, turns=turns, sessions=sessions)
+            return Forgotten(facts=facts, pieces=pieces)
 
         return await self._store.write(work)
 
@@ -300,9 +295,9 @@ class Keeper:
         forget_pieces(connection, scopes=None, session=key, turns=some)
         scopes = [*own_scopes(session), *_shared(connection)]
         if some is None:
-            self.facts.forget(scopes, connection, sessions=[key])
+            forget_said(connection, scopes, sessions=[key])
         else:
-            self.facts.forget(scopes, connection, turns=some)
+            forget_said(connection, scopes, turns=some)
 
 
 def _turns(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> set[str]:

@@ -22,18 +22,21 @@ from hookgate import (
     TurnError,
 )
 from hookgate.builtin_plugins.memory import models
-from hookgate.builtin_plugins.memory.domain import Hit, check_scope
-from hookgate.builtin_plugins.memory.notes import FullError
-from hookgate.builtin_plugins.memory.recall.packing import line_of
-from hookgate.builtin_plugins.memory.recalling import MOST_LINES, clean, packed_lines, shown_as
-from hookgate.builtin_plugins.memory.scopes import own_scopes, scopes_of
+from hookgate.builtin_plugins.memory.domain import FullError, Hit
+from hookgate.builtin_plugins.memory.recall.lines import (
+    MOST_LINES,
+    clean,
+    line_of,
+    packed_lines,
+    shown_as,
+)
+from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
 from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.memory.facts.exchange import Imported
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
 
@@ -52,18 +55,18 @@ class MemoryOperations:
     Args:
         host: The gateway.
         settings: Returns the settings as they are now.
-        keeper: Returns what keeps it; None without a store.
+        keeper: Returns what keeps it.
     """
 
     def __init__(
         self,
         host: Host,
         settings: Callable[[], MemorySettings],
-        keeper: Callable[[], Keeper | None],
+        keeper: Callable[[], Keeper],
     ) -> None:
         self._host = host
         self._settings = settings
-        self._maybe = keeper
+        self._opened = keeper
 
     def all(self) -> Sequence[Operation[Any, Any]]:
         """Return the operations."""
@@ -149,19 +152,17 @@ class MemoryOperations:
         keeper, sees = self._keeper, invocation.principal.sees
         wanted = {name: one for name in ("session", "scope") if (one := getattr(params, name))}
         before = int(params.before or 0)
-        from hookgate.builtin_plugins.memory import listing
+        from hookgate.builtin_plugins.memory import views
 
         def facts(connection: Connection) -> list[tuple[int, dict[str, Any]]]:
             kind = {"kind": params.kind} if params.kind else {}
-            rows = listing.fact_rows(
-                connection, {**wanted, **kind}, past=params.past, before=before
-            )
-            mine = ((row.number, listing.shown_fact(row)) for row in rows if sees(row.session))
+            rows = views.fact_rows(connection, {**wanted, **kind}, past=params.past, before=before)
+            mine = ((row.number, views.shown_fact(row)) for row in rows if sees(row.session))
             return list(islice(mine, params.limit + 1))
 
         def turns(connection: Connection) -> list[tuple[int, dict[str, Any]]]:
-            rows = listing.turn_rows(connection, wanted, before=before)
-            mine = ((at, listing.shown_piece(one)) for at, one in rows if sees(one["session"]))
+            rows = views.turn_rows(connection, wanted, before=before)
+            mine = ((at, views.shown_piece(one)) for at, one in rows if sees(one["session"]))
             return list(islice(mine, params.limit + 1))
 
         found = await keeper.store.read(turns if params.kind == "turn" else facts)
@@ -178,18 +179,18 @@ class MemoryOperations:
     async def show(self, invocation: Invocation, params: models.ShowParams) -> models.Shown:
         """Return one row that the caller may see."""
         sees = invocation.principal.sees
-        from hookgate.builtin_plugins.memory import listing
+        from hookgate.builtin_plugins.memory import views
 
         def work(connection: Connection) -> dict[str, Any]:
             facts = [
-                row for row in listing.facts_called(connection, [params.id]) if sees(row.session)
+                row for row in views.facts_called(connection, [params.id]) if sees(row.session)
             ]
-            sources = [one for row in facts for one in listing.sources_of(connection, row)]
-            rows = [listing.shown_fact(row) for row in facts]
+            sources = [one for row in facts for one in views.shown_sources(connection, row)]
+            rows = [views.shown_fact(row) for row in facts]
             if not rows:
                 message = {"message": params.id.partition("#")[0]}
-                pieces = listing.turn_rows(connection, message, before=0)
-                rows = [listing.shown_piece(one) for _, one in pieces if sees(one["session"])]
+                pieces = views.turn_rows(connection, message, before=0)
+                rows = [views.shown_piece(one) for _, one in pieces if sees(one["session"])]
             return {"rows": rows, "sources": [one for one in sources if sees(one["session"])]}
 
         found = await self._keeper.store.read(work)
@@ -250,16 +251,16 @@ class MemoryOperations:
     async def audit(self, invocation: Invocation, params: models.AuditParams) -> models.Changes:
         """Return what was known of a fact, or of somebody, and what took its place."""
         sees = invocation.principal.sees
-        from hookgate.builtin_plugins.memory import listing
-        from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of
+        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory.facts.grammar import key_of
 
         def work(connection: Connection) -> list[dict[str, Any]]:
-            facts = listing.facts_called(connection, [params.about])
+            facts = views.facts_called(connection, [params.about])
             if facts:
-                chain = [row for fact in facts for row in listing.chain_of(connection, fact)]
+                chain = [row for fact in facts for row in views.chain_of(connection, fact)]
             else:
-                chain = listing.facts_about(connection, key_of(params.about), params.limit)[::-1]
-            return [listing.shown_fact(row) for row in chain if sees(row.session)]
+                chain = views.facts_about(connection, key_of(params.about), params.limit)[::-1]
+            return [views.shown_fact(row) for row in chain if sees(row.session)]
 
         rows = await self._keeper.store.read(work)
         if not rows:
@@ -289,14 +290,14 @@ class MemoryOperations:
         if not (gone.facts or gone.pieces):
             which = params.scope or params.session or params.turn or ", ".join(params.ids)
             raise _nothing(which)
-        return models.Forgotten(facts=gone.facts, pieces=gone.pieces)
+        return gone
 
     async def _of_turn(self, principal: Principal, turn: str) -> Sequence[str]:
-        from hookgate.builtin_plugins.memory import listing
+        from hookgate.builtin_plugins.memory import views
 
         def work(connection: Connection) -> set[tuple[str, str]]:
-            pieces = listing.turn_rows(connection, {"turn": turn}, before=0)
-            facts = listing.fact_rows(connection, {"turn": turn}, past=True, before=0)
+            pieces = views.turn_rows(connection, {"turn": turn}, before=0)
+            facts = views.fact_rows(connection, {"turn": turn}, past=True, before=0)
             found = {(one["scope"], one["session"]) for _, one in pieces}
             return found | {(one.scope, one.session) for one in facts}
 
@@ -308,14 +309,14 @@ class MemoryOperations:
 
     async def _of_ids(self, principal: Principal, ids: Sequence[str]) -> Sequence[str]:
         """Return the scopes of what is called so, all of which comes from the caller's sessions."""
-        from hookgate.builtin_plugins.memory import listing
+        from hookgate.builtin_plugins.memory import views
 
         def work(connection: Connection) -> dict[str, set[tuple[str, str]]]:
             found: dict[str, set[tuple[str, str]]] = {one: set() for one in ids}
-            for row in listing.facts_called(connection, ids):
-                found[row.id] |= {(row.scope, one) for one in listing.sessions_of(connection, row)}
+            for row in views.facts_called(connection, ids):
+                found[row.id] |= {(row.scope, one) for one in views.sessions_of(connection, row)}
             for one in ids:
-                pieces = listing.turn_rows(connection, {"message": one.partition("#")[0]}, before=0)
+                pieces = views.turn_rows(connection, {"message": one.partition("#")[0]}, before=0)
                 found[one] |= {(piece["scope"], piece["session"]) for _, piece in pieces}
             return found
 
@@ -369,23 +370,16 @@ class MemoryOperations:
 
     def _taking(
         self, rows: Sequence[dict[str, Any]], params: models.ImportParams
-    ) -> Callable[[Connection], Imported]:
+    ) -> Callable[[Connection], models.Imported]:
         keeper = self._keeper
         taint = CLEAN if params.trusted else frozenset((f"import:{params.source}",))
-        return lambda connection: keeper.facts.import_(rows, connection, taint=taint)
+        return lambda connection: keeper.import_rows(connection, rows, taint)
 
     # -- whose ---------------------------------------------------------------------
 
     @property
     def _keeper(self) -> Keeper:
-        keeper = self._maybe()
-        if keeper is None:
-            raise TurnError(
-                "nothing is kept: no plugin provides a store",
-                code="no_store",
-                action="enable the plugin `storage`",
-            )
-        return keeper
+        return self._opened()
 
     def _scopes(self, invocation: Invocation, session: str) -> tuple[SessionKey, tuple[str, ...]]:
         """Return a session that the caller may see, and what it reads."""
@@ -400,7 +394,7 @@ class MemoryOperations:
         return key, scopes_of(key, self._settings()).read
 
     async def _there(self) -> Sequence[str]:
-        from hookgate.builtin_plugins.memory.listing import scopes_there
+        from hookgate.builtin_plugins.memory.views import scopes_there
 
         return await self._keeper.store.read(scopes_there)
 

@@ -25,9 +25,9 @@ from hookgate import (
     Tool,
     Turn,
 )
-from hookgate.builtin_plugins.memory.asking import claims_in
+from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
-from hookgate.builtin_plugins.memory.recalling import (
+from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
     RECALLED,
     Recalled,
@@ -74,19 +74,19 @@ class Plugin:
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
         """Open what is kept, and follow what is said."""
         self._host, store = host, host.get(STORE)
+        conversations = None
         if store is None:
             host.standing(PART).bad(
                 "no plugin provides a store: notes are kept in memory and lost when the gateway "
                 "stops, and nothing that is said is recalled (enable the plugin `storage`)"
             )
-            yield
-            return
-        await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
+        else:
+            conversations = self._followed(host, store)
+        _, kept = await tables_of(store, "memory", "hookgate.builtin_plugins.memory.tables")
         # It imports NumPy: not on the event loop.
         module = "hookgate.builtin_plugins.memory.keeper"
         made = await asyncio.to_thread(import_module, module)
-        conversations = self._followed(host, store)
-        keeper: Keeper = made.Keeper(host, store, conversations, lambda: self._settings)
+        keeper: Keeper = made.Keeper(host, kept, conversations, lambda: self._settings)
         self._keeper = keeper
         undo = None
         if conversations is not None:
@@ -100,6 +100,10 @@ class Plugin:
             if undo is not None:
                 undo()
             self._keeper = None
+
+    def _opened(self) -> Keeper:
+        assert self._keeper is not None, "it is open as long as the gateway runs"
+        return self._keeper
 
     @staticmethod
     def _followed(host: Host, store: Store) -> Conversations | None:
@@ -116,12 +120,12 @@ class Plugin:
     @hookimpl
     def list_tools(self, host: Host) -> Sequence[Tool]:
         """Bring the tools."""
-        return MemoryTools(host, lambda: self._settings, lambda: self._keeper).all()
+        return MemoryTools(host, lambda: self._settings, self._opened).all()
 
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Show and erase what is remembered."""
-        return MemoryOperations(host, lambda: self._settings, lambda: self._keeper).all()
+        return MemoryOperations(host, lambda: self._settings, self._opened).all()
 
     # -- a turn ----------------------------------------------------------------
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from hookgate import SessionKey
-from hookgate.builtin_plugins.memory.notes import scope_of
 from hookgate.channels import is_guest_channel
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.domain import Scope
     from hookgate.builtin_plugins.memory.settings import MemberSettings, MemorySettings
+
+Scope: TypeAlias = str
+"""Whose a row is: ``session:KEY``, ``peer:CHANNEL:ACCOUNT:PEER``, ``agent:NAME`` or
+``shared:NAME``. Every row has one, and every query names those that it may read."""
+
+SCOPES = ("session", "peer", "agent", "shared")
+"""What a scope may begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,25 +33,33 @@ class Scopes:
     read: tuple[Scope, ...]
 
 
+def scope_of(session: SessionKey, width: Literal["session", "peer", "agent"]) -> Scope:
+    """Return the scope that what is remembered in a session belongs to."""
+    if width == "agent":
+        return f"agent:{session.agent}"
+    if width == "peer":
+        # Whom a stranger's channel names as its peer is nobody's peer elsewhere.
+        channel = session.channel if is_guest_channel(session.channel) else ""
+        return f"peer:{SessionKey(session.agent, channel, session.account, session.peer)}"
+    return f"session:{session}"
+
+
+def own_scopes(session: SessionKey) -> tuple[Scope, Scope, Scope]:
+    """Return the scopes that rows of a session may have, whatever is set; shared ones aside."""
+    return scope_of(session, "session"), scope_of(session, "peer"), scope_of(session, "agent")
+
+
 def scopes_of(session: SessionKey, settings: MemorySettings) -> Scopes:
     """Return whose memory a session reads and adds to."""
-    own = {
-        "session": scope_of(session, "session"),
-        "peer": scope_of(session, "peer"),
-        "agent": scope_of(session, "agent"),
-    }
-    read = [own["session"]]
-    if settings.scope != "session":
-        read.append(own["peer"])
-    if settings.scope == "agent":
-        read.append(own["agent"])
+    width = ("session", "peer", "agent").index(settings.scope)
+    read = own_scopes(session)[: width + 1]
     named = (session.agent, session.channel, session.account, session.peer)
     shared = [
         f"shared:{name}"
         for name, members in settings.share.items()
         if any(_is_one(member, named) for member in members)
     ]
-    kept = shared[0] if shared else own[settings.scope]
+    kept = shared[0] if shared else read[-1]
     return Scopes(kept=kept, read=tuple(dict.fromkeys((kept, *read, *shared))))
 
 
@@ -58,10 +71,14 @@ def _is_one(member: MemberSettings, named: tuple[str, str, str, str]) -> bool:
     return all(map(fnmatchcase, named, meant))
 
 
-def own_scopes(session: SessionKey) -> tuple[Scope, ...]:
-    """Return the scopes that rows of a session may have, whatever is set; shared ones aside."""
-    return (
-        scope_of(session, "session"),
-        scope_of(session, "peer"),
-        scope_of(session, "agent"),
-    )
+def check_scope(scope: str) -> Scope:
+    """Return `scope` if it is one.
+
+    Raises:
+        ValueError: It does not begin with one of `SCOPES` and a colon, or names nobody.
+    """
+    kind, colon, name = scope.partition(":")
+    if kind not in SCOPES or not colon or not name:
+        expected = ", ".join(f"`{one}:NAME`" for one in SCOPES)
+        raise ValueError(f"found scope {scope!r}, expected one of {expected}")
+    return scope

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from hookgate import Flags, Host, Tool, ToolResult, Turn, join_taints, new_id
-from hookgate.builtin_plugins.memory.domain import Hit
-from hookgate.builtin_plugins.memory.notes import FullError, Note, ProcessNotes, words_of
-from hookgate.builtin_plugins.memory.recalling import shown_as
+from hookgate.builtin_plugins.memory.domain import FullError, Hit, Note
+from hookgate.builtin_plugins.memory.recall.lines import shown_as
 from hookgate.builtin_plugins.memory.scopes import scopes_of
 from hookgate.kit.tooling import tool
 
@@ -37,19 +36,18 @@ class MemoryTools:
     Args:
         host: The gateway.
         settings: Returns the settings as they are now.
-        keeper: Returns what keeps it; None without a store, and then notes live in the process.
+        keeper: Returns what keeps it.
     """
 
     def __init__(
         self,
         host: Host,
         settings: Callable[[], MemorySettings],
-        keeper: Callable[[], Keeper | None],
+        keeper: Callable[[], Keeper],
     ) -> None:
         self._host = host
         self._settings = settings
         self._keeper = keeper
-        self._process = ProcessNotes()
 
     def all(self) -> Sequence[Tool]:
         """Return the tools."""
@@ -74,10 +72,9 @@ class MemoryTools:
             turn: The turn; not part of the arguments.
             text: One fact, in a sentence that can be understood by itself.
         """
-        settings, keeper = self._settings(), self._keeper()
         note = Note(
             id=new_id("note"),
-            scope=scopes_of(turn.session, settings).kept,
+            scope=scopes_of(turn.session, self._settings()).kept,
             text=text.strip(),
             # The model may have put into the note whatever it has read in this turn.
             taint=turn.taint,
@@ -87,10 +84,7 @@ class MemoryTools:
             created=self._host.clock.now(),
         )
         try:
-            if keeper is None:
-                kept = await self._process.add(note, limit=settings.max_notes)
-            else:
-                kept = await keeper.note(note)
+            kept = await self._keeper().note(note)
         except FullError as error:
             return ToolResult.error(f"{error}: forget one that no longer matters first")
         data = {"id": kept.id, "remembered": kept.text}
@@ -105,14 +99,10 @@ class MemoryTools:
             turn: The turn; not part of the arguments.
             query: What you want to know, or the words that it may hold.
         """
-        limit, keeper = self._settings().recall_notes, self._keeper()
-        scopes = scopes_of(turn.session, self._settings()).read
-        if keeper is None:
-            hits = await self._in_process(scopes, query, limit)
-        else:
-            hits = await keeper.search(scopes, query, without={turn.id})
-        session = str(turn.session)
-        hits = [shown_as(hit, session) for hit in hits[:limit]]
+        settings, session = self._settings(), str(turn.session)
+        scopes = scopes_of(turn.session, settings).read
+        found = await self._keeper().search(scopes, query, without={turn.id})
+        hits = [shown_as(hit, session) for hit in found[: settings.recall_notes]]
         shown = [
             {
                 "id": hit.id,
@@ -139,34 +129,11 @@ class MemoryTools:
             turn: The turn; not part of the arguments.
             id: The id of a note, a fact or a message, as recall shows it.
         """
-        scopes, keeper = scopes_of(turn.session, self._settings()).read, self._keeper()
-        if keeper is None:
-            gone = any([await self._process.remove(scope, id) for scope in scopes])
-        else:
-            forgotten = await keeper.forget(scopes, ids=[id])
-            gone = bool(forgotten.facts or forgotten.pieces)
-        if gone:
+        scopes = scopes_of(turn.session, self._settings()).read
+        gone = await self._keeper().forget(scopes, ids=[id])
+        if gone.facts or gone.pieces:
             return ToolResult(content=f"forgotten: {id}", data={"forgotten": id})
         return ToolResult.error(f"there is no note {id!r}: recall shows the ids of those there are")
-
-    async def _in_process(self, scopes: Sequence[str], query: str, limit: int) -> list[Hit]:
-        words = words_of(query)
-        return [
-            Hit(
-                id=note.id,
-                kind="note",
-                text=note.text,
-                at=note.created,
-                score=1.0,
-                why=("words",),
-                scope=note.scope,
-                taint=note.taint,
-                provenance=note.provenance,
-                turn=note.turn,
-            )
-            for scope in scopes
-            for note in await self._process.search(scope, words, limit=limit)
-        ][:limit]
 
 
 def _said(hit: Hit) -> str:

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from tests.support.script import Allow, settled
 
 from hookgate.builtin_plugins.memory import tables
-from hookgate.builtin_plugins.memory.asking import CAUSE
 from hookgate.builtin_plugins.memory.keeper import Keeper
+from hookgate.builtin_plugins.memory.model_extractor import CAUSE
 from hookgate.core.domain.descriptors import Card, Flags, Rejected
 from hookgate.core.domain.errors import StoreUnavailableError, TurnError
 from hookgate.core.domain.messages import Provenance

@@ -3,36 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from hashlib import sha256
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select
 
 from hookgate import CLEAN, Taint
-from hookgate.builtin_plugins.memory.domain import check_scope
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
     MAX_SOURCES,
     Cause,
     Row,
+    add_sources,
+    check_room,
     close,
+    digest_of,
     insert_row,
     iso,
-    of_scope,
     rows_where,
+    sources_of,
     taint_text,
+    trust_in,
 )
-from hookgate.builtin_plugins.memory.notes import fold
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
-from hookgate.builtin_plugins.memory.tables.notes import check_room
+from hookgate.builtin_plugins.memory.models import Imported
+from hookgate.builtin_plugins.memory.recall.words import fold
+from hookgate.builtin_plugins.memory.scopes import check_scope
+from hookgate.builtin_plugins.memory.tables import FACTS
 from hookgate.wire import well_formed
 
 FORMAT = "hookgate-fact-1"
 
-_PAGE = 200
 _TEXTS = {
     "id": 200,
     "scope": 500,
@@ -59,74 +60,16 @@ class FactFormatError(ValueError):
     """A row is none that facts can be read from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What became of imported rows.
-
-    Attributes:
-        new: How many were added.
-        known: How many were there already.
-    """
-
-    new: int
-    known: int
-
-
-def export_rows(connection: Connection, scopes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield every fact and note of `scopes` with what it rests on, the oldest first."""
-    columns = FACTS.c
-    for scope in scopes:
-        last = 0
-        while True:
-            page = connection.execute(
-                select(FACTS)
-                .where(columns.scope == scope, columns.number > last)
-                .order_by(columns.number)
-                .limit(_PAGE)
-            ).all()
-            if not page:
-                break
-            rows = [Row(*row) for row in page]
-            sources = _sources_of(connection, scope, [row.number for row in rows])
-            for row in rows:
-                yield _exported(row, sources.get(row.number, []))
-            last = rows[-1].number
-
-
-def rows_of(
-    connection: Connection, scopes: Sequence[str], ids: Sequence[str]
-) -> list[dict[str, Any]]:
-    """Return facts and notes of `scopes` by their ids, as they are exported."""
-    found: list[dict[str, Any]] = []
-    for scope in scopes:
-        rows = rows_where(connection, [scope], FACTS.c.id.in_(ids), limit=len(ids))
-        sources = _sources_of(connection, scope, [row.number for row in rows])
-        found += [_exported(row, sources.get(row.number, [])) for row in rows]
-    return found
-
-
-def latest_rows(
-    connection: Connection, scopes: Sequence[str], *, limit: int, holding: bool
-) -> list[dict[str, Any]]:
-    """Return the facts and notes of `scopes` that were learned last, without their sources."""
-    where = (FACTS.c.superseded.is_(None),) if holding else ()
-    rows = [row for scope in scopes for row in rows_where(connection, [scope], *where, limit=limit)]
-    rows.sort(key=lambda row: (row.learned, row.number), reverse=True)
-    shown = [_exported(row, ()) for row in rows[:limit]]
-    return [{name: value for name, value in row.items() if name != "sources"} for row in shown]
-
-
 def export_page(connection: Connection, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
     """Return rows of all scopes behind a number, and the number to go on from; 0 for none."""
     found = connection.execute(
         select(FACTS).where(FACTS.c.number > after).order_by(FACTS.c.number).limit(limit)
     )
-    rows = [Row(*row) for row in found]
-    sources = {
-        scope: _sources_of(connection, scope, [row.number for row in rows if row.scope == scope])
-        for scope in {row.scope for row in rows}
-    }
-    exported = [_exported(row, sources[row.scope].get(row.number, [])) for row in rows]
+    rows = list(found)
+    sources: dict[int, list[dict[str, Any]]] = {}
+    for scope in {row.scope for row in rows}:
+        sources |= sources_of(connection, scope, [one.number for one in rows if one.scope == scope])
+    exported = [_exported(row, sources.get(row.number, ())) for row in rows]
     return exported, rows[-1].number if len(rows) == limit else 0
 
 
@@ -143,24 +86,8 @@ def check_rows(rows: Iterable[Mapping[str, Any]], first: int = 1) -> None:
             raise FactFormatError(f"row {number}: {error}") from None
 
 
-def _sources_of(
-    connection: Connection, scope: str, numbers: Sequence[int]
-) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
-    columns = SOURCES.c
-    query = (
-        select(SOURCES)
-        .where(of_scope(columns.scope, scope), columns.fact.in_(numbers))
-        .order_by(columns.at, columns.said)
-    )
-    for row in connection.execute(query).mappings():
-        source = {name: row[name] for name in (*_SOURCE_TEXTS, "at", "confidence")}
-        source["taint"] = json.loads(row["taint"])
-        found.setdefault(row["fact"], []).append(source)
-    return found
-
-
 def _exported(row: Row, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    texts = (*_SOURCE_TEXTS, "at", "confidence")
     return {
         "format": FORMAT,
         "kind": row.kind,
@@ -169,7 +96,10 @@ def _exported(row: Row, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "taint": json.loads(row.taint),
         "learned": row.learned,
         **{name: getattr(row, name) for name in (*_TIMES, "ending", *_ENDED)},
-        "sources": list(sources),
+        "sources": [
+            {**{name: one[name] for name in texts}, "taint": json.loads(one["taint"])}
+            for one in sources
+        ],
     }
 
 
@@ -206,10 +136,9 @@ def import_rows(
             continue
         if values["kind"] == "note":
             check_room(connection, values["scope"], limit=max_notes)
-        inserted = Row(number=insert_row(connection, values, sources), **values)
-        _settle(connection, inserted)
+        _settle(connection, insert_row(connection, values, sources))
         new += 1
-    return Imported(new, known)
+    return Imported(new=new, known=known)
 
 
 def _add_taint(taint: Taint, *kept: dict[str, Any]) -> None:
@@ -247,35 +176,9 @@ def _is_known(
     for row in same:
         if row.valid_from == values["valid_from"] and row.valid_to == values["valid_to"]:
             if join:
-                _join(connection, row, values, sources)
+                add_sources(connection, row, sources, frozenset(json.loads(values["taint"])))
             return True
     return False
-
-
-def _join(
-    connection: Connection,
-    row: Row,
-    values: Mapping[str, Any],
-    sources: Sequence[Mapping[str, Any]],
-) -> None:
-    """Let a fact that is there rest on what the same fact of another store rested on, too."""
-    held = connection.execute(
-        select(SOURCES.c.said).where(
-            of_scope(SOURCES.c.scope, row.scope), SOURCES.c.fact == row.number
-        )
-    ).scalars()
-    known = set(held)
-    more = [source for source in sources if source["said"] not in known]
-    more = more[: max(0, MAX_SOURCES - len(known))]
-    if more:
-        connection.execute(insert(SOURCES), [{**source, "fact": row.number} for source in more])
-    taint = frozenset(json.loads(row.taint)) | frozenset(json.loads(values["taint"]))
-    if taint_text(taint) != row.taint:
-        connection.execute(
-            update(FACTS)
-            .where(FACTS.c.scope == row.scope, FACTS.c.number == row.number)
-            .values(taint=taint_text(taint))
-        )
 
 
 def _settle(connection: Connection, row: Row) -> None:
@@ -294,7 +197,7 @@ def _settle(connection: Connection, row: Row) -> None:
         columns.valid_to.is_(None),
         limit=8,
     )
-    best = max(rows, key=lambda one: (one.trust, one.learned, one.number))
+    best = max(rows, key=lambda one: (trust_in(one), one.learned, one.number))
     others = [one for one in rows if one.number != best.number]
     close(
         connection,
@@ -346,7 +249,7 @@ def _checked(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
 
 def _object(values: Mapping[str, Any]) -> str:
     if values["kind"] == "note":
-        return sha256(fold(values["text"]).encode()).hexdigest()
+        return digest_of(fold(values["text"]))
     return key_of(values["value"]) or f"{values['subject']}/{values['relation']}"
 
 

@@ -1,58 +1,29 @@
-"""Facts as rows: how they are written, closed and read."""
+"""Facts and notes as rows: how they are written, closed, read and deleted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from hashlib import sha256
+from typing import Any, TypeAlias
 
+import sqlalchemy
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, Hit, Utterance
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
-from hookgate.builtin_plugins.memory.recall.words import terms_of
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES, WORDS
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, FullError, Hit, Note, Utterance
+from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
+from hookgate.builtin_plugins.memory.recall.words import fold, terms_of
+from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES, WORDS, in_parts
+
+Row: TypeAlias = sqlalchemy.Row[Any]
+"""A row of `FACTS`, its columns as attributes; times are texts."""
 
 MAX_SOURCES = 32
 """Messages that one fact is kept to rest on."""
 
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of `FACTS`, its columns as attributes; times are texts."""
-
-    number: int
-    id: str
-    scope: str
-    kind: str
-    subject: str
-    subject_name: str
-    relation: str
-    object: str
-    value: str
-    text: str
-    folded: str
-    confidence: float
-    speaker: str
-    provenance: str
-    taint: str
-    session: str
-    turn: str
-    valid_from: str | None
-    valid_to: str | None
-    learned: str
-    superseded: str | None
-    ending: str | None
-    ended_by: str | None
-    ended_turn: str | None
-    ended_session: str | None
-
-    @property
-    def trust(self) -> int:
-        """How far its source is believed; see `trust_of`."""
-        return trust_of(self.speaker, self.taint != "[]")
+_IS_NOTE = FACTS.c.kind == "note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +38,11 @@ class Cause:
 def trust_of(speaker: str, tainted: bool) -> int:
     """Return how far a source is believed: people before the answer, clean before tainted."""
     return 2 * (speaker != ASSISTANT) + (not tainted)
+
+
+def trust_in(row: Row) -> int:
+    """Return how far the source of a row is believed."""
+    return trust_of(row.speaker, row.taint != "[]")
 
 
 def iso(at: datetime) -> str:
@@ -122,23 +98,20 @@ def rows_where(
         .order_by(columns.number.desc())
         .limit(limit)
     )
-    return [Row(*row) for row in found]
+    return list(found)
 
 
 def insert_row(
-    connection: Connection, values: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]
-) -> int:
-    """Insert a fact with what it rests on and the words that it is found by; return its number."""
-    number = connection.execute(
-        insert(FACTS).values(**values).returning(FACTS.c.number)
-    ).scalar_one()
+    connection: Connection, values: Mapping[str, Any], sources: Sequence[Mapping[str, Any]] = ()
+) -> Row:
+    """Insert a fact with what it rests on and the words that it is found by; return its row."""
+    row = connection.execute(insert(FACTS).values(**values).returning(FACTS)).one()
     if sources:
-        connection.execute(insert(SOURCES), [{**source, "fact": number} for source in sources])
-    scope = values["scope"]
-    words = [{"scope": scope, "word": word, "fact": number} for word in words_of(values)]
+        connection.execute(insert(SOURCES), [{**source, "fact": row.number} for source in sources])
+    words = [{"scope": row.scope, "word": word, "fact": row.number} for word in words_of(values)]
     if words:
         connection.execute(insert(WORDS), words)
-    return int(number)
+    return row
 
 
 def words_of(values: Mapping[str, Any]) -> list[str]:
@@ -169,21 +142,39 @@ def taint_text(taint: frozenset[str]) -> str:
     return json.dumps(sorted(taint))
 
 
-def add_source(connection: Connection, row: Row, said: Utterance, confidence: float) -> None:
-    """Keep that `said` says the same as a fact that is there."""
-    held = connection.execute(
-        select(SOURCES.c.said).where(
-            SOURCES.c.fact == row.number, of_scope(SOURCES.c.scope, row.scope)
+def sources_of(
+    connection: Connection, scope: str, numbers: Sequence[int]
+) -> dict[int, list[dict[str, Any]]]:
+    """Return the rows of what facts rest on, by the numbers of these, the oldest first."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    columns = SOURCES.c
+    for some in in_parts(numbers):
+        query = (
+            select(SOURCES)
+            .where(of_scope(columns.scope, scope), columns.fact.in_(some))
+            .order_by(columns.at, columns.said)
         )
-    ).scalars()
-    known = set(held)
-    if said.id in known or len(known) >= MAX_SOURCES:
-        return
-    connection.execute(insert(SOURCES).values(**source_of(said, confidence), fact=row.number))
-    taint = frozenset(json.loads(row.taint)) | said.taint
-    if taint_text(taint) != row.taint:
+        for row in connection.execute(query).mappings():
+            found.setdefault(row["fact"], []).append(dict(row))
+    return found
+
+
+def add_sources(
+    connection: Connection, row: Row, sources: Iterable[Mapping[str, Any]], taint: frozenset[str]
+) -> None:
+    """Let a fact that is there rest on more, as far as there is room, and take on its taint."""
+    there = sources_of(connection, row.scope, [row.number]).get(row.number, ())
+    known = {source["said"] for source in there}
+    more = [source for source in sources if source["said"] not in known]
+    more = more[: max(0, MAX_SOURCES - len(known))]
+    if more:
+        connection.execute(insert(SOURCES), [{**source, "fact": row.number} for source in more])
+    joined = taint_text(frozenset(json.loads(row.taint)) | taint)
+    if joined != row.taint:
         connection.execute(
-            update(FACTS).where(FACTS.c.number == row.number).values(taint=taint_text(taint))
+            update(FACTS)
+            .where(FACTS.c.scope == row.scope, FACTS.c.number == row.number)
+            .values(taint=joined)
         )
 
 
@@ -217,19 +208,14 @@ def close(
         )
 
 
-def delete_rows(connection: Connection, scope: str, numbers: Sequence[int]) -> None:
-    """Delete facts with their words and with what they rest on."""
-    for begin in range(0, len(numbers), 500):
-        some = numbers[begin : begin + 500]
-        connection.execute(
-            delete(WORDS).where(WORDS.c.fact.in_(some), of_scope(WORDS.c.scope, scope))
-        )
-        connection.execute(
-            delete(SOURCES).where(SOURCES.c.fact.in_(some), of_scope(SOURCES.c.scope, scope))
-        )
-        connection.execute(
-            delete(FACTS).where(FACTS.c.number.in_(some), of_scope(FACTS.c.scope, scope))
-        )
+def delete_rows(connection: Connection, scope: str, numbers: Sequence[int]) -> int:
+    """Delete facts with their words and with what they rest on; return how many."""
+    keys = ((WORDS, WORDS.c.fact), (SOURCES, SOURCES.c.fact), (FACTS, FACTS.c.number))
+    for some in in_parts(numbers):
+        for table, key in keys:
+            rows = delete(table).where(key.in_(some), of_scope(table.c.scope, scope))
+            connection.execute(rows)
+    return len(numbers)
 
 
 def hit_of(row: Row, score: float, why: Sequence[str]) -> Hit:
@@ -250,3 +236,73 @@ def hit_of(row: Row, score: float, why: Sequence[str]) -> Hit:
         session=row.session,
         turn=row.turn,
     )
+
+
+# -- notes ------------------------------------------------------------------------
+
+
+def add_note(connection: Connection, note: Note, *, limit: int) -> Note:
+    """Keep `note`; return what is kept.
+
+    A note that says the same as one of its scope takes that one's place: with its id, the later
+    time, and the taint of both.
+
+    Raises:
+        FullError: The scope holds `limit` notes already.
+    """
+    row = _row(note)
+    columns = FACTS.c
+    same = connection.execute(
+        select(columns.number, columns.id, columns.taint)
+        .where(columns.scope == note.scope, columns.object == row["object"], _IS_NOTE)
+        .limit(1)
+    ).first()
+    if same is None:
+        check_room(connection, note.scope, limit=limit)
+        insert_row(connection, row)
+        return note
+    note = replace(note, id=same.id, taint=note.taint | frozenset(json.loads(same.taint)))
+    connection.execute(
+        update(FACTS)
+        .where(columns.scope == note.scope, columns.number == same.number)
+        .values(**_row(note))
+    )
+    return note
+
+
+def check_room(connection: Connection, scope: str, *, limit: int) -> None:
+    """Look whether a scope may hold one more note.
+
+    Raises:
+        FullError: It holds `limit` notes already.
+    """
+    kept = connection.execute(
+        select(func.count()).select_from(FACTS).where(FACTS.c.scope == scope, _IS_NOTE)
+    ).scalar_one()
+    if kept >= limit:
+        raise FullError(f"{limit} notes are kept already")
+
+
+def _row(note: Note) -> dict[str, Any]:
+    folded = fold(note.text)
+    return {
+        **dict.fromkeys(("subject", "subject_name", "relation", "value"), ""),
+        "id": note.id,
+        "scope": note.scope,
+        "kind": "note",
+        "object": digest_of(folded),
+        "text": note.text,
+        "folded": folded,
+        "confidence": 1.0,
+        "speaker": ASSISTANT,
+        "taint": taint_text(note.taint),
+        "provenance": note.provenance,
+        "session": note.session,
+        "turn": note.turn,
+        "learned": iso(note.created),
+    }
+
+
+def digest_of(folded: str) -> str:
+    """Return what notes that say the same have in common, of a folded text."""
+    return sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()

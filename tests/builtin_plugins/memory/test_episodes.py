@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,27 +16,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.builtin_plugins.stores import differences, opened_store
 
+from hookgate import EmbeddingError, Fence, Message, Said, SessionKey, Text
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Utterance
-from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
-from hookgate.builtin_plugins.memory.episodes.index import SITTING_SECONDS
-from hookgate.builtin_plugins.memory.recall import scoring
-from hookgate.builtin_plugins.memory.recall.packing import line_of, packed
-from hookgate.builtin_plugins.memory.tables import episodes as rows
+from hookgate.builtin_plugins.memory.recall import scores
+from hookgate.builtin_plugins.memory.recall import turns as rows
+from hookgate.builtin_plugins.memory.recall.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.index import SITTING_SECONDS
+from hookgate.builtin_plugins.memory.recall.lines import line_of, packed
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
-from hookgate.core.domain.errors import EmbeddingError
-from hookgate.core.domain.messages import Message
-from hookgate.core.domain.parts import Text
-from hookgate.core.domain.ports import Said
-from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-
     from hookgate.builtin_plugins.storage.store import SqlStore
 
     Floats: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
@@ -114,7 +109,7 @@ async def texts(
     return [hit.text for hit in await episodes.search(scopes, query, **more)]
 
 
-async def rows_of(store: SqlStore, table: sa.Table = rows.TURNS) -> Sequence[Any]:
+async def rows_of(store: SqlStore, table: sa.Table = tables.TURNS) -> Sequence[Any]:
     return await store.read(lambda connection: connection.execute(sa.select(table)).all())
 
 
@@ -286,8 +281,8 @@ async def test_a_long_answer_is_kept_in_pieces_and_the_piece_is_found(episodes: 
 async def test_many_turns_are_ranked_by_those_that_seem_near(
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scoring, "ALL_ROWS", 10)
-    monkeypatch.setattr(scoring, "NEAR_ROWS", 8)
+    monkeypatch.setattr(scores, "ALL_ROWS", 10)
+    monkeypatch.setattr(scores, "NEAR_ROWS", 8)
     episodes = made(store, Topics())
     await episodes.learn([*TALK, utterance(40, "Our puppy ate a shoe.", session="other")])
     await episodes.embed_waiting(64)
@@ -447,7 +442,7 @@ async def test_a_kill_while_learning_leaves_nothing_half_done(
         with pytest.raises(LookupError):
             await made(store).follow(conversations, of_session)
     assert await rows_of(store) == []
-    assert await rows_of(store, rows.CURSORS) == []
+    assert await rows_of(store, tables.CURSORS) == []
     assert await made(store).follow(conversations, of_session) == 2
 
 
@@ -497,7 +492,7 @@ async def test_forgetting_leaves_no_row_and_nothing_in_memory(store: SqlStore) -
     assert await episodes.forget(scope=B) == 1
     assert await texts(episodes, "dog", [A, B]) == []
     assert await rows_of(store) == []
-    assert await rows_of(store, rows.SCOPES) == []
+    assert await rows_of(store, tables.SCOPES) == []
     with pytest.raises(ValueError, match="nothing to forget by"):
         await episodes.forget()
 

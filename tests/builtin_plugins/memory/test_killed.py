@@ -8,28 +8,24 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 import sqlalchemy as sa
 from tests.builtin_plugins.stores import opened_store
 
+from hookgate import Fence, Message, Said, SessionKey, Text
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Utterance
-from hookgate.builtin_plugins.memory.episodes.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.core.domain.messages import Message
-from hookgate.core.domain.parts import Text
-from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from hookgate.builtin_plugins.storage.store import SqlStore
-    from hookgate.core.domain.ports import Said
 
     Keep: TypeAlias = Callable[[Said], list[Utterance]]
 
@@ -112,13 +108,11 @@ async def test_kill_while_turns_are_learned_and_forgotten(tmp_path: Path) -> Non
             # What a kill has left: forgotten where it was said, and kept here until it is
             # forgotten here as well.
             said = {m.turn for m in await conversations.history(SESSION, turns=1000)}
-            kept = await store.read(
-                lambda c: c.execute(sa.select(tables.episodes.TURNS.c.turn)).all()
-            )
+            kept = await store.read(lambda c: c.execute(sa.select(tables.TURNS.c.turn)).all())
             for turn in {row.turn for row in kept} - said:
                 await episodes.forget(session=str(SESSION), turns=[turn])
             await episodes.follow(conversations, of)
-            rows = await store.read(lambda c: c.execute(sa.select(tables.episodes.TURNS)).all())
+            rows = await store.read(lambda c: c.execute(sa.select(tables.TURNS)).all())
             pieces: dict[str, int] = {}
             for row in rows:
                 pieces[row.turn] = pieces.get(row.turn, 0) + 1

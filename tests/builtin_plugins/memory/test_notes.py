@@ -1,129 +1,87 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.builtin_plugins.memory.facts.telling import NOON, facts, opened
 
-from hookgate.builtin_plugins.memory.notes import (
-    MAX_WORDS,
-    FullError,
-    Note,
-    ProcessNotes,
-    scope_of,
-    words_of,
-)
-from hookgate.builtin_plugins.memory.scopes import scopes_of
+from hookgate import SessionKey, new_id
+from hookgate.builtin_plugins.memory.domain import FullError, Note
+from hookgate.builtin_plugins.memory.scopes import scope_of, scopes_of
 from hookgate.builtin_plugins.memory.settings import MemorySettings
-from hookgate.core.domain.messages import new_id
-from hookgate.core.domain.turn import SessionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from sqlalchemy import Connection
 
-START = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)
-
-
-def note(text: str, scope: str = "a", *, minute: int = 0, taint: Iterable[str] = ()) -> Note:
-    return Note(
-        id=new_id("note"),
-        scope=scope,
-        text=text,
-        taint=frozenset(taint),
-        provenance="external_user",
-        session="s",
-        turn="t",
-        created=START + timedelta(minutes=minute),
-    )
+LATER = NOON + timedelta(days=1)
 
 
 @pytest.fixture
-def notes() -> ProcessNotes:
-    return ProcessNotes()
+def connection() -> Iterator[Connection]:
+    with opened() as connection:
+        yield connection
 
 
-async def found(notes: ProcessNotes, query: str, scope: str = "a", limit: int = 5) -> list[str]:
-    return [hit.text for hit in await notes.search(scope, words_of(query), limit=limit)]
+def keep(connection: Connection, text: str, scope: str = "a", *, minute: int = 0) -> Note:
+    note = Note(
+        id=new_id("note"),
+        scope=scope,
+        text=text,
+        provenance="external_user",
+        session="s",
+        turn="t",
+        created=NOON + timedelta(minutes=minute),
+    )
+    return facts(max_notes=9).note(note, connection)
 
 
-async def test_note_comes_back_as_it_was_kept(notes: ProcessNotes) -> None:
-    kept = await notes.add(note("The dog is called Luna.", taint={"tool:x", "a"}), limit=9)
-    assert await notes.search("a", ["luna"], limit=5) == [kept]
-    assert kept.taint == {"tool:x", "a"}
-    assert kept.created == START
+def found(connection: Connection, query: str, scope: str = "a", limit: int = 5) -> list[str]:
+    return [hit.text for hit in facts().search([scope], query, connection, at=LATER, limit=limit)]
 
 
-async def test_most_words_win_and_of_equals_the_newest(notes: ProcessNotes) -> None:
-    await notes.add(note("red bike", minute=1), limit=9)
-    await notes.add(note("red car and bike", minute=0), limit=9)
-    await notes.add(note("blue bike", minute=2), limit=9)
-    await notes.add(note("nothing of it", minute=3), limit=9)
-    assert await found(notes, "red car bike") == ["red car and bike", "red bike", "blue bike"]
-    assert await found(notes, "bike", limit=1) == ["blue bike"]
+def test_most_words_win_and_of_equals_the_newest(connection: Connection) -> None:
+    keep(connection, "red bike", minute=1)
+    keep(connection, "red car and bike", minute=0)
+    keep(connection, "blue bike", minute=2)
+    keep(connection, "nothing of it", minute=3)
+    assert found(connection, "red car bike") == ["red car and bike", "red bike", "blue bike"]
+    assert found(connection, "bike", limit=1) == ["blue bike"]
 
 
-async def test_case_and_width_of_letters_do_not_matter_in_any_script(notes: ProcessNotes) -> None:
-    await notes.add(note("ÄRGER in Zürich, ﬁle №5, ΣΊΣΥΦΟΣ, 犬"), limit=9)
+def test_case_and_width_of_letters_do_not_matter_in_any_script(connection: Connection) -> None:
+    keep(connection, "ÄRGER in Zürich, ﬁle №5, ΣΊΣΥΦΟΣ, 犬")
     for query in ("ärger", "ZÜRICH", "file", "σίσυφοσ", "犬", "Ａrger ärger"):
-        assert await found(notes, query) != [], query
+        assert found(connection, query) != [], query
 
 
-async def test_signs_of_the_query_language_are_plain_characters(notes: ProcessNotes) -> None:
-    await notes.add(note("it cost 100% of a_b"), limit=9)
-    await notes.add(note("it cost 1000 of aXb"), limit=9)
-    assert await notes.search("a", ["100%"], limit=5) != []
-    assert len(await notes.search("a", ["a_b"], limit=5)) == 1
-    assert await notes.search("a", ["%"], limit=5) == await notes.search("a", ["100%"], limit=5)
-    assert await notes.search("a", [], limit=5) == []
+def test_no_scope_sees_finds_or_removes_anothers_notes(connection: Connection) -> None:
+    mine = keep(connection, "my secret", "a")
+    keep(connection, "your secret", "b")
+    assert found(connection, "secret", "a") == ["my secret"]
+    assert found(connection, "secret", "b") == ["your secret"]
+    assert found(connection, "secret", "c") == []
+    assert not facts().forget(["b"], connection, ids=[mine.id])
+    assert found(connection, "secret", "a") == ["my secret"]
+    assert keep(connection, "my secret", "b").id != mine.id
 
 
-async def test_no_scope_sees_finds_or_removes_anothers_notes(notes: ProcessNotes) -> None:
-    mine = await notes.add(note("my secret", "a"), limit=9)
-    await notes.add(note("your secret", "b"), limit=9)
-    assert await found(notes, "secret", "a") == ["my secret"]
-    assert await found(notes, "secret", "b") == ["your secret"]
-    assert await found(notes, "secret", "c") == []
-    assert not await notes.remove("b", mine.id)
-    assert await found(notes, "secret", "a") == ["my secret"]
-    same = await notes.add(note("my secret", "b", taint={"x"}), limit=9)
-    assert same.id != mine.id
-    assert (await notes.search("a", ["secret"], limit=5))[0].taint == frozenset()
+def test_a_removed_note_is_gone(connection: Connection) -> None:
+    kept = keep(connection, "old news")
+    assert facts().forget(["a"], connection, ids=[kept.id])
+    assert not facts().forget(["a"], connection, ids=[kept.id])
+    assert found(connection, "news") == []
 
 
-async def test_removed_note_is_gone(notes: ProcessNotes) -> None:
-    kept = await notes.add(note("old news"), limit=9)
-    assert await notes.remove("a", kept.id)
-    assert not await notes.remove("a", kept.id)
-    assert await found(notes, "news") == []
-
-
-async def test_same_text_again_is_one_note_with_the_later_time_and_both_taints(
-    notes: ProcessNotes,
-) -> None:
-    first = await notes.add(note("Likes tea", taint={"x"}), limit=1)
-    again = await notes.add(note("likes TEA", minute=5, taint={"y"}), limit=1)
-    assert again == replace(again, id=first.id, taint=frozenset({"x", "y"}))
-    assert again.created == START + timedelta(minutes=5)
-    assert await notes.search("a", ["tea"], limit=5) == [again]
-
-
-async def test_full_scope_takes_no_more_and_others_are_not_full(notes: ProcessNotes) -> None:
-    for number in range(3):
-        await notes.add(note(f"note {number}"), limit=3)
-    with pytest.raises(FullError, match="3 notes"):
-        await notes.add(note("one more"), limit=3)
-    await notes.add(note("one more", "b"), limit=3)
-
-
-def test_words_of_a_query_are_its_telling_ones() -> None:
-    assert words_of("What's my dog's name?") == ["dog", "name"]
-    assert words_of("what is it") == ["what", "is", "it"]
-    assert words_of("room 7 in 東 東") == ["room", "7", "東"]
-    assert words_of("?!") == []
-    assert len(words_of(" ".join(f"w{number}" for number in range(99)))) == MAX_WORDS
+def test_a_full_scope_takes_no_more_and_others_are_not_full(connection: Connection) -> None:
+    for number in range(9):
+        keep(connection, f"note {number}")
+    with pytest.raises(FullError, match="9 notes"):
+        keep(connection, "one more")
+    keep(connection, "one more", "b")
 
 
 part = st.text("ab:/%*", max_size=3)

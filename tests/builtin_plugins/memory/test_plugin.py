@@ -1,26 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.builtin_plugins.stores import opened_store
 from tests.builtin_plugins.turns import make_host, make_turn
 
+from hookgate import CONVERSATIONS, STORE, Address, Host, Tool, ToolResult, Turn
 from hookgate.builtin_plugins.memory.plugin import Plugin
 from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
-from hookgate.core.domain.ports import CONVERSATIONS, STORE
-from hookgate.core.domain.schemas import compile_schema
-from hookgate.core.domain.turn import Address
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from hookgate.core.domain.tools import Tool, ToolResult
-    from hookgate.core.domain.turn import Turn
-    from hookgate.core.host import Host
+from hookgate.wire import compile_schema
 
 
 class Memory:

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
-from hookgate.builtin_plugins.memory.episodes.pieces import MAX_PIECES, PIECE_CHARS, passages
 from hookgate.builtin_plugins.memory.recall.query import (
     MAX_WORDS,
     read_query,
     spans_in,
     speakers_in,
 )
+from hookgate.builtin_plugins.memory.recall.turns import MAX_PIECES, PIECE_CHARS, passages
 from hookgate.builtin_plugins.memory.recall.words import MAX_TERMS, Signs, signs_of, terms_of
 
 NOW = datetime(2024, 2, 29, 12, 0, tzinfo=UTC)

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.pool import StaticPool
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
-from hookgate.builtin_plugins.memory.facts.facts import Facts
-from hookgate.builtin_plugins.memory.facts.rows import Row
-from hookgate.builtin_plugins.memory.tables.facts import FACTS
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Note, Utterance
+from hookgate.builtin_plugins.memory.facts.exchange import export_page, import_rows
+from hookgate.builtin_plugins.memory.facts.learner import learn
+from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
+from hookgate.builtin_plugins.memory.facts.rows import Row, add_note
+from hookgate.builtin_plugins.memory.facts.search import search
+from hookgate.builtin_plugins.memory.tables import FACTS, METADATA
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.memory.models import Imported
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 ME = "peer:telegram:bot:me"
@@ -49,8 +56,52 @@ def stories(file: str) -> list[Story]:
     return [Story(**row) for row in rows]
 
 
+class Facts:
+    """Learns, finds, forgets and moves what is known, as the keeper of memory does."""
+
+    def __init__(
+        self, redact: Callable[[str], str] = lambda text: text, max_notes: int = 1000
+    ) -> None:
+        self.learn = partial(learn, redact=redact)
+        self._max_notes = max_notes
+
+    def search(
+        self, scopes: Sequence[str], query: str, connection: Connection, **more: Any
+    ) -> list[Hit]:
+        values: dict[str, Any] = {"as_of": None, "limit": 20} | more
+        return search(connection, scopes, query, **values)
+
+    def note(self, note: Note, connection: Connection) -> Note:
+        return add_note(connection, note, limit=self._max_notes)
+
+    def forget(
+        self,
+        scopes: Sequence[str],
+        connection: Connection,
+        *,
+        ids: Sequence[str] = (),
+        everything: bool = False,
+        **said: Sequence[str],
+    ) -> int:
+        if everything:
+            return forget_all(connection, scopes)
+        gone = forget_facts(connection, scopes, ids)
+        return gone + forget_said(connection, scopes, **said)
+
+    def export(self, scopes: Sequence[str], connection: Connection) -> list[dict[str, Any]]:
+        exported, after = [], 0
+        while True:
+            page, after = export_page(connection, after, 100)
+            exported += [row for row in page if row["scope"] in scopes]
+            if not after:
+                return exported
+
+    def import_(self, given: Sequence[dict[str, Any]], connection: Connection) -> Imported:
+        return import_rows(connection, given, max_notes=self._max_notes)
+
+
 def facts(**more: Any) -> Facts:
-    return Facts(redact=more.pop("redact", lambda text: text), **more)
+    return Facts(**more)
 
 
 def opened() -> Connection:
@@ -100,7 +151,7 @@ def told(said: list[str], scope: str = ME) -> list[Utterance]:
 
 def rows(connection: Connection, scope: str = ME) -> list[Row]:
     query = select(FACTS).where(FACTS.c.scope == scope).order_by(FACTS.c.number)
-    return [Row(*row) for row in connection.execute(query)]
+    return list(connection.execute(query))
 
 
 def shown(row: Row) -> str:

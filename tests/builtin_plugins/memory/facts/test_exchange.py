@@ -20,8 +20,8 @@ from tests.builtin_plugins.memory.facts.telling import (
     utterance,
 )
 
+from hookgate.builtin_plugins.memory.domain import Note
 from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError
-from hookgate.builtin_plugins.memory.notes import Note
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -152,29 +152,3 @@ def test_whatever_a_row_holds_it_is_read_or_named(wrong: dict[str, Any]) -> None
             scope = str(given_row["scope"])
             exported = list(memory.export([scope], connection))
             assert len(exported) == 1
-
-
-def test_facts_are_shown_with_what_they_rest_on_and_listed_the_latest_first() -> None:
-    memory = facts()
-    other = "peer:telegram:bot:other"
-    with opened() as connection:
-        memory.learn(
-            [
-                utterance("I live in Rome.", 1),
-                utterance("I like tea.", 2),
-                utterance("I moved to Oslo.", 3),
-                utterance("I like chess.", 4, scope=other),
-            ],
-            connection,
-        )
-        listed = memory.latest([ME], connection)
-        assert [one["text"] for one in listed] == ["the user lives in Oslo", "the user likes tea"]
-        assert [one["value"] for one in memory.latest([ME], connection, holding=False)] == [
-            "Oslo",
-            "tea",
-            "Rome",
-        ]
-        assert len(memory.latest([ME, other], connection, limit=1)) == 1
-        (shown_one,) = memory.show([ME], [listed[0]["id"]], connection)
-        assert [source["said"] for source in shown_one["sources"]] == ["msg_3"]
-        assert memory.show([other], [listed[0]["id"]], connection) == []

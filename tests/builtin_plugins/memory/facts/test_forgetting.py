@@ -2,12 +2,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from tests.builtin_plugins.memory.facts.telling import (
     ME,
     NOON,
@@ -19,11 +18,8 @@ from tests.builtin_plugins.memory.facts.telling import (
     utterance,
 )
 
-from hookgate.builtin_plugins.memory.notes import FullError, Note
-from hookgate.builtin_plugins.memory.tables.facts import SOURCES, WORDS
-
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+from hookgate.builtin_plugins.memory.domain import FullError, Note
+from hookgate.builtin_plugins.memory.tables import SOURCES, WORDS
 
 OTHER = "peer:telegram:bot:other"
 LATER = NOON + timedelta(days=1)
@@ -168,8 +164,9 @@ def test_a_note_that_says_the_same_takes_the_place_with_the_later_time_and_both_
         memory.note(first, connection)
         again = memory.note(second, connection)
         assert again == replace(second, id="note_1", taint=frozenset({"x", "y"}))
-        (row,) = memory.show([ME], ["note_1"], connection)
-        assert (row["text"], row["taint"], row["learned"]) == (
+        (row,) = memory.export([ME], connection)
+        assert (row["id"], row["text"], row["taint"], row["learned"]) == (
+            "note_1",
             "likes TEA",
             ["x", "y"],
             LATER.isoformat(timespec="microseconds"),

@@ -6,21 +6,15 @@ import json
 import random
 import statistics
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, event, func, select
+from sqlalchemy import Connection, create_engine, event, func, select
 from tests.builtin_plugins.memory.facts.telling import ME, NOON, facts, utterance
 
 from hookgate.builtin_plugins.memory.facts.rows import iso, words_of
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from sqlalchemy import Connection
+from hookgate.builtin_plugins.memory.tables import FACTS, METADATA, WORDS
 
 QUESTIONS = (
     "what's my dog's name?",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,11 +19,9 @@ from tests.builtin_plugins.memory.facts.telling import (
 from tests.builtin_plugins.stores import opened_store
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
+from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
 OTHER = "peer:telegram:bot:other"
@@ -182,9 +181,7 @@ def test_what_is_filled_is_never_overwritten() -> None:
         before: dict[int, dict[str, object]] = {}
         for number, text in enumerate(told):
             memory.learn([utterance(text, number)], connection)
-            now = {
-                row.number: {n: getattr(row, n) for n in row.__slots__} for row in rows(connection)
-            }
+            now = {row.number: dict(row._mapping) for row in rows(connection)}
             for number_, values in before.items():
                 for name, value in values.items():
                     if value is not None:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import shutil
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from sqlalchemy import Column, MetaData, Table, Text, insert, inspect, select
 from tests.builtin_plugins.memory.facts.telling import NOON, facts
 from tests.builtin_plugins.stores import differences, opened_store
 
 from hookgate.builtin_plugins.memory.facts.rows import iso
-from hookgate.builtin_plugins.memory.notes import fold
-from hookgate.builtin_plugins.memory.tables.facts import FACTS
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from hookgate.builtin_plugins.memory.recall.words import fold
+from hookgate.builtin_plugins.memory.tables import FACTS, METADATA, SCRIPTS
 
 COUNT = 1203
 """More than the migration moves at once, and no multiple of it."""

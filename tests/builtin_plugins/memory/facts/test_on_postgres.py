@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,13 +11,11 @@ from pydantic import SecretStr
 from tests.builtin_plugins.memory.facts.telling import ME, facts, rows, stories, told, wrong_in
 from tests.builtin_plugins.stores import differences
 
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA, SCRIPTS
+from hookgate.builtin_plugins.memory.tables import METADATA, SCRIPTS
 from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sqlalchemy import Connection
 
 pytestmark = pytest.mark.slow

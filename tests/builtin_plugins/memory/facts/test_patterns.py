@@ -18,10 +18,9 @@ from tests.builtin_plugins.memory.facts.telling import (
     utterance,
 )
 
-from hookgate.builtin_plugins.memory.facts.extraction.extractor import MAX_CLAIMS, extract
-from hookgate.builtin_plugins.memory.facts.extraction.patterns import Pattern, patterns
-from hookgate.builtin_plugins.memory.facts.extraction.times import find_time
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
+from hookgate.builtin_plugins.memory.facts.extractor import MAX_CLAIMS, extract
+from hookgate.builtin_plugins.memory.facts.grammar import Pattern, patterns, vocabulary
+from hookgate.builtin_plugins.memory.facts.times import find_time
 
 BEFORE = {"lives in": "I live in", "works at": "I work at", "partner": "I'm dating"}
 

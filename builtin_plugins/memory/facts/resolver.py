@@ -7,14 +7,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, iso, rows_where
-from hookgate.builtin_plugins.memory.tables.facts import FACTS
+from hookgate.builtin_plugins.memory.tables import FACTS
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from hookgate.builtin_plugins.memory.facts.extraction.assertions import Ref
+    from hookgate.builtin_plugins.memory.facts.clauses import Ref
 
 RECENT = timedelta(minutes=30)
 """How long ago a thing was last spoken of for a pronoun of a later message to mean it."""

@@ -8,85 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal, TypeAlias
 
+from hookgate.builtin_plugins.memory.facts.grammar import grammar, vocabulary
+
 Precision: TypeAlias = Literal["year", "month", "day"]
 
-_MONTHS = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-]
-_DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_NUMBERS = {
-    word: number
-    for number, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-        ]
-    )
-} | {"a": 1, "an": 1, "a couple of": 2, "a few": 3, "several": 4, "half a": 0}
+_E, _KNOWN = grammar().expressions, vocabulary()
+_MONTHS, _DAYS = _KNOWN.words["times"]["months"], _KNOWN.words["times"]["days"]
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _HOLIDAYS = {"christmas": (12, 25), "new year": (1, 1), "new year's": (1, 1), "halloween": (10, 31)}
-
-_MONTH = "(?:" + "|".join(f"{name}|{name[:3]}\\.?" for name in _MONTHS) + "|sept\\.?)"
-_DAY = "(?:" + "|".join(_DAYS) + ")"
-_COUNT = "(?:\\d{1,3}|" + "|".join(sorted(_NUMBERS, key=len, reverse=True)) + ")"
-_UNIT = "(?:day|week|month|year|decade)s?"
-_ORDINAL = "(?:the )?\\d{1,2}(?:st|nd|rd|th)?"
-_CLOCK = "(?: at \\d{1,2}(?::\\d\\d)?(?: ?[ap]\\.?m\\.?)?)?"
-
-_MOMENT = (
-    f"(?P<day>today|tonight|yesterday|tomorrow|the day after tomorrow|the day before yesterday)"
-    f"|(?P<iso>\\d{{4}}-\\d\\d-\\d\\d)"
-    f"|(?P<date>(?:{_MONTH} {_ORDINAL}(?!\\d)|{_ORDINAL} (?:of )?{_MONTH}\\b))"
-    f"(?:,? (?P<date_year>\\d{{4}}))?"
-    f"|(?P<ago>{_COUNT}) (?P<ago_unit>{_UNIT}) ago"
-    f"|in (?P<ahead>{_COUNT}) (?P<ahead_unit>{_UNIT})"
-    f"|(?P<turn>last|next|this|this coming|this past|the following) (?P<turned>week(?:end)?|month|"
-    f"year|{_DAY}|{_MONTH}|spring|summer|autumn|fall|winter|christmas|night)"
-    f"|(?P<part>early|mid|late)?[ -]?(?P<month>{_MONTH})\\b(?:,? (?:of )?(?P<month_year>\\d{{4}}))?"
-    f"|(?P<season>spring|summer|autumn|fall|winter)(?: (?:of )?(?P<season_year>\\d{{4}}))?"
-    f"|(?P<weekday>{_DAY})"
-    f"|(?P<holiday>christmas|new year(?:'s)?|halloween)"
-    f"|(?P<year>(?:19|20)\\d\\d)"
-)
-_TIME = re.compile(
-    r"(?:^|(?<=[\s,]))(?:"
-    rf"for (?:the (?:last|past) )?(?:about |over |almost |more than )?(?P<length>{_COUNT}) "
-    rf"(?P<length_unit>{_UNIT})(?: now)?"
-    rf"|from (?P<begin>(?:19|20)\d\d) (?:to|until|till) (?P<end>(?:19|20)\d\d)"
-    r"|(?:(?P<kind>since|until|till|as of|starting|from)(?: (?:the|about|around|early|late))? "
-    rf"|(?:on|in|during|around|by|back in|at) (?:the )?)?(?:{_MOMENT})"
-    rf"(?: onwards?| on)?{_CLOCK}"
-    r")(?=$|[\s,.;!?)])",
-    re.IGNORECASE,
-)
-_DATE = re.compile(
-    rf"(?:on )?(?:(?:{_MONTH} {_ORDINAL}|{_ORDINAL} (?:of )?{_MONTH})(?:,? \d{{4}})?"
-    rf"|\d{{4}}-\d\d-\d\d|\d{{1,2}}[./]\d{{1,2}}(?:[./]\d{{2,4}})?|(?:19|20)\d\d"
-    rf"|{_MONTH}(?:,? \d{{4}})?)",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +46,7 @@ class When:
 
 def is_date(text: str) -> bool:
     """Whether `text` is a date and nothing else."""
-    return _DATE.fullmatch(text.strip(" .")) is not None
+    return _E["date"].fullmatch(text.strip(" .")) is not None
 
 
 def find_time(text: str, at: datetime, *, ahead: bool = False) -> When | None:
@@ -129,7 +58,7 @@ def find_time(text: str, at: datetime, *, ahead: bool = False) -> When | None:
         ahead: Whether a time that could be the last or the next one of its name is the next.
     """
     found: When | None = None
-    for match in _TIME.finditer(text):
+    for match in _E["time"].finditer(text):
         # `May` and `fall`, `march` alone are verbs more often than not.
         if (
             match["month"]
@@ -239,7 +168,7 @@ def _date(
     words: str, year: str | None, at: datetime, ahead: bool
 ) -> tuple[datetime, Precision] | None:
     day = re.search(r"\d+", words)
-    month = re.search(_MONTH, words, re.IGNORECASE)
+    month = _E["month"].search(words)
     if day is None or month is None:
         return None
     number = _number_of_month(month[0])
@@ -290,7 +219,7 @@ def _months(start: datetime, count: int) -> datetime:
 
 def _shift(at: datetime, count: str, unit: str, sign: int) -> tuple[datetime, Precision]:
     word = count.casefold()
-    number = sign * (int(word) if word.isdigit() else _NUMBERS[word])
+    number = sign * (int(word) if word.isdigit() else _KNOWN.counts[word])
     today, unit = _midnight(at), unit.casefold().rstrip("s")
     if unit == "day":
         return today + timedelta(days=number), "day"

@@ -18,18 +18,11 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Select, Text, bindparam, or_, select
 
 from hookgate.builtin_plugins.memory.domain import USER, Hit
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
-from hookgate.builtin_plugins.memory.facts.resolving import kind_of_value
-from hookgate.builtin_plugins.memory.facts.rows import (
-    Row,
-    current,
-    held_at,
-    hit_of,
-    iso,
-    of_scope,
-)
+from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.resolver import kind_of_value
+from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, WORDS
+from hookgate.builtin_plugins.memory.tables import FACTS, WORDS
 
 MAX_QUERY = 2000
 """Characters of a message that are looked at."""
@@ -127,8 +120,7 @@ class _Search:
         for key in keys:
             for scope in self._scopes:
                 values = {"scope": scope, "key": key, "at": self._at, "limit": limit}
-                for row in self._connection.execute(query, values):
-                    yield Row(*row)
+                yield from self._connection.execute(query, values)
 
     def _add(self, row: Row, score: float, why: str) -> None:
         found = self.found.setdefault(row.number, _Found(row))
@@ -207,8 +199,7 @@ class _Search:
             if not best:
                 continue
             wanted: dict[str, Any] = {"scope": scope, "keys": best, "at": self._at}
-            for found in self._connection.execute(_statement("number", self._mode), wanted):
-                row = Row(*found)
+            for row in self._connection.execute(_statement("number", self._mode), wanted):
                 for word in why[row.number]:
                     self._add(row, scores[row.number] / len(why[row.number]), f"word: {word}")
 

@@ -1,63 +1,37 @@
-"""From a message to what it claims."""
+"""From a message to what it claims, before it is known whom that is about."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion, Ref
-from hookgate.builtin_plugins.memory.facts.extraction.patterns import Pattern, patterns
-from hookgate.builtin_plugins.memory.facts.extraction.sentences import clauses_of, sentences_of
-from hookgate.builtin_plugins.memory.facts.extraction.statements import (
+from hookgate.builtin_plugins.memory.facts.clauses import (
     ME,
+    SURE,
+    UNSURE,
+    Assertion,
+    Ref,
     Statement,
+    clauses_of,
     introductions,
     read_statement,
+    sentences_of,
 )
-from hookgate.builtin_plugins.memory.facts.extraction.times import When, find_time
-from hookgate.builtin_plugins.memory.facts.extraction.values import clean, several
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import Pattern, grammar, patterns, vocabulary
+from hookgate.builtin_plugins.memory.facts.times import When, find_time
+from hookgate.builtin_plugins.memory.facts.values import clean, several
+
+if TYPE_CHECKING:
+    import re
 
 MAX_CLAIMS = 24
 """Claims of one message."""
 
-SURE, UNSURE = 0.9, 0.6
-
-_NO_TOPICS = frozenset(
-    ["part", "thing", "one", "way", "word", "line", "kind", "bit", "option", "answer"]
-)
-"""What a favourite of says nothing about anybody, but of what is talked about."""
-
 _PLACES = ("lives in", "works at", "studies at")
 """What one may leave."""
 
-_CLAUSE = re.compile(
-    r"(?:i|my|we|our|he|she|it|they|the|his|her|you|your|there)\b|"
-    r".*\b(?:is|are|was|am|lives?|works?|has|have|likes?|loves?)\b",
-    re.IGNORECASE,
-)
-_HELPING = re.compile(
-    r"^(?i:(?:am|is|are|will be) (?:going to (?!(?:the|an?|my|our|his|her)\b)(?-i:(?=[a-z])))?"
-    r"(?=\w)|(?:have|has) (?:a|an|my) )"
-)
-_INSTEAD = re.compile(r",? (?:and )?not (?P<other>[^,]{1,60})$", re.IGNORECASE)
-_IT_IS = re.compile(
-    r"(?:(?:no|nope|actually|sorry|wait|correction|oops|i meant?|not quite|rather|it|that|this|he|"
-    r"she|it['’]s|that['’]s|he['’]s|she['’]s|is|was|should be|called|named|to say|meant|mean)"
-    r"[\s,:.]+){1,6}"
-    r"(?P<value>[^,.;]{1,60}?)(?:,? (?:and )?not (?P<other>[^,]{1,60}))?[.!]?",
-    re.IGNORECASE,
-)
-_ONLY_CORRECTING = re.compile(
-    r"(?:(?:no|nope|actually|sorry|wait|correction|oops|i meant?|not quite|rather)[\s,.!]*)+",
-    re.IGNORECASE,
-)
-_CORRECTING = re.compile(
-    r"(?:no|nope|actually|sorry|wait|correction|oops|i meant|i mean|not quite|rather|it['’]s|"
-    r"it is)\b",
-    re.IGNORECASE,
-)
+_E, _KNOWN = grammar().expressions, vocabulary()
 
 
 def extract(text: str, at: datetime) -> list[Assertion]:
@@ -79,19 +53,13 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
     meant = _meant(sentence)
     if meant is not None:
         return [meant]
-    sentence, named = introductions(sentence)
-    claims = [
-        Assertion(
-            subject=one.owner, relation=one.role, value=one.name, confidence=SURE, pattern="beside"
-        )
-        for one in named
-    ]
+    sentence, claims = introductions(sentence)
     corrects = False
     for clause in clauses_of(sentence):
         statement = read_statement(clause, at)
         if statement is None:
             # `No, sorry, ...` may stand before a comma of its own.
-            corrects = corrects or _ONLY_CORRECTING.fullmatch(clause) is not None
+            corrects = corrects or _E["only_correcting"].fullmatch(clause) is not None
             continue
         claims += _of_statement(replace(statement, correction=statement.correction or corrects), at)
     if sentence.endswith("?"):
@@ -102,15 +70,15 @@ def _of_sentence(sentence: str, at: datetime) -> list[Assertion]:
 
 def _meant(sentence: str) -> Assertion | None:
     """Return the correction that names a value alone: `No, it's Rex`, `I meant Rome, not Milan`."""
-    begins = _CORRECTING.match(sentence)
-    match = _IT_IS.fullmatch(sentence) if begins and len(sentence) <= 80 else None
+    begins = _E["begins_correcting"].match(sentence)
+    match = _E["it_is"].fullmatch(sentence) if begins and len(sentence) <= 80 else None
     if begins is None or match is None:
         return None
     value, other = match["value"].strip(), (match["other"] or "").strip()
     if not other and begins[0].casefold() in {"it's", "it’s", "it is"}:
         return None
     value = clean("thing", value)
-    if _CLAUSE.match(value) or len(value.split()) > 4:
+    if _E["clause"].match(value) or len(value.split()) > 4:
         return None
     if not value or not (value[0].isupper() or value[0].isdigit() or other):
         return None
@@ -126,7 +94,7 @@ def _meant(sentence: str) -> Assertion | None:
 
 def _of_statement(statement: Statement, at: datetime) -> list[Assertion]:
     rest, other = statement.rest, ""
-    if (match := _INSTEAD.search(rest)) is not None and match.start() > 0:
+    if (match := _E["instead"].search(rest)) is not None and match.start() > 0:
         rest, other = rest[: match.start()], clean("thing", match["other"])
     if not rest:
         return []
@@ -208,18 +176,18 @@ def _values(
     """Return subject, relation and value of all that a pattern has found."""
     subject = statement.subject
     if relation == "@is":
-        role = vocabulary().roles[match["role"].casefold()]
+        role = _KNOWN.roles[match["role"].casefold()]
         return [(ME, role, subject.text)]
     if relation == "@favourite":
         topic = match["topic"].casefold().replace("color", "colour")
-        if topic in _NO_TOPICS:
+        if topic in _KNOWN.words["nothing"]["topics"]:
             return []
         if pattern.subject == "topic":
             return [(ME, f"favourite {topic}", subject.text)]
         value = clean("thing", match["thing"])
         return [(subject, f"favourite {topic}", value)] if value else []
     if relation == "@role":
-        role = vocabulary().roles[match["role"].casefold()]
+        role = _KNOWN.roles[match["role"].casefold()]
         names = [""]
         if "names" in match.re.groupindex:
             names = several("names", match["names"])
@@ -266,7 +234,7 @@ def _plain(pattern: Pattern, match: re.Match[str]) -> list[str]:
 
 def _event(text: str) -> str:
     """Return what is done, without its helping verb and what comes after it."""
-    text = _HELPING.sub("", text.strip()).strip(" ,")
+    text = _E["helping"].sub("", text.strip()).strip(" ,")
     words = text.split()
     if not words or len(words) > 10 or len(text) > 80:
         return ""
@@ -286,7 +254,7 @@ def _names(text: str, statement: Statement, *, lower: bool) -> list[tuple[Ref, s
 
 
 def _thing(match: re.Match[str], subject: Ref) -> list[tuple[Ref, str, str]]:
-    if subject.owner is None or vocabulary().relation(subject.text).gender != "thing":
+    if subject.owner is None or _KNOWN.relation(subject.text).gender != "thing":
         return []
     value = clean("thing", match["thing"])
     begins = match[0][: match.start("thing") - match.start()].split()
@@ -321,15 +289,3 @@ def _dated(claim: Assertion, mode: str, tense: str, when: When | None, at: datet
         "since" if when.kind in {"since", "for"} else "on" if when.precision == "day" else "in"
     )
     return replace(claim, valid_from=start, dated=f"{preposition} {words}")
-
-
-def root_of(ref: Ref) -> Ref:
-    """Return whose role `ref` is in the end: itself, where it is no role."""
-    while ref.owner is not None:
-        ref = ref.owner
-    return ref
-
-
-def same_value(one: str, other: str) -> bool:
-    """Whether two values are the same thing."""
-    return key_of(one) == key_of(other)

@@ -1,4 +1,4 @@
-"""What a message brings into its context: found, cleaned, packed, and said with the reasons."""
+"""What was found, as lines of a context: in one order, cleaned, packed, and with the reasons."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hookgate import Block, Card, Host, Rejected, TurnKey, join_taints
-from hookgate.builtin_plugins.memory.recall.packing import line_of, packed
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.domain import Hit
+
+K = 60
+"""Of reciprocal rank fusion (Cormack, Clarke and Büttcher, 2009)."""
 
 HEADER = (
     "[Recalled for this message: what was said or noted earlier, with when it was. Information, "
@@ -22,6 +24,48 @@ FIRST_TOKENS = 550
 
 MOST_LINES = 200
 """Lines that are looked at for one context."""
+
+
+def fused(*found: Sequence[Hit]) -> list[Hit]:
+    """Return the hits of several searches, the best first, by their places in each.
+
+    Scores of searches of different kinds do not compare; places do. Of equal places the search
+    that is named first comes first.
+    """
+    ranked: dict[tuple[str, str, str], Hit] = {}
+    for hits in found:
+        for place, hit in enumerate(hits):
+            key = (hit.scope, hit.kind, hit.id)
+            known = ranked.get(key)
+            score = 1 / (K + place) + (known.score if known is not None else 0.0)
+            why = hit.why if known is None else tuple(dict.fromkeys((*known.why, *hit.why)))
+            ranked[key] = replace(hit, score=score, why=why)
+    return sorted(ranked.values(), key=lambda hit: -hit.score)
+
+
+def line_of(hit: Hit) -> str:
+    """Return a hit as a model reads it: when, who, what."""
+    who = f"{hit.speaker}: " if hit.speaker else ""
+    return f"[{hit.at:%Y-%m-%d %H:%M}] {who}{hit.text}"
+
+
+def packed(hits: Sequence[Hit], budget: int, count: Callable[[str], int]) -> list[Hit]:
+    """Return the hits that fit into `budget`, the best first.
+
+    One that does not fit is passed over, and a shorter one behind it may still.
+
+    Args:
+        hits: What was found, the best first.
+        budget: Tokens for all of them.
+        count: Returns the tokens of a text.
+    """
+    taken, left = [], budget
+    for hit in hits:
+        cost = count(line_of(hit))
+        if cost <= left:
+            taken.append(hit)
+            left -= cost
+    return taken
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Turns that are kept for recall, in the store.
+"""Turns that are kept for recall: taken apart, written to the store, and read from it.
 
 A row holds all there is of a piece of a message: its text, the numbers of its words, its vector. So
 whatever is forgotten takes everything with it, and nothing can be half done. What a search needs
@@ -8,130 +8,98 @@ of a scope beside texts is read into memory once, and afterwards only what has c
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import re
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from sys import byteorder
 from time import time_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    Connection,
-    Index,
-    Integer,
-    LargeBinary,
-    Table,
-    Text,
-    bindparam,
-    delete,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate import CLEAN
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
+from hookgate.builtin_plugins.memory.scopes import check_scope
+from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS, in_parts
+from hookgate.wire import well_formed
 
-TURNS = Table(
-    "memory_turn",
-    METADATA,
-    Column("scope", Text, primary_key=True),
-    # Counts the pieces of a scope, in the order in which they were kept.
-    Column("place", BigInteger, primary_key=True, autoincrement=False),
-    # The version of the scope at which this row was written last.
-    Column("stamp", BigInteger, nullable=False),
-    Column("message", Text, nullable=False),
-    # Which piece of the message this is, from 0.
-    Column("part", Integer, nullable=False),
-    Column("session", Text, nullable=False),
-    Column("turn", Text, nullable=False),
-    # Microseconds since 1970 in UTC.
-    Column("at", BigInteger, nullable=False),
-    Column("speaker", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    # A JSON array, sorted.
-    Column("taint", Text, nullable=False),
-    Column("provenance", Text, nullable=False),
-    # The numbers of its words in their order, 32 bits each, the lowest byte first.
-    Column("terms", LargeBinary, nullable=False),
-    Column("signs", Integer, nullable=False),
-    # Of which embedder the vector is; "" where there is none yet.
-    Column("fingerprint", Text, nullable=False),
-    # A signed byte for each number.
-    Column("vector", LargeBinary, nullable=True),
-    Index("memory_turn_by_message", "scope", "message", "part", unique=True),
-    Index("memory_turn_by_stamp", "scope", "stamp"),
-    Index("memory_turn_by_turn", "turn"),
-    Index("memory_turn_by_session", "session"),
-    Index("memory_turn_by_fingerprint", "fingerprint", "at"),
-)
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.memory.domain import Utterance
 
-SCOPES = Table(
-    "memory_scope",
-    METADATA,
-    Column("scope", Text, primary_key=True),
-    # Grows with every change of the scope's rows.
-    Column("version", BigInteger, nullable=False),
-    # The version at which rows were last taken away.
-    Column("removed", BigInteger, nullable=False),
-    # The place of the next row.
-    Column("next", BigInteger, nullable=False),
-)
-
-CURSORS = Table(
-    "memory_cursor",
-    METADATA,
-    Column("name", Text, primary_key=True),
-    Column("cursor", Text, nullable=False),
-    # Grows when something is forgotten: what was read before is to be read again.
-    Column("version", BigInteger, nullable=False),
-)
+Piece: TypeAlias = dict[str, Any]
+"""A row of `TURNS`, but for where in its scope it is to stand."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-IN_ONE = 500
-"""Values in one list of a statement."""
+PIECE_CHARS = 1000
+"""A longer message is kept in pieces of at most this many characters: about as much as an
+embedder reads, and a fifth of what a turn may recall."""
+
+MAX_PIECES = 64
+"""Pieces of one message; what is behind them stays in the conversation, and is not recalled."""
+
+# What pieces end with, the best first.
+_ENDS = tuple(re.compile(end) for end in (r"\n\s*\n", r"\n", r"(?<=[.!?。！？])\s*", r"\s"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A message, or a piece of a long one, as it is kept."""
+def pieces_of(said: Iterable[Utterance]) -> list[Piece]:
+    """Return what is kept of messages. It takes about a millisecond for a long one.
 
-    scope: str
-    message: str
-    part: int
-    session: str
-    turn: str
-    at: datetime
-    speaker: str
-    text: str
-    taint: frozenset[str]
-    provenance: str
-    terms: bytes
-    signs: int
-
-    def row(self) -> dict[str, Any]:
-        """Return the row, but for where it is to stand."""
-        return {
-            "scope": self.scope,
-            "message": self.message,
-            "part": self.part,
-            "session": self.session,
-            "turn": self.turn,
-            "at": (self.at - _EPOCH) // timedelta(microseconds=1),
-            "speaker": self.speaker,
-            "text": self.text,
-            "taint": json.dumps(sorted(self.taint)),
-            "provenance": self.provenance,
-            "terms": self.terms,
-            "signs": self.signs,
+    Raises:
+        ValueError: One of them has a scope that is none.
+    """
+    return [
+        {
+            "scope": check_scope(one.scope),
+            "message": one.id,
+            "part": part,
+            "session": one.session,
+            "turn": one.turn,
+            "at": (one.at - _EPOCH) // timedelta(microseconds=1),
+            "speaker": one.speaker,
+            "text": passage,
+            "taint": json.dumps(sorted(one.taint)),
+            "provenance": one.provenance,
+            "terms": _packed(number_of(term) for term in terms_of(passage)),
+            "signs": int(signs_of(passage)),
             "fingerprint": "",
             "vector": None,
         }
+        for one in said
+        # No database takes a zero byte, and none a half of a pair.
+        for part, passage in enumerate(passages(well_formed(one.text).replace("\0", "")))
+    ]
+
+
+def passages(text: str) -> Iterator[str]:
+    """Yield the pieces of `text`, which end with a paragraph, a line, a sentence or a word."""
+    text, count = text.strip(), 0
+    while text and count < MAX_PIECES:
+        end = len(text) if len(text) <= PIECE_CHARS else _end_of_piece(text)
+        yield text[:end].rstrip()
+        text, count = text[end:].lstrip(), count + 1
+
+
+def _end_of_piece(text: str) -> int:
+    for ending in _ENDS:
+        ends = [found.end() for found in ending.finditer(text, 1, PIECE_CHARS)]
+        # A heading by itself is no piece.
+        if ends and ends[-1] >= PIECE_CHARS // 4:
+            return ends[-1]
+    return PIECE_CHARS
+
+
+def _packed(numbers: Iterable[int]) -> bytes:
+    packed = array("I", numbers)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+# -- rows ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +124,22 @@ def add_pieces(connection: Connection, pieces: Sequence[Piece], *, most: int) ->
     """
     by_scope: dict[str, list[Piece]] = {}
     for piece in pieces:
-        by_scope.setdefault(piece.scope, []).append(piece)
+        by_scope.setdefault(piece["scope"], []).append(piece)
     added = 0
     for scope in sorted(by_scope):  # in one order, so that two writers never wait for each other
         held = _hold(connection, scope)
-        known = _known(connection, scope, {piece.message for piece in by_scope[scope]})
+        known = _known(connection, scope, {piece["message"] for piece in by_scope[scope]})
         new = list(
             {
-                (piece.message, piece.part): piece
+                (piece["message"], piece["part"]): piece
                 for piece in reversed(by_scope[scope])
-                if piece.message not in known
+                if piece["message"] not in known
             }.values()
         )[::-1]
         if not new:
             continue
         rows = [
-            {**piece.row(), "place": held.next + at, "stamp": held.version}
+            {**piece, "place": held.next + at, "stamp": held.version}
             for at, piece in enumerate(new)
         ]
         connection.execute(insert(TURNS), rows)
@@ -260,7 +228,7 @@ def _hold(connection: Connection, scope: str) -> ScopeRow:
 
 def _known(connection: Connection, scope: str, messages: Collection[str]) -> set[str]:
     found: set[str] = set()
-    for some in _in_parts(sorted(messages)):
+    for some in in_parts(sorted(messages)):
         found.update(
             connection.execute(
                 select(TURNS.c.message).where(TURNS.c.scope == scope, TURNS.c.message.in_(some))
@@ -360,7 +328,7 @@ def changed_since(
 def shown_at(connection: Connection, scope: str, places: Collection[int]) -> dict[int, Any]:
     """Return what is shown of the rows at `places` of `scope`, by their places."""
     found: dict[int, Any] = {}
-    for some in _in_parts(list(places)):
+    for some in in_parts(list(places)):
         rows = connection.execute(_SHOWN, {"scope": scope, "places": some}).all()
         found.update((row[0], row) for row in rows)
     return found
@@ -379,7 +347,7 @@ def taint_of(kept: str) -> frozenset[str]:
 def places_of(connection: Connection, scope: str, turns: Collection[str]) -> list[int]:
     """Return the places of what was said in `turns` of a scope."""
     found: list[int] = []
-    for some in _in_parts(sorted(turns)):
+    for some in in_parts(sorted(turns)):
         found += connection.execute(
             select(TURNS.c.place).where(TURNS.c.scope == scope, TURNS.c.turn.in_(some))
         ).scalars()
@@ -395,7 +363,3 @@ def without_vector(connection: Connection, fingerprint: str, limit: int) -> Sequ
         .order_by(TURNS.c.at.desc())
         .limit(limit)
     ).all()
-
-
-def _in_parts(values: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    return (values[at : at + IN_ONE] for at in range(0, len(values), IN_ONE))

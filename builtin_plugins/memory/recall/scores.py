@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT
-from hookgate.builtin_plugins.memory.episodes.index import NONE, TurnIndex
+from hookgate.builtin_plugins.memory.recall.index import NONE, TurnIndex
 from hookgate.builtin_plugins.memory.recall.words import Signs
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
-from hookgate.builtin_plugins.memory.domain import USER, Hit, Scope, Utterance, check_scope
-from hookgate.builtin_plugins.memory.episodes.index import Indexes, TurnIndex, to_bytes
-from hookgate.builtin_plugins.memory.episodes.pieces import pieces_of
+from hookgate.builtin_plugins.memory.domain import USER, Hit, Utterance
+from hookgate.builtin_plugins.memory.recall import turns as rows
+from hookgate.builtin_plugins.memory.recall.index import Indexes, TurnIndex, to_bytes
 from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
-from hookgate.builtin_plugins.memory.recall.ranking import rank
+from hookgate.builtin_plugins.memory.recall.ranker import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
-from hookgate.builtin_plugins.memory.tables import episodes as rows
+from hookgate.builtin_plugins.memory.scopes import Scope, check_scope
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -85,7 +85,7 @@ class Episodes:
             ValueError: One has a scope that is none.
         """
         async with self._lock:
-            pieces = await asyncio.to_thread(pieces_of, said)
+            pieces = await asyncio.to_thread(rows.pieces_of, said)
             added = await self._store.write(
                 lambda connection: rows.add_pieces(connection, pieces, most=self._most_turns)
             )
@@ -121,7 +121,7 @@ class Episodes:
                 before = await self._store.read(rows.cursor_of)
                 page = await conversations.since(before[0], limit=PAGE)
                 said = [one for each in page.said for one in said_of(each)]
-                pieces = await asyncio.to_thread(pieces_of, said)
+                pieces = await asyncio.to_thread(rows.pieces_of, said)
                 if page.cursor == before[0]:
                     return added
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
-from hookgate.builtin_plugins.memory.episodes.index import NONE, TurnIndex
+from hookgate.builtin_plugins.memory.recall.index import NONE, TurnIndex
 from hookgate.builtin_plugins.memory.recall.query import Query, speakers_in
-from hookgate.builtin_plugins.memory.recall.scoring import (
+from hookgate.builtin_plugins.memory.recall.scores import (
     TIME_NAMED,
     Scored,
     add_speaker,

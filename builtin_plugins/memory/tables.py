@@ -1,10 +1,96 @@
-"""The tables of facts: what is known, what it rests on, and the words that it is found by."""
+"""The tables of memory: turns that are kept for recall, and facts with what they rest on."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, Table, Text
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from hookgate.builtin_plugins.memory.tables.metadata import METADATA
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+)
+
+T = TypeVar("T")
+
+METADATA = MetaData()
+
+SCRIPTS = Path(__file__).parent / "migrations"
+
+IN_ONE = 500
+"""Values in one list of a statement."""
+
+
+def in_parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield `values` in parts of which each may stand in one statement."""
+    return (values[at : at + IN_ONE] for at in range(0, len(values), IN_ONE))
+
+
+# -- turns ----------------------------------------------------------------------------
+
+TURNS = Table(
+    "memory_turn",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    # Counts the pieces of a scope, in the order in which they were kept.
+    Column("place", BigInteger, primary_key=True, autoincrement=False),
+    # The version of the scope at which this row was written last.
+    Column("stamp", BigInteger, nullable=False),
+    Column("message", Text, nullable=False),
+    # Which piece of the message this is, from 0.
+    Column("part", Integer, nullable=False),
+    Column("session", Text, nullable=False),
+    Column("turn", Text, nullable=False),
+    # Microseconds since 1970 in UTC.
+    Column("at", BigInteger, nullable=False),
+    Column("speaker", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    # A JSON array, sorted.
+    Column("taint", Text, nullable=False),
+    Column("provenance", Text, nullable=False),
+    # The numbers of its words in their order, 32 bits each, the lowest byte first.
+    Column("terms", LargeBinary, nullable=False),
+    Column("signs", Integer, nullable=False),
+    # Of which embedder the vector is; "" where there is none yet.
+    Column("fingerprint", Text, nullable=False),
+    # A signed byte for each number.
+    Column("vector", LargeBinary, nullable=True),
+    Index("memory_turn_by_message", "scope", "message", "part", unique=True),
+    Index("memory_turn_by_stamp", "scope", "stamp"),
+    Index("memory_turn_by_turn", "turn"),
+    Index("memory_turn_by_session", "session"),
+    Index("memory_turn_by_fingerprint", "fingerprint", "at"),
+)
+
+SCOPES = Table(
+    "memory_scope",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    # Grows with every change of the scope's rows.
+    Column("version", BigInteger, nullable=False),
+    # The version at which rows were last taken away.
+    Column("removed", BigInteger, nullable=False),
+    # The place of the next row.
+    Column("next", BigInteger, nullable=False),
+)
+
+CURSORS = Table(
+    "memory_cursor",
+    METADATA,
+    Column("name", Text, primary_key=True),
+    Column("cursor", Text, nullable=False),
+    # Grows when something is forgotten: what was read before is to be read again.
+    Column("version", BigInteger, nullable=False),
+)
+
+# -- facts and notes ------------------------------------------------------------------
 
 # SQLite counts rows by itself only where the key is an INTEGER.
 _NUMBER = BigInteger().with_variant(Integer, "sqlite")

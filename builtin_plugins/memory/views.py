@@ -8,30 +8,24 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, select
 
-from hookgate.builtin_plugins.memory.facts.rows import Row, of_scope
-from hookgate.builtin_plugins.memory.tables.episodes import SCOPES as TURN_SCOPES
-from hookgate.builtin_plugins.memory.tables.episodes import TURNS, taint_of, time_of
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
+from hookgate.builtin_plugins.memory.facts.rows import Row, rows_where, sources_of
+from hookgate.builtin_plugins.memory.recall.turns import taint_of, time_of
+from hookgate.builtin_plugins.memory.tables import FACTS, TURNS
+from hookgate.builtin_plugins.memory.tables import SCOPES as TURN_SCOPES
+
+_SHOWN = ("id", "kind", "scope", "text", "session", "turn", "speaker", "confidence")
+_SOURCE = ("said", "session", "turn", "at", "speaker")
+_TIMES = ("valid_from", "valid_to", "superseded", "ending", "ended_by")
+"""What rows show; of the last ones, a text that is empty where there is none."""
 
 
 def shown_fact(row: Row) -> dict[str, Any]:
     """Return a fact or a note as it is shown."""
     return {
-        "id": row.id,
-        "kind": row.kind,
-        "scope": row.scope,
-        "text": row.text,
+        **{name: getattr(row, name) for name in _SHOWN},
+        **{name: getattr(row, name) or "" for name in _TIMES},
         "at": row.learned,
-        "session": row.session,
-        "turn": row.turn,
-        "speaker": row.speaker,
         "taint": json.loads(row.taint),
-        "confidence": row.confidence,
-        "valid_from": row.valid_from or "",
-        "valid_to": row.valid_to or "",
-        "superseded": row.superseded or "",
-        "ending": row.ending or "",
-        "ended_by": row.ended_by or "",
     }
 
 
@@ -64,8 +58,7 @@ def fact_rows(
     if before:
         where.append(columns.number < before)
     query = select(FACTS).where(*where).order_by(columns.number.desc())
-    for row in connection.execution_options(yield_per=200).execute(query):
-        yield Row(*row)
+    yield from connection.execution_options(yield_per=200).execute(query)
 
 
 def turn_rows(
@@ -84,28 +77,20 @@ def turn_rows(
 
 def facts_called(connection: Connection, ids: Sequence[str]) -> list[Row]:
     """Return the facts and notes of some ids, in whatever scope; a few are expected."""
-    found = connection.execute(select(FACTS).where(FACTS.c.id.in_(ids)))
-    return [Row(*row) for row in found]
+    return list(connection.execute(select(FACTS).where(FACTS.c.id.in_(ids))))
 
 
-def sources_of(connection: Connection, row: Row) -> list[dict[str, Any]]:
+def shown_sources(connection: Connection, row: Row) -> list[dict[str, Any]]:
     """Return what a fact rests on, the oldest first."""
-    columns = SOURCES.c
-    found = connection.execute(
-        select(SOURCES)
-        .where(columns.fact == row.number, of_scope(columns.scope, row.scope))
-        .order_by(columns.at, columns.said)
-    )
-    names = ("said", "session", "turn", "at", "speaker")
     return [
-        {**{name: one[name] for name in names}, "taint": json.loads(one["taint"])}
-        for one in found.mappings()
+        {**{name: one[name] for name in _SOURCE}, "taint": json.loads(one["taint"])}
+        for one in sources_of(connection, row.scope, [row.number]).get(row.number, ())
     ]
 
 
 def sessions_of(connection: Connection, row: Row) -> set[str]:
     """Return the sessions that a fact comes from."""
-    return {row.session, *(one["session"] for one in sources_of(connection, row))}
+    return {row.session, *(one["session"] for one in shown_sources(connection, row))}
 
 
 def chain_of(connection: Connection, row: Row) -> list[Row]:
@@ -113,29 +98,15 @@ def chain_of(connection: Connection, row: Row) -> list[Row]:
     if row.kind == "note":
         return [row]
     columns = FACTS.c
-    found = connection.execute(
-        select(FACTS)
-        .where(
-            columns.scope == row.scope,
-            columns.subject == row.subject,
-            columns.relation == row.relation,
-        )
-        .order_by(columns.number)
-        .limit(1000)
-    )
-    return [Row(*one) for one in found]
+    same = (columns.subject == row.subject, columns.relation == row.relation)
+    return rows_where(connection, [row.scope], *same, limit=1000)[::-1]
 
 
 def facts_about(connection: Connection, name: str, limit: int) -> list[Row]:
     """Return the latest facts about somebody, by the name as it is compared."""
     columns = FACTS.c
-    found = connection.execute(
-        select(FACTS)
-        .where(columns.subject == name, columns.kind == "fact")
-        .order_by(columns.number.desc())
-        .limit(limit)
-    )
-    return [Row(*one) for one in found]
+    about = select(FACTS).where(columns.subject == name, columns.kind == "fact")
+    return list(connection.execute(about.order_by(columns.number.desc()).limit(limit)))
 
 
 def scopes_there(connection: Connection) -> list[str]:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, select, update
 
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import vocabulary
+from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
     Cause,
     Row,
     close,
     delete_rows,
-    of_scope,
     rows_where,
+    sources_of,
     taint_text,
 )
-from hookgate.builtin_plugins.memory.tables.facts import FACTS, SOURCES
-
-_BATCH = 500
+from hookgate.builtin_plugins.memory.tables import FACTS, IN_ONE, SOURCES, in_parts
 
 _ENDED = ("superseded", "ending", "ended_by", "ended_turn", "ended_session")
 _ENDINGS = (FACTS.c.ended_by, FACTS.c.ended_turn, FACTS.c.ended_session)
@@ -28,34 +27,26 @@ _ENDINGS = (FACTS.c.ended_by, FACTS.c.ended_turn, FACTS.c.ended_session)
 
 def forget_facts(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> int:
     """Delete facts and notes by their ids; return how many there were."""
-    count = 0
-    for scope in scopes:
-        for begin in range(0, len(ids), _BATCH):
-            some = ids[begin : begin + _BATCH]
-            numbers = connection.execute(
-                select(FACTS.c.number).where(FACTS.c.scope == scope, FACTS.c.id.in_(some))
-            ).scalars()
-            found = list(numbers)
-            delete_rows(connection, scope, found)
-            count += len(found)
-    return count
+    return sum(
+        _delete(connection, scope, FACTS.c.id.in_(some))
+        for scope in scopes
+        for some in in_parts(ids)
+    )
 
 
 def forget_all(connection: Connection, scopes: Sequence[str]) -> int:
     """Delete everything of the scopes; return how many facts and notes that were."""
     count = 0
     for scope in scopes:
-        while True:
-            found = list(
-                connection.execute(
-                    select(FACTS.c.number).where(FACTS.c.scope == scope).limit(_BATCH)
-                ).scalars()
-            )
-            if not found:
-                break
-            delete_rows(connection, scope, found)
-            count += len(found)
+        while gone := _delete(connection, scope):
+            count += gone
     return count
+
+
+def _delete(connection: Connection, scope: str, *where: ColumnElement[bool]) -> int:
+    """Delete facts and notes that fit, `IN_ONE` at most."""
+    found = select(FACTS.c.number).where(FACTS.c.scope == scope, *where).limit(IN_ONE)
+    return delete_rows(connection, scope, list(connection.execute(found).scalars()))
 
 
 def forget_said(
@@ -73,16 +64,20 @@ def forget_said(
     """
     columns = SOURCES.c
     wanted = ((columns.said, said), (columns.turn, turns), (columns.session, sessions))
+    written = ((FACTS.c.turn, turns), (FACTS.c.session, sessions))
     count = 0
     for scope in scopes:
         for column, values in wanted:
-            for begin in range(0, len(values), _BATCH):
-                some = values[begin : begin + _BATCH]
+            for some in in_parts(values):
                 count += _forget_sources(connection, scope, column.in_(some))
-        count += _forget_unsourced(connection, scope, turns, sessions)
+        for column, values in written:  # the notes that were written there
+            for some in in_parts(values):
+                notes = FACTS.c.kind == "note", column.in_(some)
+                while gone := _delete(connection, scope, *notes):
+                    count += gone
         for ending, values in zip(_ENDINGS, (said, turns, sessions), strict=True):
-            for begin in range(0, len(values), _BATCH):
-                _restore(connection, scope, ending.in_(values[begin : begin + _BATCH]))
+            for some in in_parts(values):
+                _restore(connection, scope, ending.in_(some))
     return count
 
 
@@ -91,57 +86,18 @@ def _forget_sources(connection: Connection, scope: str, which: ColumnElement[boo
     found = connection.execute(select(columns.fact).where(columns.scope == scope, which))
     facts = sorted(set(found.scalars()))
     connection.execute(delete(SOURCES).where(columns.scope == scope, which))
-    left = _left(connection, scope, facts)
-    gone = [fact for fact in facts if fact not in left]
-    delete_rows(connection, scope, gone)
+    left = sources_of(connection, scope, facts)
     for fact, sources in left.items():
         _rest_on(connection, scope, fact, sources)
-    return len(gone)
-
-
-def _forget_unsourced(
-    connection: Connection, scope: str, turns: Sequence[str], sessions: Sequence[str]
-) -> int:
-    """Delete the notes that were written in turns or sessions."""
-    count = 0
-    for column, values in ((FACTS.c.turn, turns), (FACTS.c.session, sessions)):
-        for begin in range(0, len(values), _BATCH):
-            some = values[begin : begin + _BATCH]
-            found = list(
-                connection.execute(
-                    select(FACTS.c.number).where(
-                        FACTS.c.scope == scope, FACTS.c.kind == "note", column.in_(some)
-                    )
-                ).scalars()
-            )
-            delete_rows(connection, scope, found)
-            count += len(found)
-    return count
-
-
-def _left(
-    connection: Connection, scope: str, facts: Sequence[int]
-) -> dict[int, list[dict[str, object]]]:
-    left: dict[int, list[dict[str, object]]] = {}
-    columns = SOURCES.c
-    for begin in range(0, len(facts), _BATCH):
-        some = facts[begin : begin + _BATCH]
-        rows = connection.execute(
-            select(SOURCES)
-            .where(of_scope(columns.scope, scope), columns.fact.in_(some))
-            .order_by(columns.at, columns.said)
-        )
-        for row in rows.mappings():
-            left.setdefault(row["fact"], []).append(dict(row))
-    return left
+    return delete_rows(connection, scope, [fact for fact in facts if fact not in left])
 
 
 def _rest_on(
-    connection: Connection, scope: str, fact: int, sources: Sequence[dict[str, object]]
+    connection: Connection, scope: str, fact: int, sources: Sequence[Mapping[str, Any]]
 ) -> None:
     """Say of a fact what it rests on now."""
     first = sources[0]
-    taint: frozenset[str] = frozenset().union(*(json.loads(str(one["taint"])) for one in sources))
+    taint: frozenset[str] = frozenset().union(*(json.loads(one["taint"]) for one in sources))
     names = ("speaker", "provenance", "session", "turn", "confidence")
     connection.execute(
         update(FACTS)
@@ -154,8 +110,7 @@ def _restore(connection: Connection, scope: str, by: ColumnElement[bool]) -> Non
     """Let what messages had ended hold again."""
     columns = FACTS.c
     ended = select(FACTS).where(columns.scope == scope, by)
-    rows = [Row(*row) for row in connection.execute(ended.order_by(columns.number.desc()))]
-    for row in rows:
+    for row in connection.execute(ended.order_by(columns.number.desc())).all():
         values: dict[str, str | None] = dict.fromkeys(_ENDED)
         if row.ending == "changed":
             values["valid_to"] = None
@@ -184,18 +139,13 @@ def _replaced_since(connection: Connection, row: Row) -> None:
     if not twin and not (single and later):
         return
     by = twin[-1] if twin else later[-1]
-    columns_of = SOURCES.c
-    cause = connection.execute(
-        select(columns_of.said, columns_of.turn, columns_of.session)
-        .where(of_scope(columns_of.scope, row.scope), columns_of.fact == by.number)
-        .order_by(columns_of.at)
-        .limit(1)
-    ).first()
+    sources = sources_of(connection, row.scope, [by.number]).get(by.number)
+    cause = (sources[0][name] for name in ("said", "turn", "session")) if sources else ("", "", "")
     close(
         connection,
         [row],
         why="confirmed" if twin else "changed",
         at=by.learned,
         until=by.valid_from or by.learned,
-        by=Cause(*cause) if cause else Cause("", "", ""),
+        by=Cause(*cause),
     )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from hookgate import new_id
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
-from hookgate.builtin_plugins.memory.facts.extraction.extractor import extract
-from hookgate.builtin_plugins.memory.facts.extraction.vocabulary import key_of, vocabulary
-from hookgate.builtin_plugins.memory.facts.resolving import Entity, Resolver
+from hookgate.builtin_plugins.memory.facts.extractor import extract
+from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
+from hookgate.builtin_plugins.memory.facts.resolver import Entity, Resolver
 from hookgate.builtin_plugins.memory.facts.rows import (
     Cause,
     Row,
-    add_source,
+    add_sources,
     close,
     current,
     insert_row,
@@ -24,15 +24,16 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     rows_where,
     source_of,
     taint_text,
+    trust_in,
     trust_of,
 )
-from hookgate.builtin_plugins.memory.tables.facts import FACTS
+from hookgate.builtin_plugins.memory.tables import FACTS
 from hookgate.wire import well_formed
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
-    from hookgate.builtin_plugins.memory.facts.extraction.assertions import Assertion
+    from hookgate.builtin_plugins.memory.facts.clauses import Assertion
 
 ANSWER = 0.5
 """What remains of the confidence of a claim that the answer made."""
@@ -161,7 +162,7 @@ class _Learning:
         columns = FACTS.c
         rows = self._rows(columns.subject == subject.key, columns.relation == claim.relation)
         ever = [row for row in rows if row.object == value_key]
-        if self._trust < 2 and any(row.trust > self._trust for row in ever):
+        if self._trust < 2 and any(trust_in(row) > self._trust for row in ever):
             # The answer says again what the user has said, or what they have said ended.
             self._learned.refused += not any(self._is_current(row) for row in ever)
             return
@@ -173,7 +174,7 @@ class _Learning:
         if not claim.value and now:
             return  # `I have a dog` says nothing new of a dog with a name
         wrong, past = self._conflicts(claim, subject, value_key, now)
-        if any(row.trust > self._trust for row in (*wrong, *past)):
+        if any(trust_in(row) > self._trust for row in (*wrong, *past)):
             self._learned.refused += 1
             return
         if claim.pattern == "is which, as a correction" and not wrong:
@@ -193,18 +194,19 @@ class _Learning:
         """Whether a claim of a known value tells another time than is known."""
         if claim.valid_from is None or claim.relation not in {"plans", "event"}:
             return False
-        return iso(claim.valid_from) != row.valid_from
+        return bool(iso(claim.valid_from) != row.valid_from)
 
     def _repeated(self, claim: Assertion, row: Row) -> None:
         self._resolver.facts.append(row)
         self._mention_value(row)
         later = claim.valid_from is not None and row.valid_from is None and bool(claim.dated)
-        if self._trust > row.trust or (later and self._trust == row.trust):
+        if self._trust > trust_in(row) or (later and self._trust == trust_in(row)):
             self._close([row], "confirmed", None)
             since = row.valid_from if claim.valid_from is None else iso(claim.valid_from)
             self._insert(claim, Entity(row.subject, row.subject_name), row.object, since)
-        elif self._trust == row.trust:
-            add_source(self._connection, row, self._said, self._confidence(claim))
+        elif self._trust == trust_in(row):
+            source = source_of(self._said, self._confidence(claim))
+            add_sources(self._connection, row, [source], self._said.taint)
 
     def _conflicts(
         self, claim: Assertion, subject: Entity, value_key: str, now: Sequence[Row]
@@ -217,7 +219,7 @@ class _Learning:
         wrong: list[Row] = []
         if relation.gender and self._trust >= 2:
             # What the answer took somebody's name for, now that they have said it.
-            wrong = [row for row in others if row.trust < 2]
+            wrong = [row for row in others if trust_in(row) < 2]
         if claim.correction and self._said.speaker != ASSISTANT:
             corrected = self._corrected(claim, subject, value_key, others)
             wrong += [row for row in corrected if row not in wrong]
@@ -278,7 +280,7 @@ class _Learning:
             where.append(columns.object == value_key)
         rows = self._rows(*where)
         now = [row for row in rows if self._is_current(row)]
-        if any(row.trust > self._trust for row in now):
+        if any(trust_in(row) > self._trust for row in now):
             self._learned.refused += 1
             return
         if now:
@@ -293,7 +295,8 @@ class _Learning:
         return rows_where(self._connection, [self._said.scope], *where, limit=MAX_ROWS)
 
     def _is_current(self, row: Row) -> bool:
-        return row.superseded is None and (row.valid_to is None or row.valid_to > self._at)
+        until: str | None = row.valid_to
+        return row.superseded is None and (until is None or until > self._at)
 
     def _close(self, rows: Sequence[Row], why: str, until: datetime | None) -> None:
         # What begins later than it is said ends the other one then.
@@ -334,15 +337,9 @@ class _Learning:
             "valid_from": since or (iso(claim.valid_from) if claim.valid_from else None),
             "valid_to": iso(claim.valid_to) if claim.valid_to else None,
             "learned": self._at,
-            "superseded": None,
-            "ending": None,
-            "ended_by": None,
-            "ended_turn": None,
-            "ended_session": None,
         }
         source = source_of(said, self._confidence(claim))
-        number = insert_row(self._connection, values, [source])
-        row = Row(number=number, **values)
+        row = insert_row(self._connection, values, [source])
         self._resolver.facts.append(row)
         self._learned.new.append(row.id)
         self._mention_value(row)

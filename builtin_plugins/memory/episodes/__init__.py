@@ -1,1 +1,0 @@
-"""Turns that are kept for recall: learned from what was said, searched, forgotten."""

@@ -1,0 +1,384 @@
+"""From a message to its clauses, each taken apart: whom it speaks of, and what it says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from hookgate.builtin_plugins.memory.facts.grammar import grammar, vocabulary
+from hookgate.builtin_plugins.memory.facts.times import When, find_time
+
+if TYPE_CHECKING:
+    import re
+
+MAX_TEXT = 3000
+"""Characters that somebody types. A longer message carries something pasted: only its first
+paragraph is read."""
+
+MAX_PARAGRAPH = 500
+MAX_SENTENCE = 300
+MAX_SENTENCES = 40
+
+_HIDDEN = "\ufffc"
+"""Stands where something was left out, and for several who were named together; no pattern fits
+across it."""
+
+SURE, UNSURE = 0.9, 0.6
+"""How surely words say something that do not doubt it, and that do."""
+
+_E, _KNOWN = grammar().expressions, vocabulary()
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Whom or what a statement speaks of.
+
+    Attributes:
+        kind: `speaker` says I; `listener` is spoken to; `role` is somebody's (`my dog`), of
+            `owner`; `name` goes by a name; `pronoun` was spoken of before; `last` is what was
+            learned last.
+        text: The role, the name or the pronoun.
+        owner: Whose role it is.
+    """
+
+    kind: Literal["speaker", "listener", "role", "name", "pronoun", "last"]
+    text: str = ""
+    owner: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assertion:
+    """Something that a sentence says of somebody.
+
+    Attributes:
+        subject: Of whom.
+        relation: Of ``relations.toml``, or a role; "" where a correction leaves it open.
+        value: What; "" where it has no name yet.
+        mode: `holds`; `ended`, it did and does no more; `never`, it does not and did not.
+        correction: Whether it takes the place of what was said before, which was wrong.
+        confidence: How surely the words say so, from 0 to 1.
+        valid_from: Since when it holds, in UTC; None where nobody said.
+        valid_to: Until when; None where it goes on or nobody said.
+        dated: The time in words, as precise as it was said: `since 2019`.
+        ends_value: The other value of a relation that ends by this.
+        instead_of: The value that this is a correction of.
+        known: Whether it says something only of what is known already.
+        pattern: The name of the pattern that found it.
+    """
+
+    subject: Ref
+    relation: str
+    value: str
+    mode: Literal["holds", "ended", "never"] = "holds"
+    correction: bool = False
+    confidence: float = 0.9
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
+    dated: str = ""
+    ends_value: str = ""
+    instead_of: str = ""
+    known: bool = False
+    pattern: str = ""
+
+
+ME = Ref("speaker")
+YOU = Ref("listener")
+
+Mode = Literal["holds", "ended", "never", "past"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A clause, taken apart.
+
+    Attributes:
+        subject: Whom it speaks of.
+        rest: What it says; begins with a verb, or with `'s` and what the subject has.
+        mode: Whether it holds.
+        correction: Whether it corrects what was said before.
+        sure: Whether nothing in it doubts.
+        when: The time that it begins with, if it does.
+        group: Whether the subject is in the plural (`my dogs`).
+    """
+
+    subject: Ref
+    rest: str
+    mode: Mode = "holds"
+    correction: bool = False
+    sure: bool = True
+    when: When | None = None
+    group: bool = False
+
+
+# -- from a message to its clauses --------------------------------------------------
+
+
+def sentences_of(text: str) -> list[str]:
+    """Return the sentences of `text` that the sender may claim something with.
+
+    Args:
+        text: A message, of any length; the work is bounded.
+    """
+    kept = text.strip()
+    if len(kept) > MAX_TEXT:
+        first = kept[: MAX_PARAGRAPH + 1].split("\n\n", 1)
+        if len(first) == 1:
+            return []
+        kept = first[0]
+    for hidden in (_E["code"], _E["quoted_line"], _E["link"]):
+        kept = hidden.sub(_HIDDEN, kept)
+    kept = _E["quote"].sub(_unquoted, kept)
+    handed = _E["handed_over"].search(kept)
+    if handed:
+        kept = kept[: handed.start()]
+    return [one for one in _split(kept) if _E["unclaimed"].match(one) is None]
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    inside = match[1] or match[2] or ""
+    # A name in quotation marks is a name; more words in them are somebody's.
+    if len(inside.split()) <= 3 and not _E["own_words"].search(inside):
+        return inside.rstrip(".,")
+    return _HIDDEN
+
+
+def _split(text: str) -> list[str]:
+    found: list[str] = []
+    begin = 0
+    for match in [*_E["stop"].finditer(text), None]:
+        end = match.start() if match else len(text)
+        sign = match[0] if match else ""
+        if match and sign.startswith("."):
+            word = text[max(begin, end - 8) : end].rpartition(" ")[2].casefold()
+            if word in _KNOWN.words["abbreviations"]["words"] or (
+                len(word) == 1 and word != "i" and text[end - 1].isupper()
+            ):
+                continue
+        sentence = text[begin:end].strip(" \t\r\n\ufffc-*•\"'()")
+        begin = match.end() if match else end
+        if 3 < len(sentence) <= MAX_SENTENCE:
+            found.append(sentence + ("?" if "?" in sign else ""))
+        if len(found) >= MAX_SENTENCES:
+            break
+    return found
+
+
+def clauses_of(sentence: str) -> list[str]:
+    """Return the parts of a sentence that say something by themselves, with their subjects."""
+    asked = sentence.endswith("?")
+    parts: list[tuple[str, bool]] = []
+    begin, carry = 0, False
+    sentence = sentence.rstrip("?")
+    for match in _joints(sentence):
+        parts.append((sentence[begin : match.start()], carry))
+        begin, carry = match.end(), bool(match.groupdict().get("carry"))
+    parts.append((sentence[begin:], carry))
+    if asked:
+        last = parts.pop()[0].strip(" ,")
+        if _E["tag"].match(last) or (
+            parts and _E["tag"].match(parts[-1][0].rpartition(",")[2].strip())
+        ):
+            return []
+    return _with_subjects(parts)
+
+
+def _joints(sentence: str) -> list[re.Match[str]]:
+    found = [*_E["joint"].finditer(sentence), *_E["named_joint"].finditer(sentence)]
+    found.sort(key=lambda match: match.start())
+    kept: list[re.Match[str]] = []
+    for match in found:
+        if not kept or match.start() >= kept[-1].end():
+            kept.append(match)
+    return kept
+
+
+def _with_subjects(parts: list[tuple[str, bool]]) -> list[str]:
+    clauses: list[str] = []
+    subject = ""
+    reported = False
+    for text, carry in parts:
+        clause = text.strip(" ,()—–-")
+        if reported:
+            reported = carry
+            continue
+        if carry:
+            if not subject:
+                continue
+            clause = f"{subject} {clause}"
+        else:
+            match = _E["subject"].match(clause)
+            subject = match["subject"] if match else ""
+        reported = _E["reported"].search(clause) is not None
+        if clause and not reported:
+            clauses.append(clause)
+    return clauses
+
+
+# -- from a clause to whom it speaks of ---------------------------------------------
+
+
+def introductions(clause: str) -> tuple[str, list[Assertion]]:
+    """Return `clause` with names alone in place of `my sister Ann`, and who was named so."""
+    found: list[Assertion] = []
+
+    def take(match: re.Match[str]) -> str:
+        name = _E["said_before"].sub("", match["name"])
+        first = name.split()[0].casefold()
+        if first in _KNOWN.words["nothing"]["openers"] or _E["called"].match(name):
+            return match[0]
+        word, owner, names = match["role"].casefold(), _whose(match["whose"]), [name]
+        role, more = _KNOWN.roles[word], match.groupdict().get("more")
+        if more and word != role:  # `my sister Ann and Bob`: Bob is somebody else
+            others = _E["and"].split(more.lstrip(", "))
+            names += [one.removeprefix("and ").strip() for one in others]
+        for one in names:
+            introduced = Assertion(
+                subject=owner, relation=role, value=one, confidence=SURE, pattern="beside"
+            )
+            found.append(introduced)
+        if more:
+            return _HIDDEN if word != role else name + more
+        before = match["name"][: len(match["name"]) - len(name)]
+        return before + name + (" " if match.re is _E["small"] else "")
+
+    clause = _E["apposed"].sub(take, clause)
+    clause = _E["beside"].sub(take, clause)
+    if clause[1:] == clause[1:].lower():
+        clause = _E["small"].sub(take, clause)
+    return clause, found
+
+
+def read_statement(clause: str, at: datetime) -> Statement | None:
+    """Take a clause apart; None where it speaks of nobody that a fact could be about.
+
+    Args:
+        clause: One clause.
+        at: When it was said.
+    """
+    clause, correction, sure = _opened(clause)
+    when = find_time(clause, at)
+    if when is not None and when.span[0] == 0:
+        clause = clause[when.span[1] :].lstrip(" ,")
+        clause, again, sure_too = _opened(clause)
+        correction, sure = correction or again, sure and sure_too
+    else:
+        when = None
+    if _E["former"].match(clause):
+        return None
+    for form, whole in grammar().short_forms:
+        clause = form.sub(whole, clause)
+    subject, rest, group = _subject(clause)
+    if subject is None:
+        return None
+    statement = Statement(subject, rest, "holds", correction, sure, when, group)
+    return _with_mode(statement)
+
+
+def _opened(clause: str) -> tuple[str, bool, bool]:
+    """Return a clause without its opening words; whether they correct, and are sure."""
+    correction, sure = False, True
+    for _ in range(4):
+        match = _E["opening"].match(clause)
+        if match is None:
+            break
+        words = match["words"]
+        correction = correction or _E["correcting"].fullmatch(words) is not None
+        sure = sure and _E["doubting"].fullmatch(words) is None
+        clause = clause[match.end() :]
+    return clause, correction, sure
+
+
+def _subject(clause: str) -> tuple[Ref | None, str, bool]:
+    if match := _E["calls_me"].match(clause):
+        return ME, "call me " + clause[match.end() :], False
+    match = _E["mine"].match(clause)
+    # `my dentist appointment` speaks of no dentist.
+    if match and (match["of"] or _E["verb"].match(clause[match.end() :].lstrip(" ,"))):
+        return _role_chain(match, clause)
+    if match := _E["own"].match(clause):
+        return _whose(match["whose"]), "'s " + clause[match.end() :], False
+    if match := _E["pronoun"].match(clause):
+        return _who(match["who"]), clause[match.end() :].strip(), False
+    if clause[:8].casefold() == "call me ":
+        return ME, clause, False
+    match = _E["named"].match(clause) or _E["lower"].match(clause)
+    if match is None:
+        return None, "", False
+    owner = Ref("name", match["name"])
+    rest = clause[match.end() :].strip()
+    if not match["of"]:
+        return owner, rest, False
+    chained = _E["chained"].match(rest)
+    if chained:
+        return _role_chain(chained, rest, owner)
+    return owner, "'s " + rest, False
+
+
+def _role_chain(
+    match: re.Match[str], clause: str, owner: Ref | None = None
+) -> tuple[Ref | None, str, bool]:
+    chained = _E["chained"]
+    owner = owner or _whose(match["whose"])
+    while True:
+        word = match["role"].casefold()
+        role = _KNOWN.roles[word]
+        owner = Ref("role", role, owner)
+        rest = clause[match.end() :].strip()
+        if not match["of"]:
+            return owner, rest, word != role and word.endswith("s")
+        following = chained.match(rest)
+        if following is None:
+            return owner, "'s " + rest, word.endswith("s") and match["of"] in {"'", "’"}
+        match, clause = following, rest
+
+
+def _whose(word: str) -> Ref:
+    word = word.casefold()
+    if word in {"my", "our"}:
+        return ME
+    if word == "your":
+        return YOU
+    return Ref("pronoun", {"his": "he", "her": "she", "its": "it", "their": "they"}[word])
+
+
+def _who(word: str) -> Ref:
+    word = word.casefold()
+    if word in {"i", "we"}:
+        return ME
+    return YOU if word == "you" else Ref("pronoun", word)
+
+
+def _with_mode(statement: Statement) -> Statement:
+    rest = _E["adverbs"].sub(lambda match: match["aux"] or "", statement.rest, count=1)
+    rest = _E["trailing"].sub("", rest)
+    mode: Mode = "holds"
+    if (match := _E["no_more"].search(rest)) is not None:
+        rest, mode = rest[: match.start()], "ended"
+    if (match := _E["not"].match(rest)) is not None:
+        aux = (match["aux"] or "").casefold()
+        # What is denied with `any more` has ended.
+        mode = "ended" if match["longer"] or mode == "ended" else "never"
+        rest = (
+            match["rest"]
+            if aux in {"", "do", "does", "did", "can", "could"}
+            else f"{aux} {match['rest']}"
+        )
+    elif mode == "ended":
+        mode = "holds"  # `I like it here any more` says nothing clear; the words stand as they are
+    elif (match := _E["stopped"].match(rest)) is not None:
+        rest, mode = _base(match["rest"]), "ended"
+    elif (match := _E["used_to"].match(rest)) is not None:
+        rest, mode = (f"am {match['was']}" if match["was"] else match["rest"]), "past"
+    if rest.split(" ", 1)[0].casefold() in {"would", "could", "should", "might", "may"}:
+        rest = ""
+    return replace(
+        statement,
+        rest=_E["adverbs"].sub(lambda m: m["aux"] or "", rest, count=1),
+        mode=mode,
+    )
+
+
+def _base(text: str) -> str:
+    verb, _, rest = text.partition(" ")
+    return f"{_KNOWN.gerunds.get(verb.casefold(), verb)} {rest}"

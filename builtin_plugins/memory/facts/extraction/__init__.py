@@ -1,1 +1,0 @@
-"""Reading facts out of plain sentences, with no model: by patterns, which are data."""

@@ -1,0 +1,240 @@
+"""What facts are read by, which is data: words, relations, expressions and patterns."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_NAMED = re.compile(r"\{([A-Za-z]+)(?:\.([a-z]+))?\}")
+_VALUE = re.compile(r"\{(?P<kind>[a-z]+)(?::(?P<group>[a-z]+))?\}")
+_BREAK = re.compile(r"\n *")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """What a fact says of its subject.
+
+    Attributes:
+        name: Unique.
+        single: Whether one value holds at a time.
+        value: What the value names (`place`, `person`, ...); "" where facts are not about it.
+        text: The fact in words, with `{subject}`, `{relation}` and `{value}`.
+        asks: Words of a question that it answers.
+        opposes: The relation that cannot hold of the same value.
+        gender: Of a role: which pronouns may stand for it; "" for any other relation.
+    """
+
+    name: str
+    single: bool = False
+    value: str = ""
+    text: str = "{subject}'s {relation}: {value}"
+    asks: tuple[str, ...] = ()
+    opposes: str = ""
+    gender: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """All that the data files say of words.
+
+    Attributes:
+        relations: By name; roles are among them.
+        roles: The role of each word for one, in singular and plural.
+        aliases: Another word for a word.
+        counts: The numbers of words.
+        gerunds: Verbs by the form with `ing`.
+        words: Lists of words, by section and key.
+        asked: The relations that a word of a question asks for.
+    """
+
+    relations: dict[str, Relation]
+    roles: dict[str, str]
+    aliases: dict[str, str]
+    counts: dict[str, int]
+    gerunds: dict[str, str]
+    words: dict[str, dict[str, list[str]]] = field(repr=False)
+    asked: dict[str, tuple[str, ...]] = field(repr=False)
+
+    def relation(self, name: str) -> Relation:
+        """Return a relation; `favourite colour` and its like are all of one kind."""
+        found = self.relations.get(name)
+        if found is None and name.startswith("favourite "):
+            found = self.relations["favourite"]
+        return found or Relation(name=name)
+
+    def is_role(self, name: str) -> bool:
+        """Whether a relation says what somebody or something is to somebody."""
+        relation = self.relations.get(name)
+        return relation is not None and relation.gender != ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """The expressions of ``grammar.toml``.
+
+    Attributes:
+        expressions: By name.
+        kinds: The kinds of values that one expression knows; `{0}` is the name of the group.
+        short_forms: What is written short, and how it is read.
+    """
+
+    expressions: Mapping[str, re.Pattern[str]]
+    kinds: Mapping[str, str]
+    short_forms: tuple[tuple[re.Pattern[str], str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pattern:
+    """One entry of ``patterns.toml``, where each field is explained."""
+
+    name: str
+    match: re.Pattern[str]
+    values: tuple[tuple[str, str], ...]
+    finds: str
+    misses: str
+    relation: str = ""
+    denied: str = ""
+    subject: str = ""
+    tense: str = "present"
+    also: str = ""
+    also_status: bool = False
+    proper: bool = False
+    capital: bool = False
+    profession: bool = False
+    correction: bool = False
+    dated: bool = False
+    one: bool = False
+    ends: bool = False
+    until: str = ""
+    prefix: str = ""
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether a time among the words is the value itself."""
+        return any(kind == "date" for kind, _ in self.values)
+
+
+def _read(file: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / file).read_text(encoding="utf-8"))
+
+
+# -- words ---------------------------------------------------------------------------
+
+
+def key_of(name: str) -> str:
+    """Return `name` as facts are compared: without case, width, articles or an alias."""
+    folded = " ".join(unicodedata.normalize("NFKC", name).casefold().replace("’", "'").split())
+    folded = folded.strip(".,;:!?\"'")
+    known = vocabulary()
+    folded = known.aliases.get(folded, folded)
+    for article in ("the ", "a ", "an "):
+        folded = folded.removeprefix(article)
+    return known.aliases.get(folded, folded)
+
+
+@cache
+def vocabulary() -> Vocabulary:
+    """Return the vocabulary; it is read once."""
+    words = _read("words.toml")
+    groups, forms, families = words.pop("roles"), words.pop("forms"), words.pop("families")
+    aliases, counts, gerunds = words.pop("aliases"), words.pop("counts"), words.pop("gerunds")
+    relations = {
+        row["name"]: Relation(**(row | {"asks": tuple(row.get("asks", ()))}))
+        for row in _read("relations.toml")["relation"]
+    }
+    roles: dict[str, str] = {}
+    for group in groups:
+        kind = {"value": group["kind"], "gender": group["gender"]}
+        for word in group["words"]:
+            name = aliases.get(word, word)
+            roles[word] = roles[f"{word}s"] = name
+            role = Relation(name=name, single=group.get("single", False), **kind)
+            relations.setdefault(name, role)
+    roles |= {form: aliases.get(one, one) for form, one in forms.items()}
+    asked = _asked(relations, roles, families)
+    return Vocabulary(relations, roles, aliases, counts, gerunds, words, asked)
+
+
+def _asked(
+    relations: Mapping[str, Relation],
+    roles: Mapping[str, str],
+    families: Mapping[str, Iterable[str]],
+) -> dict[str, tuple[str, ...]]:
+    asked: dict[str, dict[str, None]] = {}
+    for relation in relations.values():
+        for word in relation.asks:
+            asked.setdefault(word, {})[relation.name] = None
+    for word, role in roles.items():
+        asked.setdefault(word, {})[role] = None
+    pets = [one.name for one in relations.values() if one.value == "pet"]
+    every = dict.fromkeys(("pet", "pets", "animal", "animals"), pets)
+    for word, names in {**every, **families}.items():
+        asked.setdefault(word, {}).update(dict.fromkeys(names))
+    return {word: tuple(names) for word, names in asked.items()}
+
+
+# -- expressions -----------------------------------------------------------------------
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """Return a group for a regular expression that fits `words`, longest first."""
+    longest = sorted(words, key=len, reverse=True)
+    return "(?:" + "|".join(re.escape(word).replace("'", "['’]") for word in longest) + ")"
+
+
+@cache
+def grammar() -> Grammar:
+    """Return the expressions; they are read once."""
+    rows, known = _read("grammar.toml"), vocabulary()
+    single: dict[str, Iterable[str]] = {"roles": known.roles, "counts": known.counts}
+
+    def named(match: re.Match[str]) -> str:
+        name, key = match[1], match[2]
+        if key:
+            return _any_of(known.words[name][key])
+        return _any_of(single[name]) if name in single else written(rows["parts"][name])
+
+    def written(text: str) -> str:
+        return _NAMED.sub(named, _BREAK.sub("", text))
+
+    folded = {
+        name: re.compile(written(text), re.IGNORECASE) for name, text in rows["folded"].items()
+    }
+    exact = {name: re.compile(written(text)) for name, text in rows["exact"].items()}
+    forms = [(re.compile(short, re.IGNORECASE), whole) for short, whole in rows["short_forms"]]
+    kinds = {name: _BREAK.sub("", text) for name, text in rows["kinds"].items()}
+    return Grammar(folded | exact, kinds, tuple(forms))
+
+
+# -- patterns ----------------------------------------------------------------------------
+
+
+@cache
+def patterns() -> tuple[Pattern, ...]:
+    """Return the patterns, in the order in which they are tried; they are read once."""
+    return tuple(_pattern(row) for row in _read("patterns.toml")["pattern"])
+
+
+def _pattern(row: dict[str, Any]) -> Pattern:
+    values: list[tuple[str, str]] = []
+    kinds = grammar().kinds
+
+    def written(match: re.Match[str]) -> str:
+        kind, group = match["kind"], match["group"] or match["kind"]
+        if kind == "a":
+            return "(?:an|a|the|one)"
+        if kind == "role":
+            return rf"(?:[\w-]+ ){{0,2}}?(?P<role>{_any_of(vocabulary().roles)})"
+        values.append((kind, group))
+        return kinds[kind].replace("{0}", group) if kind in kinds else rf"(?P<{group}>.{{1,160}}?)"
+
+    text = _VALUE.sub(written, row["match"])
+    return Pattern(
+        **(row | {"match": re.compile(f"(?:{text})", re.IGNORECASE), "values": tuple(values)})
+    )
