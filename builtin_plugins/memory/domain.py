@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from hookgate import CLEAN, Taint
+from hookgate import CLEAN, OperationModel, Taint
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.memory.scopes import Scope
@@ -104,3 +104,21 @@ class Note:
     session: str = ""
     turn: str = ""
     created: datetime
+
+
+class Forgotten(OperationModel):
+    """What is gone."""
+
+    facts: int
+    """Facts and notes."""
+    pieces: int
+    """Pieces of what was said."""
+
+
+class Imported(OperationModel):
+    """What became of rows."""
+
+    new: int
+    """How many were added."""
+    known: int
+    """How many were there already."""

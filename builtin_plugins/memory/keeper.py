@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -21,23 +21,28 @@ from hookgate import (
     StoreError,
     Taint,
 )
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Note, Utterance
+from hookgate.builtin_plugins.memory.domain import (
+    ASSISTANT,
+    USER,
+    Forgotten,
+    Hit,
+    Imported,
+    Note,
+    Utterance,
+)
+from hookgate.builtin_plugins.memory.facts.clauses import Assertion
 from hookgate.builtin_plugins.memory.facts.exchange import import_rows
 from hookgate.builtin_plugins.memory.facts.learner import learn, take
 from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
 from hookgate.builtin_plugins.memory.facts.rows import add_note
 from hookgate.builtin_plugins.memory.facts.search import search
-from hookgate.builtin_plugins.memory.models import Forgotten, Imported
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
 from hookgate.builtin_plugins.memory.recall.lines import fused
 from hookgate.builtin_plugins.memory.recall.turns import forget_pieces, touch_cursor
 from hookgate.builtin_plugins.memory.scopes import Scope, own_scopes, scopes_of
+from hookgate.builtin_plugins.memory.settings import MemorySettings
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES
 from hookgate.builtin_plugins.memory.tables import TURNS as TURNS_TABLE
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.facts.clauses import Assertion
-    from hookgate.builtin_plugins.memory.settings import MemorySettings
 
 LEARNING = "memory learning"
 """The part that is degraded while nothing can be learned."""
@@ -64,6 +69,9 @@ class Keeper:
         store: The store; memory's tables are up to date.
         conversations: What is followed; None where nothing can be, and nothing is learned.
         settings: Returns the settings as they are now.
+
+    Attributes:
+        store: The store.
     """
 
     def __init__(
@@ -74,7 +82,7 @@ class Keeper:
         settings: Callable[[], MemorySettings],
     ) -> None:
         self._host = host
-        self._store = store
+        self.store = store
         self._conversations = conversations
         self._settings = settings
         self._episodes = Episodes(
@@ -85,11 +93,6 @@ class Keeper:
         )
         self._max_notes = settings().max_notes
         self._said = asyncio.Event()
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        return self._store
 
     def _embedder(self) -> Embedder | None:
         embedder = self._host.get(EMBEDDER)
@@ -174,7 +177,7 @@ class Keeper:
             if connection.execute(there.limit(1)).first() is not None:
                 take(said, claims, connection)
 
-        await self._store.write(work)
+        await self.store.write(work)
 
     async def _embed_idle(self) -> None:
         """Give vectors to what has none, while nobody waits for anything."""
@@ -193,7 +196,7 @@ class Keeper:
             FullError: Its scope holds as many as it may.
             StoreError: The store did not take it.
         """
-        return await self._store.write(
+        return await self.store.write(
             lambda connection: add_note(connection, note, limit=self._max_notes)
         )
 
@@ -231,7 +234,7 @@ class Keeper:
         def known(connection: Connection) -> list[Hit]:
             return search(connection, read, query, at=now, as_of=as_of, limit=FACTS_FOUND)
 
-        facts = await self._store.read(known)
+        facts = await self.store.read(known)
         turns = await self._episodes.search(
             read, query, TURNS, as_of if as_of is None or as_of < now else None, without=without
         )
@@ -284,7 +287,7 @@ class Keeper:
             facts += forget_said(connection, scopes, said=messages, turns=turns, sessions=sessions)
             return Forgotten(facts=facts, pieces=pieces)
 
-        return await self._store.write(work)
+        return await self.store.write(work)
 
     def forget_with(
         self, connection: Connection, session: SessionKey, turns: Collection[str] | None

@@ -166,15 +166,6 @@ class ForgetParams(OperationModel):
         return self
 
 
-class Forgotten(OperationModel):
-    """What is gone."""
-
-    facts: int
-    """Facts and notes."""
-    pieces: int
-    """Pieces of what was said."""
-
-
 class ExportParams(OperationModel):
     """Where to go on."""
 
@@ -205,15 +196,6 @@ class ImportParams(OperationModel):
     trusted: bool = False
     """Whether whoever wrote them is believed: then they have the taint that they say, and
     otherwise `import:SOURCE` besides."""
-
-
-class Imported(OperationModel):
-    """What became of rows."""
-
-    new: int
-    """How many were added."""
-    known: int
-    """How many were there already."""
 
 
 class AuditParams(OperationModel):

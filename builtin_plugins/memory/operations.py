@@ -22,7 +22,7 @@ from hookgate import (
     TurnError,
 )
 from hookgate.builtin_plugins.memory import models
-from hookgate.builtin_plugins.memory.domain import FullError, Hit
+from hookgate.builtin_plugins.memory.domain import Forgotten, FullError, Hit, Imported
 from hookgate.builtin_plugins.memory.recall.lines import (
     MOST_LINES,
     clean,
@@ -123,7 +123,7 @@ class MemoryOperations:
                 name="memory.forget",
                 summary="Forget facts, notes, messages, a turn, a session or a scope for good.",
                 params=models.ForgetParams,
-                result=models.Forgotten,
+                result=Forgotten,
                 handler=self.forget,
                 scope="chat",
             ),
@@ -139,7 +139,7 @@ class MemoryOperations:
                 name="memory.import",
                 summary="Take in rows of an export; what is there already is left as it is.",
                 params=models.ImportParams,
-                result=models.Imported,
+                result=Imported,
                 handler=self.import_,
                 scope="operate",
             ),
@@ -152,17 +152,17 @@ class MemoryOperations:
         keeper, sees = self._keeper, invocation.principal.sees
         wanted = {name: one for name in ("session", "scope") if (one := getattr(params, name))}
         before = int(params.before or 0)
-        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory import overview as kept
 
         def facts(connection: Connection) -> list[tuple[int, dict[str, Any]]]:
             kind = {"kind": params.kind} if params.kind else {}
-            rows = views.fact_rows(connection, {**wanted, **kind}, past=params.past, before=before)
-            mine = ((row.number, views.shown_fact(row)) for row in rows if sees(row.session))
+            rows = kept.fact_rows(connection, {**wanted, **kind}, past=params.past, before=before)
+            mine = ((row.number, kept.shown_fact(row)) for row in rows if sees(row.session))
             return list(islice(mine, params.limit + 1))
 
         def turns(connection: Connection) -> list[tuple[int, dict[str, Any]]]:
-            rows = views.turn_rows(connection, wanted, before=before)
-            mine = ((at, views.shown_piece(one)) for at, one in rows if sees(one["session"]))
+            rows = kept.turn_rows(connection, wanted, before=before)
+            mine = ((at, kept.shown_piece(one)) for at, one in rows if sees(one["session"]))
             return list(islice(mine, params.limit + 1))
 
         found = await keeper.store.read(turns if params.kind == "turn" else facts)
@@ -179,18 +179,16 @@ class MemoryOperations:
     async def show(self, invocation: Invocation, params: models.ShowParams) -> models.Shown:
         """Return one row that the caller may see."""
         sees = invocation.principal.sees
-        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory import overview as kept
 
         def work(connection: Connection) -> dict[str, Any]:
-            facts = [
-                row for row in views.facts_called(connection, [params.id]) if sees(row.session)
-            ]
-            sources = [one for row in facts for one in views.shown_sources(connection, row)]
-            rows = [views.shown_fact(row) for row in facts]
+            facts = [row for row in kept.facts_called(connection, [params.id]) if sees(row.session)]
+            sources = [one for row in facts for one in kept.shown_sources(connection, row)]
+            rows = [kept.shown_fact(row) for row in facts]
             if not rows:
                 message = {"message": params.id.partition("#")[0]}
-                pieces = views.turn_rows(connection, message, before=0)
-                rows = [views.shown_piece(one) for _, one in pieces if sees(one["session"])]
+                pieces = kept.turn_rows(connection, message, before=0)
+                rows = [kept.shown_piece(one) for _, one in pieces if sees(one["session"])]
             return {"rows": rows, "sources": [one for one in sources if sees(one["session"])]}
 
         found = await self._keeper.store.read(work)
@@ -251,16 +249,16 @@ class MemoryOperations:
     async def audit(self, invocation: Invocation, params: models.AuditParams) -> models.Changes:
         """Return what was known of a fact, or of somebody, and what took its place."""
         sees = invocation.principal.sees
-        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory import overview as kept
         from hookgate.builtin_plugins.memory.facts.grammar import key_of
 
         def work(connection: Connection) -> list[dict[str, Any]]:
-            facts = views.facts_called(connection, [params.about])
+            facts = kept.facts_called(connection, [params.about])
             if facts:
-                chain = [row for fact in facts for row in views.chain_of(connection, fact)]
+                chain = [row for fact in facts for row in kept.chain_of(connection, fact)]
             else:
-                chain = views.facts_about(connection, key_of(params.about), params.limit)[::-1]
-            return [views.shown_fact(row) for row in chain if sees(row.session)]
+                chain = kept.facts_about(connection, key_of(params.about), params.limit)[::-1]
+            return [kept.shown_fact(row) for row in chain if sees(row.session)]
 
         rows = await self._keeper.store.read(work)
         if not rows:
@@ -269,7 +267,7 @@ class MemoryOperations:
 
     # -- forgetting ----------------------------------------------------------------
 
-    async def forget(self, invocation: Invocation, params: models.ForgetParams) -> models.Forgotten:
+    async def forget(self, invocation: Invocation, params: models.ForgetParams) -> Forgotten:
         """Forget what fits and comes from sessions of the caller."""
         keeper, principal = self._keeper, invocation.principal
         scopes: Sequence[str]
@@ -293,11 +291,11 @@ class MemoryOperations:
         return gone
 
     async def _of_turn(self, principal: Principal, turn: str) -> Sequence[str]:
-        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory import overview as kept
 
         def work(connection: Connection) -> set[tuple[str, str]]:
-            pieces = views.turn_rows(connection, {"turn": turn}, before=0)
-            facts = views.fact_rows(connection, {"turn": turn}, past=True, before=0)
+            pieces = kept.turn_rows(connection, {"turn": turn}, before=0)
+            facts = kept.fact_rows(connection, {"turn": turn}, past=True, before=0)
             found = {(one["scope"], one["session"]) for _, one in pieces}
             return found | {(one.scope, one.session) for one in facts}
 
@@ -309,14 +307,14 @@ class MemoryOperations:
 
     async def _of_ids(self, principal: Principal, ids: Sequence[str]) -> Sequence[str]:
         """Return the scopes of what is called so, all of which comes from the caller's sessions."""
-        from hookgate.builtin_plugins.memory import views
+        from hookgate.builtin_plugins.memory import overview as kept
 
         def work(connection: Connection) -> dict[str, set[tuple[str, str]]]:
             found: dict[str, set[tuple[str, str]]] = {one: set() for one in ids}
-            for row in views.facts_called(connection, ids):
-                found[row.id] |= {(row.scope, one) for one in views.sessions_of(connection, row)}
+            for row in kept.facts_called(connection, ids):
+                found[row.id] |= {(row.scope, one) for one in kept.sessions_of(connection, row)}
             for one in ids:
-                pieces = views.turn_rows(connection, {"message": one.partition("#")[0]}, before=0)
+                pieces = kept.turn_rows(connection, {"message": one.partition("#")[0]}, before=0)
                 found[one] |= {(piece["scope"], piece["session"]) for _, piece in pieces}
             return found
 
@@ -340,7 +338,7 @@ class MemoryOperations:
         mine = [row for row in rows if all(sees(one["session"]) for one in (row, *row["sources"]))]
         return models.Exported(rows=mine, next=after)
 
-    async def import_(self, invocation: Invocation, params: models.ImportParams) -> models.Imported:
+    async def import_(self, invocation: Invocation, params: models.ImportParams) -> Imported:
         """Take in rows: all are looked at first, then `ROWS_A_WRITE` at a time are added."""
         from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError, check_rows
 
@@ -366,11 +364,11 @@ class MemoryOperations:
                     "`plugin.memory.max_notes`, and import again: what is there stays",
                 ) from None
             new, known = new + done.new, known + done.known
-        return models.Imported(new=new, known=known)
+        return Imported(new=new, known=known)
 
     def _taking(
         self, rows: Sequence[dict[str, Any]], params: models.ImportParams
-    ) -> Callable[[Connection], models.Imported]:
+    ) -> Callable[[Connection], Imported]:
         keeper = self._keeper
         taint = CLEAN if params.trusted else frozenset((f"import:{params.source}",))
         return lambda connection: keeper.import_rows(connection, rows, taint)
@@ -394,7 +392,7 @@ class MemoryOperations:
         return key, scopes_of(key, self._settings()).read
 
     async def _there(self) -> Sequence[str]:
-        from hookgate.builtin_plugins.memory.views import scopes_there
+        from hookgate.builtin_plugins.memory.overview import scopes_there
 
         return await self._keeper.store.read(scopes_there)
 

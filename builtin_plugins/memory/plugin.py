@@ -24,6 +24,7 @@ from hookgate import (
     StoreError,
     Tool,
     Turn,
+    TurnError,
 )
 from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
@@ -102,7 +103,12 @@ class Plugin:
             self._keeper = None
 
     def _opened(self) -> Keeper:
-        assert self._keeper is not None, "it is open as long as the gateway runs"
+        if self._keeper is None:
+            raise TurnError(
+                "memory is not open: the gateway starts, or stops",
+                code="no_store",
+                action="ask again once it runs",
+            )
         return self._keeper
 
     @staticmethod

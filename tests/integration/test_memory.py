@@ -203,7 +203,7 @@ async def left_of(gate: Gateway, turn: str) -> list[str]:
     def work(connection: Any) -> list[str]:
         return [
             table.name
-            for table in (tables.episodes.TURNS, tables.facts.FACTS, tables.facts.SOURCES)
+            for table in (tables.TURNS, tables.FACTS, tables.SOURCES)
             if connection.execute(table.select().where(table.c.turn == turn)).first()
         ]
 
@@ -378,7 +378,7 @@ async def test_an_import_lets_others_write_in_between(talking: Any) -> None:
     async with talking() as talk:
         store = talk.gate.host[STORE]
         importing = asyncio.create_task(talk.do("memory.import", rows=forged(400)))
-        count, there = sa.select(sa.func.count()).select_from(tables.facts.FACTS), 0
+        count, there = sa.select(sa.func.count()).select_from(tables.FACTS), 0
         while not there:
             there = await store.write(lambda connection: connection.execute(count).scalar_one())
         assert 50 <= there < 400

@@ -69,10 +69,10 @@ def kill_one(home: Path, round_: int, turns: int, pause: float) -> None:
 def rows_of(connection: Any) -> dict[str, set[str]]:
     turn = {
         table.name: set(connection.execute(sa.select(table.c.turn)).scalars())
-        for table in (tables.episodes.TURNS, tables.facts.FACTS, tables.facts.SOURCES, MESSAGES)
+        for table in (tables.TURNS, tables.FACTS, tables.SOURCES, MESSAGES)
     }
-    facts = sa.select(tables.facts.FACTS.c.number)
-    for table in (tables.facts.SOURCES, tables.facts.WORDS):
+    facts = sa.select(tables.FACTS.c.number)
+    for table in (tables.SOURCES, tables.WORDS):
         loose = sa.select(table.c.fact).where(table.c.fact.not_in(facts))
         assert connection.execute(loose).first() is None, f"{table.name} of no fact"
     return turn
@@ -96,9 +96,9 @@ async def whole_after(home: Path, kills: int) -> None:
         async with started(home=home, model=ScriptedModel(say("Fine."))) as gate:
             turns = await caught_up(gate)
             said = turns[MESSAGES.name]
-            assert turns[tables.episodes.TURNS.name] == said
-            assert turns[tables.facts.FACTS.name] == said, "each turn tells of somebody else"
-            assert turns[tables.facts.SOURCES.name] == said
+            assert turns[tables.TURNS.name] == said
+            assert turns[tables.FACTS.name] == said, "each turn tells of somebody else"
+            assert turns[tables.SOURCES.name] == said
 
 
 @pytest.mark.slow
@@ -123,12 +123,12 @@ async def test_two_gateways_on_one_store_learn_each_message_once(url: str, tmp_p
             await gate.chat(f"My friend Bob{number} lives in Oslo.")
         for gate in (a, b):
             turns = await caught_up(gate)
-            assert turns[tables.episodes.TURNS.name] == turns[MESSAGES.name]
+            assert turns[tables.TURNS.name] == turns[MESSAGES.name]
         count = sa.select(sa.func.count()).select_from
-        pieces = await a.host[STORE].read(lambda c: c.scalar(count(tables.episodes.TURNS)))
+        pieces = await a.host[STORE].read(lambda c: c.scalar(count(tables.TURNS)))
         said = await a.host[STORE].read(lambda c: c.scalar(count(MESSAGES)))
         assert pieces == said == 12
-        live = sa.select(tables.facts.FACTS.c.text).where(tables.facts.FACTS.c.superseded.is_(None))
+        live = sa.select(tables.FACTS.c.text).where(tables.FACTS.c.superseded.is_(None))
         texts = await a.host[STORE].read(lambda c: c.execute(live).scalars().all())
         assert len(texts) == len(set(texts))
         assert {f"Bob{n}" for n in range(6)} <= {w for text in texts for w in text.split()}

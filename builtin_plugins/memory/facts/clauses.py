@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from hookgate.builtin_plugins.memory.facts.grammar import grammar, vocabulary
 from hookgate.builtin_plugins.memory.facts.times import When, find_time
-
-if TYPE_CHECKING:
-    import re
 
 MAX_TEXT = 3000
 """Characters that somebody types. A longer message carries something pasted: only its first
@@ -84,6 +82,12 @@ class Assertion:
 
 ME = Ref("speaker")
 YOU = Ref("listener")
+
+_WHOM = dict.fromkeys(("i", "we", "my", "our"), ME) | dict.fromkeys(("you", "your"), YOU)
+_WHOM |= {
+    word: Ref("pronoun", who)
+    for word, who in (("his", "he"), ("her", "she"), ("its", "it"), ("their", "they"))
+}
 
 Mode = Literal["holds", "ended", "never", "past"]
 
@@ -227,7 +231,7 @@ def introductions(clause: str) -> tuple[str, list[Assertion]]:
         first = name.split()[0].casefold()
         if first in _KNOWN.words["nothing"]["openers"] or _E["called"].match(name):
             return match[0]
-        word, owner, names = match["role"].casefold(), _whose(match["whose"]), [name]
+        word, owner, names = match["role"].casefold(), _whom(match["whose"]), [name]
         role, more = _KNOWN.roles[word], match.groupdict().get("more")
         if more and word != role:  # `my sister Ann and Bob`: Bob is somebody else
             others = _E["and"].split(more.lstrip(", "))
@@ -297,9 +301,9 @@ def _subject(clause: str) -> tuple[Ref | None, str, bool]:
     if match and (match["of"] or _E["verb"].match(clause[match.end() :].lstrip(" ,"))):
         return _role_chain(match, clause)
     if match := _E["own"].match(clause):
-        return _whose(match["whose"]), "'s " + clause[match.end() :], False
+        return _whom(match["whose"]), "'s " + clause[match.end() :], False
     if match := _E["pronoun"].match(clause):
-        return _who(match["who"]), clause[match.end() :].strip(), False
+        return _whom(match["who"]), clause[match.end() :].strip(), False
     if clause[:8].casefold() == "call me ":
         return ME, clause, False
     match = _E["named"].match(clause) or _E["lower"].match(clause)
@@ -319,7 +323,7 @@ def _role_chain(
     match: re.Match[str], clause: str, owner: Ref | None = None
 ) -> tuple[Ref | None, str, bool]:
     chained = _E["chained"]
-    owner = owner or _whose(match["whose"])
+    owner = owner or _whom(match["whose"])
     while True:
         word = match["role"].casefold()
         role = _KNOWN.roles[word]
@@ -333,20 +337,9 @@ def _role_chain(
         match, clause = following, rest
 
 
-def _whose(word: str) -> Ref:
-    word = word.casefold()
-    if word in {"my", "our"}:
-        return ME
-    if word == "your":
-        return YOU
-    return Ref("pronoun", {"his": "he", "her": "she", "its": "it", "their": "they"}[word])
-
-
-def _who(word: str) -> Ref:
-    word = word.casefold()
-    if word in {"i", "we"}:
-        return ME
-    return YOU if word == "you" else Ref("pronoun", word)
+def _whom(word: str) -> Ref:
+    """Return whom a pronoun means, or whose something is."""
+    return _WHOM.get(word.casefold()) or Ref("pronoun", word.casefold())
 
 
 def _with_mode(statement: Statement) -> Statement:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Connection, select
 
 from hookgate import CLEAN, Taint
+from hookgate.builtin_plugins.memory.domain import Imported
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
+    ENDED,
     MAX_SOURCES,
-    Cause,
     Row,
     add_sources,
     check_room,
@@ -26,7 +27,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     taint_text,
     trust_in,
 )
-from hookgate.builtin_plugins.memory.models import Imported
 from hookgate.builtin_plugins.memory.recall.words import fold
 from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import FACTS
@@ -34,30 +34,93 @@ from hookgate.wire import well_formed
 
 FORMAT = "hookgate-fact-1"
 
-_TEXTS = {
-    "id": 200,
-    "scope": 500,
-    "subject": 300,
-    "subject_name": 300,
-    "relation": 100,
-    "value": 300,
-    "text": 4000,
-    "speaker": 200,
-    "provenance": 100,
-    "session": 500,
-    "turn": 200,
-}
-"""Texts of a row, and how long each may be."""
-
-_MAY_BE_EMPTY = {"subject", "subject_name", "relation", "value", "provenance", "session", "turn"}
-_TIMES = ("valid_from", "valid_to", "superseded")
-_ENDED = ("ended_by", "ended_turn", "ended_session")
-_SOURCE_TEXTS = ("said", "session", "turn", "speaker", "provenance")
-_ENDINGS = (None, "changed", "corrected", "confirmed", "over")
-
 
 class FactFormatError(ValueError):
     """A row is none that facts can be read from."""
+
+
+def _text(least: int, longest: int) -> Callable[[Any], str]:
+    expected = (
+        f"a text of {least} to {longest} characters, without the character NUL and without halves "
+        "of characters"
+    )
+
+    def read(value: Any) -> str:
+        fits = isinstance(value, str) and least <= len(value) <= longest
+        if not fits or "\0" in value or well_formed(value) != value:
+            raise ValueError(expected)
+        return str(value)
+
+    return read
+
+
+def _one_of(*values: str | None) -> Callable[[Any], str | None]:
+    def read(value: Any) -> str | None:
+        if not (value is None or isinstance(value, str)) or value not in values:
+            raise ValueError(" or ".join(repr(one) for one in values))
+        return value
+
+    return read
+
+
+def _time(value: Any) -> str:
+    try:
+        at = datetime.fromisoformat(value)
+        if at.tzinfo is None:
+            raise ValueError
+        return iso(at)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("a time such as '2024-05-15T12:00:00+00:00'") from None
+
+
+def _maybe(read: Callable[[Any], str]) -> Callable[[Any], str | None]:
+    return lambda value: None if value is None else read(value)
+
+
+def _taint(value: Any) -> str:
+    one = _text(1, 300)
+    try:
+        if isinstance(value, list) and len(value) <= 100:
+            return taint_text(frozenset(map(one, value)))
+    except ValueError:
+        pass
+    raise ValueError("a list of at most 100 texts")
+
+
+def _confidence(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError("a number from 0 to 1")
+    return float(value)
+
+
+_FACT: Mapping[str, Callable[[Any], Any]] = {
+    "kind": _one_of("fact", "note"),
+    "id": _text(1, 200),
+    "scope": _text(1, 500),
+    "subject": _text(0, 300),
+    "subject_name": _text(0, 300),
+    "relation": _text(0, 100),
+    "value": _text(0, 300),
+    "text": _text(1, 4000),
+    "speaker": _text(1, 200),
+    "provenance": _text(0, 100),
+    "session": _text(0, 500),
+    "turn": _text(0, 200),
+    "confidence": _confidence,
+    "taint": _taint,
+    "learned": _time,
+    **dict.fromkeys(("valid_from", "valid_to", "superseded"), _maybe(_time)),
+    "ending": _one_of(None, "changed", "corrected", "confirmed", "over"),
+    **dict.fromkeys(ENDED, _maybe(_text(0, 500))),
+}
+_SOURCE: Mapping[str, Callable[[Any], Any]] = {
+    "said": _text(1, 500),
+    **dict.fromkeys(("session", "turn", "speaker", "provenance"), _text(0, 500)),
+    "at": _time,
+    "confidence": _confidence,
+    "taint": _taint,
+}
+"""What a row and a source hold, and what reads each: as it is kept, or what was expected."""
 
 
 def export_page(connection: Connection, after: int, limit: int) -> tuple[list[dict[str, Any]], int]:
@@ -79,25 +142,27 @@ def check_rows(rows: Iterable[Mapping[str, Any]], first: int = 1) -> None:
     Raises:
         FactFormatError: A row is not of the format; see `import_rows`.
     """
+    for _ in _all_checked(rows, first):
+        pass
+
+
+def _all_checked(
+    rows: Iterable[Mapping[str, Any]], first: int = 1
+) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     for number, row in enumerate(rows, first):
         try:
-            _checked(row)
+            yield _checked(row)
         except FactFormatError as error:
             raise FactFormatError(f"row {number}: {error}") from None
 
 
 def _exported(row: Row, sources: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    texts = (*_SOURCE_TEXTS, "at", "confidence")
     return {
         "format": FORMAT,
-        "kind": row.kind,
-        **{name: getattr(row, name) for name in _TEXTS},
-        "confidence": row.confidence,
+        **{name: getattr(row, name) for name in _FACT},
         "taint": json.loads(row.taint),
-        "learned": row.learned,
-        **{name: getattr(row, name) for name in (*_TIMES, "ending", *_ENDED)},
         "sources": [
-            {**{name: one[name] for name in texts}, "taint": json.loads(one["taint"])}
+            {**{name: one[name] for name in _SOURCE}, "taint": json.loads(one["taint"])}
             for one in sources
         ],
     }
@@ -124,11 +189,7 @@ def import_rows(
         FullError: A scope holds as many notes as it may. The same goes for the transaction.
     """
     new = known = 0
-    for number, row in enumerate(rows, 1):
-        try:
-            values, sources = _checked(row)
-        except FactFormatError as error:
-            raise FactFormatError(f"row {number}: {error}") from None
+    for values, sources in _all_checked(rows):
         if taint:
             _add_taint(taint, values, *sources)
         if _is_known(connection, values, sources, join=not taint):
@@ -205,118 +266,46 @@ def _settle(connection: Connection, row: Row) -> None:
         why="changed",
         at=max(best.learned, row.learned),
         until=best.valid_from or best.learned,
-        by=Cause("", "", ""),
+        by=("", "", ""),
     )
 
 
 def _checked(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return a row and its sources as they are kept."""
-    if row.get("format") != FORMAT:
-        raise FactFormatError(f"found format {row.get('format')!r}, expected {FORMAT!r}")
-    kind = row.get("kind")
-    if not isinstance(kind, str) or kind not in {"fact", "note"}:
-        raise FactFormatError(f"found kind {kind!r}, expected 'fact' or 'note'")
-    values: dict[str, Any] = {"kind": kind}
-    for name, longest in _TEXTS.items():
-        values[name] = _text(row, name, longest)
+    _kept(row, {"format": _one_of(FORMAT)})
+    values = _kept(row, _FACT)
     try:
         check_scope(values["scope"])
     except ValueError as error:
         raise FactFormatError(str(error)) from None
-    if kind == "fact" and not (values["subject"] and values["relation"]):
+    is_note = values["kind"] == "note"
+    if not (is_note or (values["subject"] and values["relation"])):
         raise FactFormatError("found a fact without subject or relation, expected both")
-    values["object"] = _object(values)
-    values["folded"] = fold(values["text"]) if kind == "note" else ""
-    values["confidence"] = _confidence(row)
-    values["learned"] = _time(row, "learned", needed=True)
-    for name in _TIMES:
-        values[name] = _time(row, name, needed=False)
-    if row.get("ending") not in _ENDINGS or (row.get("ending") is None) != (
-        values["superseded"] is None
-    ):
+    if (values["ending"] is None) != (values["superseded"] is None):
         raise FactFormatError(
-            f"found ending {row.get('ending')!r}, expected one of {_ENDINGS[1:]} together with the "
-            "time `superseded`, or neither"
+            f"found ending {values['ending']!r}, expected one together with the time `superseded`, "
+            "or neither"
         )
-    values["ending"] = row.get("ending")
-    for name in _ENDED:
-        values[name] = None if row.get(name) is None else _text(row, name, 500, empty=True)
-    sources = _checked_sources(row, values["scope"])
-    taint = _taint(row).union(*(json.loads(source["taint"]) for source in sources))
-    values["taint"] = taint_text(taint)
-    return values, sources
-
-
-def _object(values: Mapping[str, Any]) -> str:
-    if values["kind"] == "note":
-        return digest_of(fold(values["text"]))
-    return key_of(values["value"]) or f"{values['subject']}/{values['relation']}"
-
-
-def _checked_sources(row: Mapping[str, Any], scope: str) -> list[dict[str, Any]]:
+    values["folded"] = fold(values["text"]) if is_note else ""
+    named = key_of(values["value"]) or f"{values['subject']}/{values['relation']}"
+    values["object"] = digest_of(values["folded"]) if is_note else named
     sources = row.get("sources")
     if not isinstance(sources, list) or len(sources) > MAX_SOURCES:
         raise FactFormatError(f"found other `sources`, expected a list of at most {MAX_SOURCES}")
-    checked: dict[str, dict[str, Any]] = {}
-    for source in sources:
-        if not isinstance(source, dict):
-            raise FactFormatError("found a source that is no object, expected objects")
-        values: dict[str, Any] = {}
-        for name in _SOURCE_TEXTS:
-            values[name] = _text(source, name, 500, empty=name != "said")
-        values |= {"scope": scope, "at": _time(source, "at", needed=True)}
-        values |= {"taint": taint_text(_taint(source)), "confidence": _confidence(source)}
-        checked[values["said"]] = values
-    return list(checked.values())
+    if not all(isinstance(one, dict) for one in sources):
+        raise FactFormatError("found a source that is no object, expected objects")
+    checked = [_kept(one, _SOURCE) | {"scope": values["scope"]} for one in sources]
+    for source in checked:
+        _add_taint(frozenset(json.loads(source["taint"])), values)
+    return values, list({source["said"]: source for source in checked}.values())
 
 
-def _text(row: Mapping[str, Any], name: str, longest: int, *, empty: bool | None = None) -> str:
-    value = row.get(name)
-    may_be_empty = name in _MAY_BE_EMPTY if empty is None else empty
-    if (
-        not isinstance(value, str)
-        or len(value) > longest
-        or "\0" in value
-        or well_formed(value) != value
-        or (not value and not may_be_empty)
-    ):
-        shown = f"{value!r:.60}"
-        raise FactFormatError(
-            f"found {name} {shown}, expected a text of {0 if may_be_empty else 1} to {longest} "
-            "characters, without the character NUL and without halves of characters"
-        )
-    return value
-
-
-def _time(row: Mapping[str, Any], name: str, *, needed: bool) -> str | None:
-    value = row.get(name)
-    if value is None and not needed:
-        return None
-    try:
-        at = datetime.fromisoformat(value)  # type: ignore[arg-type]
-        if at.tzinfo is None:
-            raise ValueError
-        return iso(at)
-    except (TypeError, ValueError, OverflowError):
-        raise FactFormatError(
-            f"found {name} {value!r:.60}, expected a time such as '2024-05-15T12:00:00+00:00'"
-        ) from None
-
-
-def _taint(row: Mapping[str, Any]) -> frozenset[str]:
-    taint = row.get("taint")
-    if (
-        not isinstance(taint, list)
-        or len(taint) > 100
-        or not all(isinstance(one, str) and 0 < len(one) <= 300 for one in taint)
-        or any("\0" in one or well_formed(one) != one for one in taint)
-    ):
-        raise FactFormatError(f"found taint {taint!r:.60}, expected a list of at most 100 texts")
-    return frozenset(taint)
-
-
-def _confidence(row: Mapping[str, Any]) -> float:
-    value = row.get("confidence")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise FactFormatError(f"found confidence {value!r:.60}, expected a number from 0 to 1")
-    return float(value)
+def _kept(row: Mapping[str, Any], fields: Mapping[str, Callable[[Any], Any]]) -> dict[str, Any]:
+    kept = {}
+    for name, read in fields.items():
+        try:
+            kept[name] = read(row.get(name))
+        except ValueError as error:
+            found = f"{row.get(name)!r:.60}"
+            raise FactFormatError(f"found {name} {found}, expected {error}") from None
+    return kept

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins.memory.facts.clauses import (
     ME,
@@ -19,17 +19,29 @@ from hookgate.builtin_plugins.memory.facts.clauses import (
     sentences_of,
 )
 from hookgate.builtin_plugins.memory.facts.grammar import Pattern, grammar, patterns, vocabulary
-from hookgate.builtin_plugins.memory.facts.times import When, find_time
-from hookgate.builtin_plugins.memory.facts.values import clean, several
-
-if TYPE_CHECKING:
-    import re
+from hookgate.builtin_plugins.memory.facts.times import When, find_time, is_date
 
 MAX_CLAIMS = 24
 """Claims of one message."""
 
 _PLACES = ("lives in", "works at", "studies at")
 """What one may leave."""
+
+MAX_VALUE = 80
+"""Characters of a value."""
+
+MAX_VALUES = 8
+"""Values of one statement."""
+
+_WORDS = {"name": 4, "names": 12, "place": 6, "organization": 6, "job": 6, "thing": 9, "things": 30}
+_LIKE = {
+    "names": "name",
+    "organization": "place",
+    "job": "place",
+    "things": "thing",
+    "languages": "thing",
+}
+"""Which list of words ends a value of a kind."""
 
 _E, _KNOWN = grammar().expressions, vocabulary()
 
@@ -188,12 +200,9 @@ def _values(
         return [(subject, f"favourite {topic}", value)] if value else []
     if relation == "@role":
         role = _KNOWN.roles[match["role"].casefold()]
-        names = [""]
-        if "names" in match.re.groupindex:
-            names = several("names", match["names"])
-        elif "name" in match.re.groupindex:
-            names = several("names", match["name"])
-        return [(subject, role, name) for name in names]
+        said = match.groupdict()
+        text = said.get("names") or said.get("name")
+        return [(subject, role, name) for name in (several("names", text) if text else [""])]
     if relation == "@it":
         name = clean("name", match["name"], lower=False)
         return [(Ref("pronoun", "they"), "name", name)] if name else []
@@ -289,3 +298,85 @@ def _dated(claim: Assertion, mode: str, tense: str, when: When | None, at: datet
         "since" if when.kind in {"since", "for"} else "on" if when.precision == "day" else "in"
     )
     return replace(claim, valid_from=start, dated=f"{preposition} {words}")
+
+
+# -- values as they are kept: cut where they end, and refused where they are none ----------
+
+
+def clean(kind: str, text: str, *, lower: bool = True, proper: bool = False) -> str:
+    """Return a value without what comes after it; "" where it is none.
+
+    Args:
+        kind: Of the placeholder.
+        text: What stands in its place.
+        lower: Whether a name may be written small.
+        proper: Whether a name of an organization or place has to be written large.
+    """
+    if kind in grammar().kinds:
+        return text.strip()
+    text = _cut(kind, text)
+    if not text or len(text) > MAX_VALUE or _E["no_text"].search(text) or "\ufffc" in text:
+        return ""
+    if kind in {"address", "breed", "language"} and not _E[kind].fullmatch(text):
+        return ""
+    if (kind == "date" and not is_date(text)) or (kind == "profession" and not _is_job(text)):
+        return ""
+    if kind in {"name", "names"}:
+        return _name(text, lower)
+    if proper and kind in {"place", "organization"} and not text[0].isupper():
+        return ""
+    if kind == "place" and _E["common_place"].match(text) and not _E["a_place"].fullmatch(text):
+        return ""
+    if kind not in {"date", "address", "breed"} and _E["no_value"].match(text):
+        return ""
+    if kind in {"place", "organization", "job"} and _E["no_name"].fullmatch(text):
+        return ""
+    return text
+
+
+def several(kind: str, text: str, *, lower: bool = True) -> list[str]:
+    """Return the values of a list such as `tea, coffee and cake`."""
+    if kind == "names":
+        # `a cat, Tom, and a dog, Rex` names one cat.
+        text = _E["next_one"].sub("", text)
+    parts = _E["divider"].split(text)[:MAX_VALUES]
+    one = {"names": "name", "things": "thing", "languages": "language"}[kind]
+    found = [clean(one, part, lower=lower) for part in parts if part]
+    return [value for value in found if value]
+
+
+def _cut(kind: str, text: str) -> str:
+    text = text.strip().strip("\"'“”")
+    if kind in {"date", "address"}:
+        return text.strip(" .,")
+    ends = _LIKE.get(kind, kind if kind in {"name", "place", "thing"} else "thing")
+    found = _E[f"ends_{ends}"].search(text)
+    if found:
+        text = text[: found.start()]
+    text = text.split("(")[0].strip(" ,.;:!-")
+    if kind == "place":
+        # `San Diego, California` is one place; more after another comma is not of it.
+        text = ", ".join(text.split(", ")[:2])
+    if kind in {"name", "organization", "job", "thing", "breed"}:
+        text = text.split(", ")[0]
+    limit = _WORDS.get(kind, 9)
+    return text if len(text.split()) <= limit else ""
+
+
+def _name(text: str, lower: bool) -> str:
+    match = _E["name"].fullmatch(text)
+    if match is None or _E["no_name"].fullmatch(text.split()[0]):
+        return ""
+    if text.casefold() in _KNOWN.roles:
+        return ""
+    if text[0].isupper():
+        # `Luna very much`: of a name with capital letters, the words with them.
+        words = text.split()
+        while len(words) > 1 and not words[-1][0].isupper():
+            words.pop()
+        return " ".join(words)
+    return text if lower and len(text.split()) == 1 else ""
+
+
+def _is_job(text: str) -> bool:
+    return bool(_E["profession"].fullmatch(text)) and not _E["no_profession"].fullmatch(text)

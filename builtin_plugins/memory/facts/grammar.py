@@ -109,7 +109,6 @@ class Pattern:
     profession: bool = False
     correction: bool = False
     dated: bool = False
-    one: bool = False
     ends: bool = False
     until: str = ""
     prefix: str = ""

@@ -1,19 +1,20 @@
-"""Learning: from what was said to what is known. Nothing that was known is overwritten."""
+"""From what was said to what is known, and of whom. Nothing that was known is overwritten."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection
 
 from hookgate import new_id
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Utterance
+from hookgate.builtin_plugins.memory.facts.clauses import Assertion, Ref
 from hookgate.builtin_plugins.memory.facts.extractor import extract
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
-from hookgate.builtin_plugins.memory.facts.resolver import Entity, Resolver
 from hookgate.builtin_plugins.memory.facts.rows import (
-    Cause,
     Row,
     add_sources,
     close,
@@ -30,36 +31,28 @@ from hookgate.builtin_plugins.memory.facts.rows import (
 from hookgate.builtin_plugins.memory.tables import FACTS
 from hookgate.wire import well_formed
 
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Connection
-
-    from hookgate.builtin_plugins.memory.facts.clauses import Assertion
-
 ANSWER = 0.5
 """What remains of the confidence of a claim that the answer made."""
 
 MAX_ROWS = 64
 """Rows of one subject and relation that are compared with a new one."""
 
+RECENT = timedelta(minutes=30)
+"""How long ago a thing was last spoken of for a pronoun of a later message to mean it."""
 
-@dataclass(slots=True)
-class Learned:
-    """What became of some messages.
+RECENT_FACTS = 8
 
-    Attributes:
-        new: The ids of facts that were not known.
-        ended: The ids of facts that are not what is known any more.
-        refused: How many claims were not kept, because a better source says otherwise.
-    """
-
-    new: list[str] = field(default_factory=list)
-    ended: list[str] = field(default_factory=list)
-    refused: int = 0
+_MEANS = {
+    "she": {"f", "any"},
+    "he": {"m", "any"},
+    "they": {"f", "m", "any"},
+    "it": {"any", "thing"},
+}
 
 
 def learn(
     said: Sequence[Utterance], connection: Connection, *, redact: Callable[[str], str]
-) -> Learned:
+) -> None:
     """Learn from messages, in their order, in the caller's transaction.
 
     Args:
@@ -67,31 +60,26 @@ def learn(
         connection: Of the caller's transaction.
         redact: Masks every known secret; a message that holds one teaches nothing.
     """
-    learned = Learned()
     for one in said:
         text = one.text
         if "\0" in text or well_formed(text) != text:
             continue
         claims = extract(text, one.at)
         if claims and redact(text) == text:
-            _Learning(one, connection, learned).take(claims)
-    return learned
+            take(one, claims, connection)
 
 
-def take(said: Utterance, claims: Sequence[Assertion], connection: Connection) -> Learned:
-    """Learn what somebody else has read in a message, as if the patterns had."""
-    learned = Learned()
-    _Learning(said, connection, learned).take(claims)
-    return learned
+def take(said: Utterance, claims: Sequence[Assertion], connection: Connection) -> None:
+    """Learn what the patterns, or somebody else, have read in a message."""
+    _Learning(said, connection).take(claims)
 
 
 class _Learning:
     """Takes the claims of one message."""
 
-    def __init__(self, said: Utterance, connection: Connection, learned: Learned) -> None:
+    def __init__(self, said: Utterance, connection: Connection) -> None:
         self._said = said
         self._connection = connection
-        self._learned = learned
         self._resolver = Resolver(connection, said)
         self._trust = trust_of(said.speaker, bool(said.taint))
         self._at = iso(said.at)
@@ -163,9 +151,7 @@ class _Learning:
         rows = self._rows(columns.subject == subject.key, columns.relation == claim.relation)
         ever = [row for row in rows if row.object == value_key]
         if self._trust < 2 and any(trust_in(row) > self._trust for row in ever):
-            # The answer says again what the user has said, or what they have said ended.
-            self._learned.refused += not any(self._is_current(row) for row in ever)
-            return
+            return  # the answer says again what the user has said, or what they have said ended
         now = [row for row in rows if self._is_current(row)]
         same = [row for row in now if row.object == value_key]
         if same and not self._differs(claim, same[0]):
@@ -175,7 +161,6 @@ class _Learning:
             return  # `I have a dog` says nothing new of a dog with a name
         wrong, past = self._conflicts(claim, subject, value_key, now)
         if any(trust_in(row) > self._trust for row in (*wrong, *past)):
-            self._learned.refused += 1
             return
         if claim.pattern == "is which, as a correction" and not wrong:
             return
@@ -281,7 +266,6 @@ class _Learning:
         rows = self._rows(*where)
         now = [row for row in rows if self._is_current(row)]
         if any(trust_in(row) > self._trust for row in now):
-            self._learned.refused += 1
             return
         if now:
             why = "corrected" if claim.mode == "never" else "changed"
@@ -306,9 +290,8 @@ class _Learning:
             why=why,
             at=self._at,
             until=self._at if until is None else iso(until),
-            by=Cause(self._said.id, self._said.turn, self._said.session),
+            by=(self._said.id, self._said.turn, self._said.session),
         )
-        self._learned.ended += [row.id for row in rows]
 
     def _confidence(self, claim: Assertion) -> float:
         return claim.confidence * (ANSWER if self._said.speaker == ASSISTANT else 1.0)
@@ -341,7 +324,6 @@ class _Learning:
         source = source_of(said, self._confidence(claim))
         row = insert_row(self._connection, values, [source])
         self._resolver.facts.append(row)
-        self._learned.new.append(row.id)
         self._mention_value(row)
 
     def _mention_value(self, row: Row) -> None:
@@ -352,3 +334,160 @@ class _Learning:
                 or f"{'the user' if row.subject == USER else row.subject_name}'s {row.relation}"
             )
             self._resolver.mention(Entity(row.object, name, relation.gender))
+
+
+# -- whom a claim speaks of --------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Somebody or something that facts are about.
+
+    Attributes:
+        key: As it is compared; `user/sister` for one without a name.
+        name: As it is shown.
+        gender: Which pronouns mean it; "" where that is not known.
+    """
+
+    key: str
+    name: str
+    gender: str = ""
+
+
+@dataclass(slots=True)
+class Resolver:
+    """Finds whom the claims of one message speak of.
+
+    Attributes:
+        connection: Of the caller's transaction.
+        said: The message.
+        mentioned: What was spoken of, the latest last.
+        facts: What was learned from this message, the latest last.
+    """
+
+    connection: Connection
+    said: Utterance
+    mentioned: list[Entity] = field(default_factory=list)
+    facts: list[Row] = field(default_factory=list)
+    _looked_back: bool = False
+
+    def find(self, ref: Ref) -> Entity | None:
+        """Return whom `ref` means; None where that is not known."""
+        if ref.kind == "speaker":
+            return None if self.said.speaker == ASSISTANT else self._speaker()
+        if ref.kind == "listener":
+            return Entity(USER, USER) if self.said.speaker == ASSISTANT else None
+        if ref.kind == "name":
+            return self.named(ref.text)
+        if ref.kind == "pronoun":
+            return self._meant(ref.text)
+        owner = self.find(ref.owner) if ref.owner is not None else None
+        return self._role(owner, ref.text) if owner is not None else None
+
+    def named(self, name: str) -> Entity | None:
+        """Return who goes by `name`, if anybody is known by it."""
+        key = key_of(name)
+        for one in reversed(self.mentioned):
+            if one.key == key:
+                return one
+        columns, scopes = FACTS.c, [self.said.scope]
+        for row in rows_where(self.connection, scopes, columns.object == key, limit=RECENT_FACTS):
+            if row.relation == "name":
+                return Entity(row.subject, row.subject_name)
+            if row.ending != "corrected" and kind_of_value(row.relation) in {
+                "person",
+                "pet",
+                "thing",
+            }:
+                gender = vocabulary().relation(row.relation).gender
+                return Entity(key, row.value, gender)
+        about = rows_where(
+            self.connection, scopes, columns.subject == key, columns.kind == "fact", limit=1
+        )
+        return Entity(key, about[0].subject_name) if about else None
+
+    def mention(self, entity: Entity) -> None:
+        """Note that an entity was spoken of."""
+        if entity.key != self._speaker().key and entity.key != USER:
+            self.mentioned.append(entity)
+
+    def last_fact(self) -> Row | None:
+        """Return the fact that was learned last in this session, if that is not long ago."""
+        if self.facts:
+            return self.facts[-1]
+        found = self._recent()
+        return found[0] if found else None
+
+    def _speaker(self) -> Entity:
+        if self.said.speaker in {USER, ASSISTANT}:
+            return Entity(USER, USER)
+        return Entity(key_of(self.said.speaker), self.said.speaker)
+
+    def _recent(self) -> list[Row]:
+        since = iso(self.said.at - RECENT)
+        columns = FACTS.c
+        return rows_where(
+            self.connection,
+            [self.said.scope],
+            columns.session == self.said.session,
+            columns.kind == "fact",
+            columns.learned >= since,
+            columns.superseded.is_(None),
+            limit=RECENT_FACTS,
+        )
+
+    def _meant(self, pronoun: str) -> Entity | None:
+        genders = _MEANS.get(pronoun)
+        if genders is None:
+            return None
+        if not self._looked_back:
+            self._looked_back = True
+            before = [entity for row in reversed(self._recent()) for entity in entities_of(row)]
+            own = self._speaker().key
+            self.mentioned[:0] = [one for one in before if one.key not in {own, USER}]
+        for one in reversed(self.mentioned):
+            if one.gender in genders:
+                return one
+        return None
+
+    def _role(self, owner: Entity, role: str) -> Entity:
+        columns = FACTS.c
+        gender = vocabulary().relation(role).gender
+        rows = rows_where(
+            self.connection,
+            [self.said.scope],
+            columns.subject == owner.key,
+            columns.relation == role,
+            columns.value != "",
+            current(iso(self.said.at)),
+            limit=RECENT_FACTS,
+        )
+        known = {row.object: row.value for row in rows}
+        if len(known) == 1:
+            ((key, name),) = known.items()
+            return Entity(key, name, gender)
+        for one in reversed(self.mentioned):
+            if one.key in known:
+                return one
+        whose = "the user" if owner.key == USER else owner.name
+        return Entity(f"{owner.key}/{role}", f"{whose}'s {role}", gender)
+
+
+def kind_of_value(relation: str) -> str:
+    """Return what the value of a relation names; "" where facts cannot be about it."""
+    return vocabulary().relation(relation).value
+
+
+def entities_of(row: Row) -> list[Entity]:
+    """Return whom a fact is about, and whom its value names."""
+    found = [Entity(row.subject, row.subject_name, _gender_of_key(row.subject))]
+    if vocabulary().is_role(row.relation):
+        gender = vocabulary().relation(row.relation).gender
+        name = row.value or f"{row.subject_name}'s {row.relation}"
+        found.append(Entity(row.object, name, gender))
+    return found
+
+
+def _gender_of_key(key: str) -> str:
+    role = key.rpartition("/")[2] if "/" in key else ""
+    return vocabulary().relation(role).gender if role else ""

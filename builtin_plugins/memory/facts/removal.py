@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
 from hookgate.builtin_plugins.memory.facts.rows import (
-    Cause,
+    ENDED,
     Row,
     close,
     delete_rows,
@@ -19,10 +19,6 @@ from hookgate.builtin_plugins.memory.facts.rows import (
     taint_text,
 )
 from hookgate.builtin_plugins.memory.tables import FACTS, IN_ONE, SOURCES, in_parts
-
-_ENDED = ("superseded", "ending", "ended_by", "ended_turn", "ended_session")
-_ENDINGS = (FACTS.c.ended_by, FACTS.c.ended_turn, FACTS.c.ended_session)
-"""Where a fact says what message, turn and session it has ended by."""
 
 
 def forget_facts(connection: Connection, scopes: Sequence[str], ids: Sequence[str]) -> int:
@@ -75,9 +71,9 @@ def forget_said(
                 notes = FACTS.c.kind == "note", column.in_(some)
                 while gone := _delete(connection, scope, *notes):
                     count += gone
-        for ending, values in zip(_ENDINGS, (said, turns, sessions), strict=True):
+        for ending, values in zip(ENDED, (said, turns, sessions), strict=True):
             for some in in_parts(values):
-                _restore(connection, scope, ending.in_(some))
+                _restore(connection, scope, FACTS.c[ending].in_(some))
     return count
 
 
@@ -111,7 +107,7 @@ def _restore(connection: Connection, scope: str, by: ColumnElement[bool]) -> Non
     columns = FACTS.c
     ended = select(FACTS).where(columns.scope == scope, by)
     for row in connection.execute(ended.order_by(columns.number.desc())).all():
-        values: dict[str, str | None] = dict.fromkeys(_ENDED)
+        values: dict[str, str | None] = dict.fromkeys(("superseded", "ending", *ENDED))
         if row.ending == "changed":
             values["valid_to"] = None
         connection.execute(
@@ -140,12 +136,12 @@ def _replaced_since(connection: Connection, row: Row) -> None:
         return
     by = twin[-1] if twin else later[-1]
     sources = sources_of(connection, row.scope, [by.number]).get(by.number)
-    cause = (sources[0][name] for name in ("said", "turn", "session")) if sources else ("", "", "")
+    cause = (sources[0]["said"], sources[0]["turn"], sources[0]["session"]) if sources else None
     close(
         connection,
         [row],
         why="confirmed" if twin else "changed",
         at=by.learned,
         until=by.valid_from or by.learned,
-        by=Cause(*cause),
+        by=cause or ("", "", ""),
     )

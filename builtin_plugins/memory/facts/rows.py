@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, TypeAlias
@@ -17,6 +17,12 @@ from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
 from hookgate.builtin_plugins.memory.recall.words import fold, terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, SOURCES, WORDS, in_parts
 
+Cause: TypeAlias = tuple[str, str, str]
+"""The message by which a fact has ended, its turn and its session."""
+
+ENDED = ("ended_by", "ended_turn", "ended_session")
+"""The columns of a cause."""
+
 Row: TypeAlias = sqlalchemy.Row[Any]
 """A row of `FACTS`, its columns as attributes; times are texts."""
 
@@ -24,15 +30,6 @@ MAX_SOURCES = 32
 """Messages that one fact is kept to rest on."""
 
 _IS_NOTE = FACTS.c.kind == "note"
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """The message by which a fact has ended."""
-
-    ended_by: str
-    ended_turn: str
-    ended_session: str
 
 
 def trust_of(speaker: str, tainted: bool) -> int:
@@ -192,7 +189,7 @@ def close(
         by: The message that said so.
     """
     for row in rows:
-        values: dict[str, Any] = {"superseded": at, "ending": why, **asdict(by)}
+        values: dict[str, Any] = dict(zip(ENDED, by, strict=True), superseded=at, ending=why)
         if why == "changed" and row.valid_to is None:
             values["valid_to"] = until
         elif why == "changed":

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Select, Text, bindparam, or_, select
 
 from hookgate.builtin_plugins.memory.domain import USER, Hit
 from hookgate.builtin_plugins.memory.facts.grammar import key_of, vocabulary
-from hookgate.builtin_plugins.memory.facts.resolver import kind_of_value
+from hookgate.builtin_plugins.memory.facts.learner import kind_of_value
 from hookgate.builtin_plugins.memory.facts.rows import Row, current, held_at, hit_of, iso, of_scope
 from hookgate.builtin_plugins.memory.recall.words import terms_of
 from hookgate.builtin_plugins.memory.tables import FACTS, WORDS

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-import numpy as np
+from sqlalchemy import Connection
 
 from hookgate import Conversations, Embedder, EmbeddingError, Said, Store
 from hookgate.builtin_plugins.memory.domain import USER, Hit, Utterance
 from hookgate.builtin_plugins.memory.recall import turns as rows
-from hookgate.builtin_plugins.memory.recall.index import Indexes, TurnIndex, to_bytes
+from hookgate.builtin_plugins.memory.recall.index import Floats, Indexes, TurnIndex, to_bytes
 from hookgate.builtin_plugins.memory.recall.query import read_query, speakers_in
 from hookgate.builtin_plugins.memory.recall.ranker import rank
 from hookgate.builtin_plugins.memory.recall.words import fold
 from hookgate.builtin_plugins.memory.scopes import Scope, check_scope
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-    from sqlalchemy import Connection
-
-    Floats: TypeAlias = npt.NDArray[np.float32]
 
 PAGE = 200
 """Messages that are learned in one transaction."""
@@ -216,11 +210,14 @@ class Episodes:
         indexes = [self._indexes.of(scope) for scope in read]
         embedder = self._embedder()
         fingerprint = "" if embedder is None else embedder.fingerprint
+
+        def look(connection: Connection) -> None:
+            with _brought_up(connection, read, indexes, fingerprint):
+                pass
+
         if any(not index.version for index in indexes):
             # Who has spoken there has to be known before the message is read.
-            await self._store.read(
-                lambda connection: self._refresh(connection, read, indexes, fingerprint)
-            )
+            await self._store.read(look)
         speakers = list(dict.fromkeys(one for index in indexes for one in index.speakers))
         asked = read_query(query, self._now(), speakers)
         if not asked.words or not any(len(index) for index in indexes):
@@ -228,10 +225,7 @@ class Episodes:
         vector, names = await self._vector_of(embedder, query, speakers_in(asked.text, speakers))
 
         def work(connection: Connection) -> list[Hit]:
-            with ExitStack() as held:
-                for index in indexes:
-                    held.enter_context(index.lock)
-                self._bring_up(connection, read, indexes, fingerprint)
+            with _brought_up(connection, read, indexes, fingerprint):
                 left_out = [
                     rows.places_of(connection, scope, without) if without else [] for scope in read
                 ]
@@ -258,26 +252,15 @@ class Episodes:
         except EmbeddingError:
             return None, ()
 
-    def _refresh(
-        self,
-        connection: Connection,
-        scopes: Sequence[str],
-        indexes: Sequence[TurnIndex],
-        fingerprint: str,
-    ) -> None:
-        with ExitStack() as held:
-            for index in indexes:
-                held.enter_context(index.lock)
-            self._bring_up(connection, scopes, indexes, fingerprint)
 
-    def _bring_up(
-        self,
-        connection: Connection,
-        scopes: Sequence[str],
-        indexes: Sequence[TurnIndex],
-        fingerprint: str,
-    ) -> None:
-        """Take in what has changed in the store since an index was used last."""
+@contextmanager
+def _brought_up(
+    connection: Connection, scopes: Sequence[str], indexes: Sequence[TurnIndex], fingerprint: str
+) -> Iterator[None]:
+    """Hold indexes, with what has changed in the store since they were used last."""
+    with ExitStack() as held:
+        for index in indexes:
+            held.enter_context(index.lock)
         for scope, index in zip(scopes, indexes, strict=True):
             now = rows.scope_row(connection, scope)
             same = index.fingerprint == fingerprint
@@ -294,43 +277,7 @@ class Episodes:
                 more = len(changed) == READ_ROWS
                 after = changed[-1].place if changed else after
             index.version = now.version
-
-    # -- forgetting -----------------------------------------------------------------
-
-    async def forget(
-        self,
-        *,
-        turns: Collection[str] | None = None,
-        session: str | None = None,
-        scope: Scope | None = None,
-    ) -> int:
-        """Delete what fits everything that is given; return how many pieces that were.
-
-        With a piece go its words and its vector: they are one row. What of it is in memory is
-        let go of before the next search. What was said stays where it was said: whoever
-        forgets it there does so first, or it is learned again.
-
-        Args:
-            turns: The ids of turns.
-            session: A session, as text.
-            scope: A scope.
-
-        Raises:
-            ValueError: Nothing is given, which would be everything.
-            StoreError: The store did not take it; nothing is forgotten.
-        """
-        if turns is None and session is None and scope is None:
-            raise ValueError("found nothing to forget by, expected `turns`, `session` or `scope`")
-        scopes = None if scope is None else [check_scope(scope)]
-        async with self._lock:
-            gone = await self._store.write(
-                lambda connection: rows.forget_pieces(
-                    connection, scopes=scopes, session=session, turns=turns
-                )
-            )
-        if scope is not None and turns is None and session is None:
-            self._indexes.drop(scope)
-        return gone
+        yield
 
 
 def _hits(

@@ -7,15 +7,14 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Ints: TypeAlias = npt.NDArray[np.int64]
-    Bits: TypeAlias = npt.NDArray[np.uint64]
+Ints: TypeAlias = npt.NDArray[np.int64]
+Bits: TypeAlias = npt.NDArray[np.uint64]
+Floats: TypeAlias = npt.NDArray[np.float32]
 
 NONE = -1
 """Stands where there is no turn before or after."""
@@ -23,11 +22,17 @@ NONE = -1
 SITTING_SECONDS = 3600
 """After a longer silence a session's next turn begins a new sitting."""
 
+_COLUMNS = {
+    **dict.fromkeys(("places", "at", "before", "after", "starts"), np.int64),
+    **dict.fromkeys(("lengths", "signs", "speaker", "sitting"), np.int32),
+}
+"""What is known of each row, see `TurnIndex`."""
+
 _MICROSECONDS = 1_000_000
 _VECTOR_SCALE = 127.0
 
 
-def to_bytes(vector: npt.NDArray[np.float32]) -> bytes:
+def to_bytes(vector: Floats) -> bytes:
     """Return a vector as it is kept: a signed byte for each number, the greatest one 127."""
     most = float(np.abs(vector).max()) or 1.0
     kept: bytes = np.rint(vector * (_VECTOR_SCALE / most)).astype(np.int8).tobytes()
@@ -43,7 +48,7 @@ class _Column:
     used: int = 0
     room: Any = None
 
-    def extend(self, rows: npt.NDArray[Any]) -> None:
+    def extend(self, rows: Any) -> None:
         need = self.used + len(rows)
         if self.room is None or need > len(self.room):
             shape = (max(64, need + need // 2), *((self.width,) if self.width else ()))
@@ -113,12 +118,9 @@ class TurnIndex:
         self.sittings = 0
         self.total = 0
         self.fingerprint = fingerprint
-        self._places, self._at = _Column(np.int64), _Column(np.int64)
-        self._lengths, self._signs = _Column(np.int32), _Column(np.int32)
-        self._speaker, self._sitting = _Column(np.int32), _Column(np.int32)
-        self._before, self._after = _Column(np.int64), _Column(np.int64)
-        self._starts, self._terms = _Column(np.int64), _Column(np.uint32)
-        self._starts.extend(np.zeros(1, np.int64))
+        self._columns = {name: _Column(dtype) for name, dtype in _COLUMNS.items()}
+        self._columns["starts"].extend([0])
+        self._terms = _Column(np.uint32)
         self._postings: dict[int, array[int]] = {}
         self._open: dict[str, _Sitting] = {}
         self._vectors: _Column | None = None
@@ -127,7 +129,7 @@ class TurnIndex:
         self._show()
 
     def __len__(self) -> int:
-        return self._places.used
+        return self._columns["places"].used
 
     # -- growing --------------------------------------------------------------------
 
@@ -150,22 +152,25 @@ class TurnIndex:
             self._append(new)
         self._take_vectors(rows)
 
+    def _extend(self, **rows: Any) -> None:
+        for name, some in rows.items():
+            self._columns[name].extend(some)
+
     def _show(self) -> None:
-        self.places, self.at = self._places.rows, self._at.rows
-        self.lengths, self.signs = self._lengths.rows, self._signs.rows
-        self.speaker, self.sitting = self._speaker.rows, self._sitting.rows
-        self.before, self.after = self._before.rows, self._after.rows
-        self.starts = self._starts.rows
+        for name, column in self._columns.items():
+            setattr(self, name, column.rows)
 
     def _append(self, rows: Sequence[Any]) -> None:
         first = len(self)
         terms = [np.frombuffer(row.terms, "<u4") for row in rows]
         lengths = np.array([len(one) for one in terms], np.int64)
-        self._places.extend(np.array([row.place for row in rows], np.int64))
-        self._at.extend(np.array([row.at for row in rows], np.int64))
-        self._signs.extend(np.array([row.signs for row in rows], np.int32))
-        self._lengths.extend(lengths)
-        self._starts.extend(self.starts[-1] + np.cumsum(lengths))
+        self._extend(
+            places=[row.place for row in rows],
+            at=[row.at for row in rows],
+            signs=[row.signs for row in rows],
+            lengths=lengths,
+            starts=self.starts[-1] + np.cumsum(lengths),
+        )
         joined = np.concatenate(terms)
         self._terms.extend(joined)
         self.total += int(lengths.sum())
@@ -203,10 +208,8 @@ class TurnIndex:
                 before.append(open_.row)
                 open_.at, open_.row = row.at, at
         self.speakers = list(names)
-        self._speaker.extend(np.array(speaker, np.int32))
-        self._sitting.extend(np.array(sitting, np.int32))
-        self._before.extend(np.array(before, np.int64))
-        self._after.extend(np.full(len(rows), NONE, np.int64))
+        after = np.full(len(rows), NONE, np.int64)
+        self._extend(speaker=speaker, sitting=sitting, before=before, after=after)
         behind = np.arange(first, first + len(rows))
         self._show()
         fronts = self.before[first:]
@@ -246,7 +249,7 @@ class TurnIndex:
         found: npt.NDArray[np.uint32] = self._terms.rows[self.starts[row] : self.starts[row + 1]]
         return found
 
-    def postings(self, word: int) -> tuple[Ints, npt.NDArray[np.float32]]:
+    def postings(self, word: int) -> tuple[Ints, Floats]:
         """Return the rows that hold a word, and how often each does."""
         kept = self._postings.get(word)
         if kept is None:
@@ -281,7 +284,7 @@ class TurnIndex:
         """The length of a vector; 0 where no row has one."""
         return 0 if self._vectors is None else self._vectors.width
 
-    def vectors(self, rows: Ints | None) -> npt.NDArray[np.float32]:
+    def vectors(self, rows: Ints | None) -> Floats:
         """Return the vectors of rows, of length 1; of one without a vector zeros.
 
         Args:
@@ -290,18 +293,18 @@ class TurnIndex:
         assert self._vectors is not None, "see dimension"
         kept = self._vectors.rows if rows is None else self._vectors.rows[rows]
         norms = self._norms.rows if rows is None else self._norms.rows[rows]
-        wide: npt.NDArray[np.float32] = kept.astype(np.float32)
+        wide: Floats = kept.astype(np.float32)
         wide *= (1 / np.maximum(norms, 1))[:, None]
         return wide
 
-    def vector(self, row: int) -> npt.NDArray[np.float32] | None:
+    def vector(self, row: int) -> Floats | None:
         """Return the vector of a row, of length 1; None where it has none."""
         if self._vectors is None or not self._norms.rows[row]:
             return None
-        found: npt.NDArray[np.float32] = self._vectors.rows[row] / self._norms.rows[row]
+        found: Floats = self._vectors.rows[row] / self._norms.rows[row]
         return found
 
-    def nearest_by_sign(self, query: npt.NDArray[np.float32], most: int) -> Ints:
+    def nearest_by_sign(self, query: Floats, most: int) -> Ints:
         """Return `most` rows whose numbers have most signs in common with those of `query`.
 
         A look at a bit for each number takes a fiftieth of the time of a product, and what is
@@ -319,16 +322,10 @@ class TurnIndex:
     @property
     def bytes(self) -> int:
         """About how much memory this takes."""
-        columns = [*self._bits, *(getattr(self, name) for name in _COLUMNS)]
+        columns = [*self._columns.values(), *self._bits, self._terms, self._vectors, self._norms]
         fixed: int = sum(one.bytes for one in columns if one is not None)
         # An array and its entry in a dictionary take about 200 bytes beside what they hold.
         return fixed + 200 * len(self._postings) + 6 * self._terms.used
-
-
-_COLUMNS = (
-    *("_places", "_at", "_lengths", "_signs", "_speaker", "_sitting", "_before", "_after"),
-    *("_starts", "_terms", "_vectors", "_norms"),
-)
 
 
 def bits_of(vectors: npt.NDArray[Any]) -> Bits:
@@ -365,11 +362,6 @@ class Indexes:
             while used > self.most_bytes and len(self._kept) > 1:
                 _, gone = self._kept.popitem(last=False)
                 used -= gone.bytes
-
-    def drop(self, scope: str) -> None:
-        """Let go of a scope."""
-        with self._lock:
-            self._kept.pop(scope, None)
 
     @property
     def scopes(self) -> list[str]:

@@ -6,16 +6,11 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, TypeAlias
 
 from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER
+from hookgate.builtin_plugins.memory.facts.grammar import vocabulary
+from hookgate.builtin_plugins.memory.recall.index import Floats
 from hookgate.builtin_plugins.memory.recall.words import fold, number_of, terms_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    Floats: TypeAlias = npt.NDArray[np.float32]
 
 MAX_WORDS = 48
 """Different words of a query that are looked for; a longer message asks for many things."""
@@ -23,10 +18,7 @@ MAX_WORDS = 48
 READ_CHARS = 4000
 """Characters of a query that are looked at."""
 
-_MONTHS = (
-    *("january", "february", "march", "april", "may", "june"),
-    *("july", "august", "september", "october", "november", "december"),
-)
+_MONTHS = vocabulary().words["times"]["months"]
 _MONTH = "|".join(_MONTHS)
 _DATE = re.compile(
     rf"\b(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTH})"

@@ -15,19 +15,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from sys import byteorder
 from time import time_ns
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from hookgate import CLEAN
+from hookgate.builtin_plugins.memory.domain import Utterance
 from hookgate.builtin_plugins.memory.recall.words import number_of, signs_of, terms_of
 from hookgate.builtin_plugins.memory.scopes import check_scope
 from hookgate.builtin_plugins.memory.tables import CURSORS, SCOPES, TURNS, in_parts
 from hookgate.wire import well_formed
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.domain import Utterance
 
 Piece: TypeAlias = dict[str, Any]
 """A row of `TURNS`, but for where in its scope it is to stand."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from enum import IntFlag
+from pathlib import Path
 from zlib import crc32
 
 from hookgate.kit.stemming import stem
@@ -18,35 +20,10 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]"
 
 _LETTER = re.compile("[a-z]")
 
-_COMMON_WORDS = """
-    a about an and any are as at be been being but by can could did do does doing don for from
-    had has have having he her hers him his how i if in into is it its itself just let me my
-    myself of oh on or our ours she so some than that the their theirs them then there these
-    they this those to us was we were what when where which who whom whose why will with won
-    would you your yours yeah hey wow thanks
-"""
-_COMMON = frozenset(_COMMON_WORDS.split())
-"""Words that nearly every turn and every question has; they say nothing about either."""
-
-# Past forms and plurals that no ending betrays, each behind the word that it stands for.
-_IRREGULAR_WORDS = """
-    go went gone; buy bought; make made; do done; take took taken; see saw seen; eat ate eaten;
-    get got gotten; give gave given; come came; meet met; feel felt; find found; leave left;
-    lose lost; win won; tell told; say said; think thought; teach taught; write wrote written;
-    run ran; begin began begun; drive drove driven; spend spent; keep kept; know knew known;
-    build built; bring brought; sell sold; send sent; grow grew grown; break broke broken;
-    choose chose chosen; hold held; become became; hear heard; sleep slept; sing sang sung;
-    swim swam swum; draw drew drawn; wear wore worn; pay paid; ride rode ridden; fly flew flown;
-    fall fell fallen; fight fought; catch caught; lead led; understand understood; hang hung;
-    stand stood; sit sat; speak spoke spoken; lend lent; light lit; steal stole stolen;
-    throw threw thrown; drink drank drunk; forget forgot forgotten; hide hid hidden;
-    child children kids kid; wife wives; life lives; man men; woman women; person people;
-    foot feet; tooth teeth; mouse mice; good better best; bad worse worst
-"""
-_IRREGULAR = {
-    form: word
-    for word, *forms in (entry.split() for entry in _IRREGULAR_WORDS.split(";"))
-    for form in forms
+_WORDS = tomllib.loads((Path(__file__).parent / "words.toml").read_text(encoding="utf-8"))
+_COMMON = frozenset(_WORDS["common"])
+_IRREGULAR: dict[str, str] = {
+    form: word for word, forms in _WORDS["irregular"].items() for form in forms
 }
 
 _TIME = re.compile(

@@ -21,6 +21,7 @@ from hookgate import Fence, Message, Said, SessionKey, Text
 from hookgate.builtin_plugins.memory import tables
 from hookgate.builtin_plugins.memory.domain import Utterance
 from hookgate.builtin_plugins.memory.recall.episodes import Episodes
+from hookgate.builtin_plugins.memory.recall.turns import forget_pieces
 from hookgate.builtin_plugins.storage.conversations import SqlConversations
 from hookgate.core.host import SystemClock
 
@@ -37,7 +38,7 @@ WRITER = textwrap.dedent(
     """
     import asyncio, sys
     from pathlib import Path
-    from tests.builtin_plugins.memory.test_killed import SESSION, learner, say
+    from tests.builtin_plugins.memory.test_killed import SESSION, forget, learner, say
     from tests.builtin_plugins.stores import opened_store
 
     async def main():
@@ -48,12 +49,16 @@ WRITER = textwrap.dedent(
                 await episodes.follow(conversations, of)
                 if number % 3 == 1:
                     await conversations.forget(SESSION, turns=[f"t{number}"])
-                    await episodes.forget(session=str(SESSION), turns=[f"t{number}"])
+                    await forget(store, f"t{number}")
                 print(number, flush=True)
 
     asyncio.run(main())
     """
 )
+
+
+async def forget(store: SqlStore, turn: str) -> None:
+    await store.write(lambda c: forget_pieces(c, scopes=None, session=str(SESSION), turns=[turn]))
 
 
 async def learner(store: SqlStore) -> tuple[SqlConversations, Episodes, Keep]:
@@ -110,7 +115,7 @@ async def test_kill_while_turns_are_learned_and_forgotten(tmp_path: Path) -> Non
             said = {m.turn for m in await conversations.history(SESSION, turns=1000)}
             kept = await store.read(lambda c: c.execute(sa.select(tables.TURNS.c.turn)).all())
             for turn in {row.turn for row in kept} - said:
-                await episodes.forget(session=str(SESSION), turns=[turn])
+                await forget(store, turn)
             await episodes.follow(conversations, of)
             rows = await store.read(lambda c: c.execute(sa.select(tables.TURNS)).all())
             pieces: dict[str, int] = {}

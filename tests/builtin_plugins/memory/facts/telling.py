@@ -8,21 +8,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Connection, create_engine, select
 from sqlalchemy.pool import StaticPool
 
-from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Note, Utterance
+from hookgate.builtin_plugins.memory.domain import ASSISTANT, USER, Hit, Imported, Note, Utterance
 from hookgate.builtin_plugins.memory.facts.exchange import export_page, import_rows
 from hookgate.builtin_plugins.memory.facts.learner import learn
 from hookgate.builtin_plugins.memory.facts.removal import forget_all, forget_facts, forget_said
 from hookgate.builtin_plugins.memory.facts.rows import Row, add_note
 from hookgate.builtin_plugins.memory.facts.search import search
 from hookgate.builtin_plugins.memory.tables import FACTS, METADATA
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.memory.models import Imported
 
 NOON = datetime(2024, 5, 15, 12, tzinfo=UTC)
 ME = "peer:telegram:bot:me"

@@ -107,14 +107,12 @@ def test_tainted_text_does_not_change_what_somebody_said_themselves() -> None:
             utterance("I no longer live in Rome.", 4, taint=tainted),
             utterance("I don't like tea any more. I hate tea.", 5, taint=tainted),
         ]
-        learned = memory.learn(told, connection)
+        memory.learn(told, connection)
         assert [shown(row) for row in known(connection, LATER)] == [
             "user | lives in | Rome",
             "user | likes | tea",
         ]
         assert all(row.taint == "[]" for row in known(connection, LATER))
-    assert learned.refused >= 4
-    assert learned.ended == []
 
 
 def test_ones_own_word_takes_the_taint_from_what_was_read() -> None:
