@@ -78,13 +78,11 @@ def _maybe(read: Callable[[Any], str]) -> Callable[[Any], str | None]:
 
 
 def _taint(value: Any) -> str:
-    one = _text(1, 300)
+    texts = value if isinstance(value, list) and len(value) <= 100 else [None]
     try:
-        if isinstance(value, list) and len(value) <= 100:
-            return taint_text(frozenset(map(one, value)))
+        return taint_text(frozenset(map(_text(1, 300), texts)))
     except ValueError:
-        pass
-    raise ValueError("a list of at most 100 texts")
+        raise ValueError("a list of at most 100 texts") from None
 
 
 def _confidence(value: Any) -> float:

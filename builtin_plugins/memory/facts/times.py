@@ -115,16 +115,15 @@ def _moment(match: re.Match[str], at: datetime, ahead: bool) -> tuple[datetime, 
     if groups["turn"]:
         return _turned(groups["turn"].casefold(), groups["turned"].casefold(), at, ahead)
     if groups["month"]:
-        return _month(groups["month"], groups["month_year"], at, ahead), "month"
+        number = _number_of_month(groups["month"])
+        return _nearest(number, 1, at, ahead, groups["month_year"]), "month"
     return _named(groups, at, ahead)
 
 
 def _named(groups: dict[str, str], at: datetime, ahead: bool) -> tuple[datetime, Precision] | None:
     if groups["season"]:
         month = _SEASONS[groups["season"].casefold()]
-        if groups["season_year"]:
-            return datetime(int(groups["season_year"]), month, 1, tzinfo=UTC), "month"
-        return _nearest(month, 1, at, ahead), "month"
+        return _nearest(month, 1, at, ahead, groups["season_year"]), "month"
     if groups["weekday"]:
         return _weekday(groups["weekday"].casefold(), at, ahead), "day"
     if groups["holiday"]:
@@ -147,7 +146,10 @@ def _number_of_month(word: str) -> int:
     return next(number for number, name in enumerate(_MONTHS, 1) if name.startswith(short))
 
 
-def _nearest(month: int, day: int, at: datetime, ahead: bool) -> datetime:
+def _nearest(month: int, day: int, at: datetime, ahead: bool, year: str | None = None) -> datetime:
+    """Return a day of the year that was said, or else the latest, or the next one."""
+    if year:
+        return datetime(int(year), month, day, tzinfo=UTC)
     found = datetime(at.year, month, day, tzinfo=UTC)
     today = _midnight(at)
     if ahead and found < today.replace(day=1):
@@ -157,24 +159,13 @@ def _nearest(month: int, day: int, at: datetime, ahead: bool) -> datetime:
     return found
 
 
-def _month(word: str, year: str | None, at: datetime, ahead: bool) -> datetime:
-    number = _number_of_month(word)
-    if year:
-        return datetime(int(year), number, 1, tzinfo=UTC)
-    return _nearest(number, 1, at, ahead)
-
-
 def _date(
     words: str, year: str | None, at: datetime, ahead: bool
 ) -> tuple[datetime, Precision] | None:
-    day = re.search(r"\d+", words)
-    month = _E["month"].search(words)
+    day, month = re.search(r"\d+", words), _E["month"].search(words)
     if day is None or month is None:
         return None
-    number = _number_of_month(month[0])
-    if year:
-        return datetime(int(year), number, int(day[0]), tzinfo=UTC), "day"
-    return _nearest(number, int(day[0]), at, ahead), "day"
+    return _nearest(_number_of_month(month[0]), int(day[0]), at, ahead, year), "day"
 
 
 def _weekday(word: str, at: datetime, ahead: bool) -> datetime:

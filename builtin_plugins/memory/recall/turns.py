@@ -185,15 +185,13 @@ def forget_pieces(
     messages: Collection[str] | None = None,
 ) -> int:
     """Delete the rows that fit everything that is not None; return how many."""
-    fits: list[ColumnElement[bool]] = []
-    if scopes is not None:
-        fits.append(TURNS.c.scope.in_(scopes))
+    columns = TURNS.c
+    wanted = ((columns.scope, scopes), (columns.turn, turns), (columns.message, messages))
+    fits: list[ColumnElement[bool]] = [
+        column.in_(values) for column, values in wanted if values is not None
+    ]
     if session is not None:
-        fits.append(TURNS.c.session == session)
-    if turns is not None:
-        fits.append(TURNS.c.turn.in_(turns))
-    if messages is not None:
-        fits.append(TURNS.c.message.in_(messages))
+        fits.append(columns.session == session)
     touched = connection.execute(select(TURNS.c.scope).where(*fits).distinct()).scalars().all()
     gone = 0
     for scope in sorted(touched):
@@ -282,6 +280,7 @@ _SHOWN = select(
     *(TURNS.c.place, TURNS.c.message, TURNS.c.part, TURNS.c.session, TURNS.c.turn, TURNS.c.at),
     *(TURNS.c.speaker, TURNS.c.text, TURNS.c.taint, TURNS.c.provenance),
 ).where(TURNS.c.scope == bindparam("scope"), TURNS.c.place.in_(bindparam("places", expanding=True)))
+_SEARCHED = ("place", "session", "at", "speaker", "terms", "signs", "fingerprint", "vector")
 
 
 def scope_row(connection: Connection, scope: str) -> ScopeRow:
@@ -304,16 +303,7 @@ def changed_since(
     """
     columns = TURNS.c
     query = (
-        select(
-            columns.place,
-            columns.session,
-            columns.at,
-            columns.speaker,
-            columns.terms,
-            columns.signs,
-            columns.fingerprint,
-            columns.vector,
-        )
+        select(*(columns[name] for name in _SEARCHED))
         .where(columns.scope == scope, columns.place > after)
         .order_by(columns.place)
         .limit(limit)
