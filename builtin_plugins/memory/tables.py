@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 T = TypeVar("T")
 
-METADATA = MetaData()
+METADATA = MetaData(info={"complete": True})
 
 SCRIPTS = Path(__file__).parent / "migrations"
 
