@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
 from hookgate import AUDIT, Invocation, Operation, OperationModel, TurnError
 from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.settings import redact_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class KindParams(OperationModel):
