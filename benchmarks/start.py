@@ -31,7 +31,6 @@ from benchmarks._chat_servers import free_port
 from benchmarks._servers import Server, settle
 from benchmarks.report import Figure, report
 from hookgate.cli.app import app
-from hookgate.cli.generated import commands as generated
 from hookgate.cli.state import State
 
 BEFORE = "HOOKGATE_BENCH_BEFORE"
@@ -123,9 +122,6 @@ def words_of_commands() -> list[tuple[tuple[str, ...], bool]]:
 
 def _below(context: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
     names = context.command.list_commands(context)
-    if not words:
-        # `hookgate --help` shows no command that an operation brings.
-        names += [name for name in generated(context.obj, ()) if name not in names]
     for name in names:
         found = context.command.get_command(context, name)
         group = hasattr(found, "list_commands")

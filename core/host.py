@@ -17,9 +17,13 @@ from hookgate.core.domain.errors import MissingKeyError, StartError
 from hookgate.core.domain.events import Event, EventBus, MetricRecord, Standings
 from hookgate.core.domain.messages import CLEAN, Provenance
 from hookgate.core.domain.ports import (
+    AUDIT,
     CLOCK,
     CONVERSATIONS,
+    QUESTIONS,
     SECRETS,
+    STORE,
+    SWITCHES,
     TOKENS,
     Key,
 )
@@ -32,6 +36,8 @@ from hookgate.core.registry.admission import (
     tool_admission,
 )
 from hookgate.core.registry.snapshots import Registry
+from hookgate.core.sessions.questions import InProcessQuestions
+from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
@@ -65,8 +71,8 @@ if TYPE_CHECKING:
     )
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
-    from hookgate.core.registry.agents import AgentRoute
     from hookgate.core.registry.sanitizing import Sanitizer
+    from hookgate.core.sessions.routing import AgentRoute
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.start import Turns
@@ -120,7 +126,7 @@ class Host:
             own come with ``host.instruments.apply("acme", [Instrument(...)])``.
         flags: What requests may ask of their turns, by name; a plugin declares what it reads
             with ``host.flags.apply("acme", [RequestFlag(...)])``.
-        operations: What the gateway can be asked to do, by name.
+        operations: What the gateway can be asked to do, by every name of it.
         providers: The providers of models, by name.
         described: What plugins say of their providers, those that lack a key included, by name.
         channels: The channels, by name. One that comes, changes or goes between starts does so
@@ -129,7 +135,7 @@ class Host:
             does not work as it should, ``good()`` that it does again, and ``note("what")`` what
             they should know although nothing is wrong. Shown by ``status``.
         quarantined: Tools that must not run until somebody has looked at them: name -> why.
-            Whoever puts one in denies its calls; ``tool.list`` shows it.
+            Whoever puts one in denies its calls; ``tools.list`` shows it.
         unshown: Tools of others whose words did not pass, so that no model sees them and no turn
             has them: name -> why.
         for_command: Whether the gateway was started for one command and ends with it, so that what
@@ -183,13 +189,14 @@ class Host:
         self._plugins: Plugins | None = None
         self._sanitizer: Sanitizer | None = None
         self._turns: Turns | None = None
-        self._readers: list[Callable[[Settings], None]] = []
         self._key_enders: list[Callable[[str], None]] = []
         self._ended_keys: list[set[str]] = []
         self._reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
         self.provide(TOKENS, QuarterTokens())
+        self.provide(SWITCHES, FileSwitches(settings.home))
+        self.provide(QUESTIONS, InProcessQuestions(lambda: self.get(STORE)))
 
     # -- services ----------------------------------------------------------
 
@@ -215,6 +222,15 @@ class Host:
     def get(self, key: Key[Any], default: Any = None) -> Any:
         """Return the service under `key`, or `default` where nobody provides one."""
         return self._services.get(key, default)
+
+    async def record(self, kind: str, /, **data: Any) -> None:
+        """Append a row to the audit, where there is one.
+
+        Raises:
+            Exception: It could not be recorded. What must not happen unrecorded does not go on.
+        """
+        if (audit := self.get(AUDIT)) is not None:
+            await audit.append(kind, data)
 
     def provide(self, key: Key[T], service: T) -> None:
         """Offer `service` under `key`; a later offer takes the place of an earlier one."""
@@ -289,18 +305,6 @@ class Host:
         """Read content again: tools, capabilities, cards, souls. Return what changed."""
         assert self._reload is not None, "there is something to reload once the gateway starts"
         return await self._reload()
-
-    def after_reading(self, told: Callable[[Settings], None]) -> None:
-        """Call `told` each time content has been read: at the start, and after each reload.
-
-        It gets the settings as they are then; those of the host are the ones of the start.
-        """
-        self._readers.append(told)
-
-    def content_read(self, settings: Settings) -> None:
-        """Tell those who want to know that content has been read. Only the gateway calls this."""
-        for told in self._readers:
-            told(settings)
 
     # -- turns -----------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hookgate.cli.generated import SHIPPED
+from hookgate.cli.operation_commands import SHIPPED
 from hookgate.core.domain.operations import describe_operation
 from hookgate.core.settings.schema import Settings
 from hookgate.gateway import Gateway
 
-TOLD = ("name", "summary", "scope", "plugin", "command", "params")
+TOLD = ("name", "summary", "scope", "plugin", "command", "params", "details", "group")
 
 
 async def rows() -> list[dict[str, Any]]:
@@ -25,7 +25,9 @@ async def rows() -> list[dict[str, Any]]:
         data = {"home": home, "plugins": {"entry_points": False}, "log": {"level": "error"}}
         async with Gateway(Settings.model_validate(data)) as gateway:
             described = [
-                describe_operation(one) for _, one in sorted(gateway.host.operations.items())
+                describe_operation(one)
+                for name, one in sorted(gateway.host.operations.items())
+                if name == one.name
             ]
     return [{key: row[key] for key in TOLD} for row in described if row["command"]]
 

@@ -13,12 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
 
-from pydantic import BaseModel
-
 from hookgate import Gateway, Settings
 from hookgate.builtin_plugins.control.chat import Answer
 from hookgate.core.domain.errors import ProviderErrorKind
-from hookgate.core.domain.operations import Operation
+from hookgate.core.domain.operations import Operation, schema_of
 from hookgate.core.gateway.access.peer import NONCE_HEADER, PROOF_HEADER, PURPOSE
 from hookgate.core.gateway.codes import CODES
 from hookgate.core.gateway.wire.handshake import PROTOCOL, AuthParams, AuthResult
@@ -239,11 +237,13 @@ not answered by the next.
 
 | route | what it does | who may use it |
 |---|---|---|
-| `POST /v1/operations/NAME` | calls the method NAME | as the method says |
+| `POST /v1/NOUN/VERB` | calls the method `NOUN.VERB`; of a name without a dot, `/v1/NAME` | as\
+ the method says |
+| `POST /v1/operations/NAME` | calls the method NAME, whatever its name | as the method says |
 | `GET /health` | `status` (`ok` or `degraded`) and `degraded`, the names of the parts | anybody |
 | `GET /ready` | 200 while new turns are taken, else 503 | anybody |
 
-Some methods have a route of their own beside it; it stands below at the method. A body is a JSON
+Some methods have one more route; it stands below at the method. A body is a JSON
 object, said to be `application/json`, at most `limits.frame_bytes` long; `GET` and `DELETE` take
 their parameters from the query.
 
@@ -267,7 +267,7 @@ say. Over HTTP the same object stands in `error`, and the status is this:
 
 ## Methods
 
-`operation.list` shows the methods that a client may call, those of its plugins among them, each
+`operations.list` shows the methods that a client may call, those of its plugins among them, each
 with the JSON Schema of its parameters and its result. Every method that comes with hookgate
 stands below.
 
@@ -282,7 +282,8 @@ async def all_operations() -> list[Operation[Any, Any]]:
             {"home": home, "plugins": {"entry_points": False}, "log": {"level": "error"}}
         )
         async with Gateway(settings) as gateway:
-            return sorted(gateway.host.operations.values(), key=lambda one: one.name)
+            known = gateway.host.operations.items()
+            return [one for name, one in sorted(known) if name == one.name]
 
 
 def page(operations: Sequence[Operation[Any, Any]]) -> str:
@@ -313,8 +314,11 @@ def method(operation: Operation[Any, Any]) -> Iterator[str]:
         facts.append(f"Brought by the plugin `{operation.plugin}`.")
     if operation.streams:
         facts.append("Streams.")
-    if operation.rest is not None:
-        facts.append(f"`{' '.join(operation.rest)}`.")
+    routes = dict.fromkeys([("POST", operation.path), operation.rest or ("POST", operation.path)])
+    facts.append(", ".join(f"`{' '.join(route)}`" for route in routes) + ".")
+    if operation.also:
+        former = ", ".join(f"`{name}`" for name in operation.also)
+        facts.append(f"Its former name works as well: {former}.")
     yield " ".join(facts)
     if operation.params.model_fields:
         yield table("parameter", operation.params)
@@ -323,13 +327,13 @@ def method(operation: Operation[Any, Any]) -> Iterator[str]:
     yield table("result", operation.result)
 
 
-def table(heading: str, model: type[BaseModel]) -> str:
+def table(heading: str, model: type[Any]) -> str:
     """Return a table of a model's members, those of members among them."""
-    schema = model.model_json_schema()
+    schema = schema_of(model)
     rows = [f"| {heading} | type | default | |", "|---|---|---|---|"]
     for name, types, default, told in members(schema, schema.get("$defs", {})):
         rows.append(f"| `{name}` | {types} | {default} | {told} |")
-    if model.model_config.get("extra") == "allow":
+    if getattr(model, "model_config", {}).get("extra") == "allow":
         rows.append("| ... | any | | and more |")
     return "\n".join(rows)
 

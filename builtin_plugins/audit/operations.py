@@ -6,14 +6,20 @@ belongs to no session is for those from whom nothing is hidden.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from hookgate import Invocation, Operation, OperationModel, TurnError
-from hookgate.builtin_plugins.audit.sealing import Head, Sealer, parse_head
-from hookgate.builtin_plugins.audit.trail import Place, Trail
+from hookgate import OperationModel, TurnError, operation
+from hookgate.builtin_plugins.audit.sealing import parse_head
+from hookgate.builtin_plugins.audit.trail import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from hookgate import Invocation
+    from hookgate.builtin_plugins.audit.sealing import Head, Sealer
+    from hookgate.builtin_plugins.audit.trail import Trail
 
 
 class ListParams(OperationModel):
@@ -66,13 +72,6 @@ class Rows(OperationModel):
     """Whether what is recorded outlives the process."""
 
 
-class VerifyParams(OperationModel):
-    """What the record is held against."""
-
-    heads: tuple[str, ...] = ()
-    """Heads of an earlier export, each as CHAIN/SEQ/SEAL: they must still be rows."""
-
-
 class Verified(OperationModel):
     """Whether the record is as it was written."""
 
@@ -94,15 +93,6 @@ class Verified(OperationModel):
     """Whether what is recorded outlives the process."""
 
 
-class ExportParams(OperationModel):
-    """Which rows are wanted."""
-
-    after: str = Field(default="", pattern=r"^([^/]+/\d{1,18})?$")
-    """Only rows behind this one: the ``next`` of a former answer."""
-    limit: int = Field(default=1000, ge=1, le=1000)
-    """So many rows at most."""
-
-
 class Exported(OperationModel):
     """Rows as they are stored."""
 
@@ -113,7 +103,7 @@ class Exported(OperationModel):
 
 
 class AuditOperations:
-    """The handlers, and what they are offered as.
+    """The record of decisions on tool calls: list, verify and export it.
 
     Args:
         trail: Returns the open trail.
@@ -134,40 +124,9 @@ class AuditOperations:
         self._heads = heads
         self._verified = verified
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return [
-            Operation(
-                name="audit.list",
-                summary="Show the newest rows of the audit: decisions on tool calls, outcomes.",
-                params=ListParams,
-                result=Rows,
-                handler=self.list_rows,
-                scope="read",
-                rest=("GET", "/v1/audit"),
-                command="audit list",
-            ),
-            Operation(
-                name="audit.verify",
-                summary="Say whether the record is as it was written; name the first bad row.",
-                params=VerifyParams,
-                result=Verified,
-                handler=self.verify_rows,
-                scope="read",
-                rest=("POST", "/v1/audit/verify"),
-            ),
-            Operation(
-                name="audit.export",
-                summary="Give rows in the order of chains and numbers, with their seals.",
-                params=ExportParams,
-                result=Exported,
-                handler=self.export_rows,
-                scope="read",
-            ),
-        ]
-
+    @operation("audit.list", rest=("GET", "/v1/audit"))
     async def list_rows(self, invocation: Invocation, params: ListParams) -> Rows:
-        """Return the newest rows that fit and that the caller may see."""
+        """Show the newest rows of the audit: decisions on tool calls, outcomes."""
         wanted = params.model_dump(include={"kind", "turn", "session", "tool", "outcome"})
         filters = {key: value for key, value in wanted.items() if value}
         before = Place.parse(params.before) if params.before else None
@@ -182,10 +141,15 @@ class AuditOperations:
             older = str(Place.of(rows[params.limit - 1]))
         return Rows(entries=shown, next=older, durable=trail.durable)
 
-    async def verify_rows(self, invocation: Invocation, params: VerifyParams) -> Verified:
-        """Look whether every row is as it was written."""
-        expected = [parse_head(text) for text in params.heads]
-        if wrong := [text for text, head in zip(params.heads, expected, strict=True) if not head]:
+    @operation("audit.verify", command="")
+    async def verify_rows(self, _: Invocation, heads: tuple[str, ...] = ()) -> Verified:
+        """Say whether the record is as it was written; name the first bad row.
+
+        Args:
+            heads: Heads of an earlier export, each as CHAIN/SEQ/SEAL: they must still be rows.
+        """
+        expected = [parse_head(text) for text in heads]
+        if wrong := [text for text, head in zip(heads, expected, strict=True) if not head]:
             raise TurnError(
                 f"found the head {wrong[0][:80]!r}, expected CHAIN/SEQ/SEAL",
                 code="invalid_params",
@@ -209,11 +173,22 @@ class AuditOperations:
             durable=trail.durable,
         )
 
-    async def export_rows(self, invocation: Invocation, params: ExportParams) -> Exported:
-        """Return some rows that the caller may see, and where to go on."""
-        after = parse_head(f"{params.after}/") if params.after else None
-        place = (after.chain, after.seq) if after else ("", 0)
-        rows = await self._trail().page(place, params.limit)
-        last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == params.limit else ""
+    @operation("audit.export", command="")
+    async def export_rows(
+        self,
+        invocation: Invocation,
+        after: Annotated[str, Field(pattern=r"^([^/]+/\d{1,18})?$")] = "",
+        limit: Annotated[int, Field(ge=1, le=1000)] = 1000,
+    ) -> Exported:
+        """Give rows in the order of chains and numbers, with their seals.
+
+        Args:
+            after: Only rows behind this one: the ``next`` of a former answer.
+            limit: So many rows at most.
+        """
+        behind = parse_head(f"{after}/") if after else None
+        place = (behind.chain, behind.seq) if behind else ("", 0)
+        rows = await self._trail().page(place, limit)
+        last = f"{rows[-1]['chain']}/{rows[-1]['seq']}" if len(rows) == limit else ""
         sees = invocation.principal.sees
         return Exported(rows=[dict(row) for row in rows if sees(row["session"])], next=last)

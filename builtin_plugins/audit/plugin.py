@@ -18,6 +18,7 @@ from hookgate import (
     ToolCall,
     ToolResult,
     Turn,
+    operations_of,
 )
 from hookgate.builtin_plugins.audit.entries import decided, finished
 from hookgate.builtin_plugins.audit.heads import KeptHead
@@ -134,7 +135,7 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Offer the record to people."""
-        return self._operations.all()
+        return operations_of(self._operations)
 
     @hookimpl
     async def tool_decided(self, turn: Turn, call: ToolCall, decision: Decision) -> None:

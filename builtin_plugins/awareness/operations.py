@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from hookgate import AUDIT, Empty, Invocation, NotAllowedError, Operation, TurnError
+from pydantic import Field
+
+from hookgate import Invocation, NotAllowedError, TurnError, operation
 from hookgate.builtin_plugins.awareness.operations_models import (
     Approved,
-    ApproveParams,
     CardRows,
     CountRow,
-    DisableParams,
     ExplainParams,
     ExplainResult,
     FigureRow,
     PointerResult,
-    ReportParams,
     ReportResult,
     StatusResult,
     SwitchRow,
@@ -25,9 +23,10 @@ from hookgate.builtin_plugins.awareness.operations_models import (
 from hookgate.builtin_plugins.awareness.selection.pointer import pointer
 from hookgate.builtin_plugins.awareness.switch.control import milliseconds
 from hookgate.builtin_plugins.awareness.switch.report import figures, seen
-from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
     from hookgate.builtin_plugins.awareness.service import Awareness
 
@@ -35,47 +34,50 @@ _HOUR = 3_600_000
 
 
 class AwarenessOperations:
-    """The handlers, and what they are offered as."""
+    """Whether cards are shown to models, and what they have cost."""
 
     def __init__(self, awareness: Awareness, explainer: Explainer) -> None:
         self._awareness = awareness
         self._explainer = explainer
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return (*self._of_awareness(), *self._of_cards())
-
-    async def status(self, invocation: Invocation, _: Empty) -> StatusResult:
-        """Say how awareness is."""
+    @operation("awareness.status", rest=("GET", "/v1/awareness"))
+    async def status(self, invocation: Invocation) -> StatusResult:
+        """Show whether cards are on, and what is wrong with any."""
         host, control, registry = invocation.host, self._awareness.control, self._awareness.registry
         window, rules = control.window(host), control.switch.settings
         review = await registry.reviewed(host)
-        return StatusResult.model_validate(
-            redact_json(
-                host.secrets,
-                {
-                    "on": control.on,
-                    "why": control.why_off,
-                    "turns": window.turns,
-                    "with_card": window.triggered,
-                    "rate": round(window.rate, 4),
-                    "threshold": rules.threshold,
-                    "samples": rules.samples,
-                    "window_hours": rules.window_hours,
-                    "cards": len(host.cards),
-                    "rejected": dict(review.rejected),
-                    "warned": dict(review.warned),
-                    "differing": review.differing,
-                    "problems": [str(problem) for problem in registry.problems],
-                },
-            )
+        return StatusResult(
+            on=control.on,
+            why=control.why_off,
+            turns=window.turns,
+            with_card=window.triggered,
+            rate=round(window.rate, 4),
+            threshold=rules.threshold,
+            samples=rules.samples,
+            window_hours=rules.window_hours,
+            cards=len(host.cards),
+            rejected=dict(review.rejected),
+            warned=dict(review.warned),
+            differing=review.differing,
+            problems=tuple(str(problem) for problem in registry.problems),
         )
 
-    async def report(self, invocation: Invocation, params: ReportParams) -> ReportResult:
-        """Say what cards have cost in the sessions that the caller may see."""
+    @operation("awareness.report")
+    async def report(
+        self,
+        invocation: Invocation,
+        hours: Annotated[float, Field(gt=0, le=24 * 366)] = 24 * 7,
+        trial: bool = True,
+    ) -> ReportResult:
+        """Show what cards have cost, and how often they came up: in sessions that the caller sees.
+
+        Args:
+            hours: The last so many hours.
+            trial: Whether messages whose cards are known are held against the cards, too.
+        """
         host, control = invocation.host, self._awareness.control
         await control.flush()
-        since = milliseconds(host) - int(params.hours * _HOUR)
+        since = milliseconds(host) - int(hours * _HOUR)
         try:
             known = await asyncio.to_thread(control.records, host, since)
         except OSError as error:
@@ -85,22 +87,23 @@ class AwarenessOperations:
                 action="let the gateway's user read that file, or take it away",
             ) from error
         records = [record for record in known if invocation.principal.sees(record.session)]
-        trial = await self._explainer.trial() if params.trial else None
+        tried = await self._explainer.trial() if trial else None
         # There may be hundreds of thousands.
         cards, tags = await asyncio.to_thread(seen, records)
-        rows = await asyncio.to_thread(figures, records, trial)
+        rows = await asyncio.to_thread(figures, records, tried)
         return ReportResult(
-            hours=params.hours,
+            hours=hours,
             turns=len(records),
             sessions=len({record.session for record in records}),
             figures=tuple(FigureRow(**row) for row in rows),
             cards=_counts(cards),
             tags=_counts(tags),
-            shown_for_nothing=_counts(trial.cards if trial else {}),
+            shown_for_nothing=_counts(tried.cards if tried else {}),
         )
 
-    async def enable(self, invocation: Invocation, _: Empty) -> SwitchRow:
-        """Turn cards on."""
+    @operation("awareness.enable", scope="operate")
+    async def enable(self, invocation: Invocation) -> SwitchRow:
+        """Turn cards on again, with a fresh window of the kill switch."""
         if not self._awareness.control.settings.enabled:
             raise NotAllowedError(
                 "cards are off by the settings",
@@ -109,128 +112,83 @@ class AwarenessOperations:
         await self._awareness.control.turn_on(invocation.host)
         return await self._switched(invocation, "awareness_enabled", "")
 
-    async def disable(self, invocation: Invocation, params: DisableParams) -> SwitchRow:
-        """Turn cards off."""
+    @operation("awareness.disable", scope="operate")
+    async def disable(
+        self,
+        invocation: Invocation,
+        reason: Annotated[str, Field(min_length=1, max_length=300)] = "an operator turned them off",
+    ) -> SwitchRow:
+        """Turn cards off at once; turns that run finish as they began.
+
+        Args:
+            reason: Shown in `status` until they are on again.
+        """
         # It is kept in a file.
-        reason = invocation.host.secrets.redact(params.reason)
-        await self._awareness.control.turn_off(invocation.host, reason)
-        return await self._switched(invocation, "awareness_disabled", reason)
+        why = invocation.host.secrets.redact(reason)
+        await self._awareness.control.turn_off(invocation.host, why)
+        return await self._switched(invocation, "awareness_disabled", why)
 
     async def _switched(self, invocation: Invocation, kind: str, reason: str) -> SwitchRow:
-        audit = invocation.host.get(AUDIT)
-        if audit is not None:
-            await audit.append(kind, {"by": invocation.principal.id, "reason": reason})
+        await invocation.host.record(kind, by=invocation.principal.id, reason=reason)
         return SwitchRow(on=self._awareness.control.on, why=self._awareness.control.why_off)
 
-    async def point(self, invocation: Invocation, _: Empty) -> PointerResult:
-        """Say what the pointer says."""
+    @operation("awareness.pointer")
+    async def point(self, invocation: Invocation) -> PointerResult:
+        """Show the two sentences for an AGENTS.md, which name the tools."""
         text = pointer(invocation.host.tools.view())
         return PointerResult(text=text, tokens=invocation.host.tokens.count(text))
 
-    async def listed(self, invocation: Invocation, _: Empty) -> CardRows:
-        """List the cards."""
+
+class CardOperations:
+    """Cards that make models aware of capabilities: list, explain, approve, check them."""
+
+    def __init__(self, awareness: Awareness, explainer: Explainer) -> None:
+        self._awareness = awareness
+        self._explainer = explainer
+
+    @operation("cards.list", rest=("GET", "/v1/cards"))
+    async def listed(self, invocation: Invocation) -> CardRows:
+        """List the cards, and whether each one can be shown."""
         await self._awareness.registry.reviewed(invocation.host)
         rows = [self._awareness.card_row(card) for card in invocation.host.cards.view().values()]
         rows.sort(key=lambda row: str(row["id"]))
-        return CardRows.model_validate(redact_json(invocation.host.secrets, {"cards": rows}))
+        return CardRows.model_validate({"cards": rows})
 
-    async def explain(self, invocation: Invocation, params: ExplainParams) -> ExplainResult:
-        """Say which cards a message would bring up."""
+    @operation("cards.explain")
+    async def explain(self, _: Invocation, params: ExplainParams) -> ExplainResult:
+        """Show which cards a message would bring up, and why not the others."""
         found = await self._explainer.explain(**params.model_dump())
-        return ExplainResult.model_validate(redact_json(invocation.host.secrets, found))
+        return ExplainResult.model_validate(found)
 
-    async def approve(self, invocation: Invocation, params: ApproveParams) -> Approved:
-        """Approve cards as they are now."""
+    @operation("cards.approve", scope="operate")
+    async def approve(
+        self,
+        invocation: Invocation,
+        id: Annotated[str, Field(max_length=256)] = "",
+        all: bool = False,
+        digest: Annotated[str, Field(max_length=64)] = "",
+    ) -> Approved:
+        """Approve cards as they are now.
+
+        Args:
+            id: One card's id.
+            all: All that have changed.
+            digest: With `id`: its digest as `cards.list` showed it; refused where it is another by
+                now.
+        """
         host = invocation.host
-        if bool(params.id) == params.all or (params.all and params.digest):
+        if bool(id) == all or (all and digest):
             raise TurnError(
                 "found neither a card nor `all`, or both",
                 code="invalid_params",
                 action="say `--id ID` for one card, with its `--digest` if you like, or `--all`",
             )
         by = invocation.principal.id
-        if params.id:
-            found = await self._awareness.accept(params.id, by=by, digest=params.digest)
+        if id:
+            found = await self._awareness.accept(id, by=by, digest=digest)
         else:
             found = await self._awareness.approve(list(host.cards.view().values()), by=by)
         return Approved(cards=found)
-
-    def _of_awareness(self) -> Sequence[Operation[Any, Any]]:
-        return (
-            Operation(
-                name="awareness.status",
-                summary="Show whether cards are on, and what is wrong with any.",
-                params=Empty,
-                result=StatusResult,
-                handler=self.status,
-                rest=("GET", "/v1/awareness"),
-                command="awareness status",
-            ),
-            Operation(
-                name="awareness.report",
-                summary="Show what cards have cost, and how often they came up.",
-                params=ReportParams,
-                result=ReportResult,
-                handler=self.report,
-                command="awareness report",
-            ),
-            Operation(
-                name="awareness.enable",
-                summary="Turn cards on again, with a fresh window of the kill switch.",
-                params=Empty,
-                result=SwitchRow,
-                handler=self.enable,
-                scope="operate",
-                command="awareness enable",
-            ),
-            Operation(
-                name="awareness.disable",
-                summary="Turn cards off at once; turns that run finish as they began.",
-                params=DisableParams,
-                result=SwitchRow,
-                handler=self.disable,
-                scope="operate",
-                command="awareness disable",
-            ),
-            Operation(
-                name="awareness.pointer",
-                summary="Show the two sentences for an AGENTS.md, which name the tools.",
-                params=Empty,
-                result=PointerResult,
-                handler=self.point,
-                command="awareness pointer",
-            ),
-        )
-
-    def _of_cards(self) -> Sequence[Operation[Any, Any]]:
-        return (
-            Operation(
-                name="cards.list",
-                summary="List the cards, and whether each one can be shown.",
-                params=Empty,
-                result=CardRows,
-                handler=self.listed,
-                rest=("GET", "/v1/cards"),
-                command="cards list",
-            ),
-            Operation(
-                name="cards.explain",
-                summary="Show which cards a message would bring up, and why not the others.",
-                params=ExplainParams,
-                result=ExplainResult,
-                handler=self.explain,
-                command="cards explain",
-            ),
-            Operation(
-                name="cards.approve",
-                summary="Approve cards as they are now.",
-                params=ApproveParams,
-                result=Approved,
-                handler=self.approve,
-                scope="operate",
-                command="cards approve",
-            ),
-        )
 
 
 def _counts(found: Mapping[str, int]) -> tuple[CountRow, ...]:

@@ -45,15 +45,6 @@ class StatusResult(SwitchRow):
     """What is wrong with files and sources."""
 
 
-class ReportParams(OperationModel):
-    """Of which time."""
-
-    hours: float = Field(default=24 * 7, gt=0, le=24 * 366)
-    """The last so many hours."""
-    trial: bool = True
-    """Whether messages whose cards are known are held against the cards, too."""
-
-
 class FigureRow(OperationModel):
     """One figure."""
 
@@ -93,13 +84,6 @@ class ReportResult(OperationModel):
     """Router tags that were given, the most frequent first."""
     shown_for_nothing: tuple[CountRow, ...]
     """Cards that were shown to a message of the trial that needs none."""
-
-
-class DisableParams(OperationModel):
-    """Why cards are turned off."""
-
-    reason: str = Field(default="an operator turned them off", min_length=1, max_length=300)
-    """Shown in `status` until they are on again."""
 
 
 class PointerResult(OperationModel):
@@ -169,17 +153,6 @@ class ExplainResult(OperationModel):
     """A decision on every card, in order: id, chosen, score, tokens, reason."""
     text: str
     """What the model would read."""
-
-
-class ApproveParams(OperationModel):
-    """Which cards to approve as they are now."""
-
-    id: str = Field(default="", max_length=256)
-    """One card's id."""
-    all: bool = False
-    """All that have changed."""
-    digest: str = Field(default="", max_length=64)
-    """With `id`: its digest as `cards.list` showed it; refused where it is another by now."""
 
 
 class Approved(OperationModel):

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from hookgate import (
     Block,
-    Capabilities,
     Card,
-    ContextBuilder,
     Event,
     Flags,
     HookgateError,
-    Host,
-    ModelRequest,
-    Operation,
-    Outcome,
     Rejected,
-    Selection,
-    Tool,
     ToolResult,
-    Turn,
     join_taints,
+    operations_of,
 )
 from hookgate.builtin_plugins.awareness.cards.listing import fitted, listing, visible
 from hookgate.builtin_plugins.awareness.cards.reference import Reference, shipped_reference
 from hookgate.builtin_plugins.awareness.cards.shelf import SOURCE
-from hookgate.builtin_plugins.awareness.operations import AwarenessOperations
+from hookgate.builtin_plugins.awareness.operations import AwarenessOperations, CardOperations
 from hookgate.builtin_plugins.awareness.selection import model_selector, runtime_file
 from hookgate.builtin_plugins.awareness.selection.explaining import Explainer
 from hookgate.builtin_plugins.awareness.selection.injector import (
@@ -53,6 +44,21 @@ from hookgate.kit.acceptance.acceptances import acceptances_of
 from hookgate.kit.content.problems import ContentError
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Sequence
+
+    from hookgate import (
+        Capabilities,
+        ContextBuilder,
+        Host,
+        ModelRequest,
+        Operation,
+        Outcome,
+        Selection,
+        Tool,
+        Turn,
+    )
 
 DESCRIPTION_CHARS = 200
 """So much of a description a model gets to see in the full list."""
@@ -138,7 +144,10 @@ class Plugin:
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows cards and switches them."""
         del host
-        return AwarenessOperations(self._awareness, self._explainer).all()
+        return operations_of(
+            AwarenessOperations(self._awareness, self._explainer),
+            CardOperations(self._awareness, self._explainer),
+        )
 
     # -- before the model ----------------------------------------------------
 

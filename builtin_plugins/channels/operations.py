@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import Empty, Invocation, Operation, OperationModel, TurnError, plain_text
+from hookgate import OperationModel, TurnError, operation, plain_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate import Invocation
     from hookgate.builtin_plugins.channels.book.deliveries import Delivery
     from hookgate.builtin_plugins.channels.serving import Service
 
 MOST_NAME = 128
 """The longest name of a channel that can be asked about."""
+
+
+Name = Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 
 
 class ChannelRow(OperationModel):
@@ -45,15 +50,6 @@ class Channels(OperationModel):
     channels: list[ChannelRow]
 
 
-class DeadParams(OperationModel):
-    """Which dead letters."""
-
-    channel: str = Field(default="", max_length=MOST_NAME)
-    """One channel; all without it."""
-    limit: int = Field(default=50, ge=1, le=1000)
-    """So many at most, the oldest first."""
-
-
 class Letter(OperationModel):
     """One message that could not be sent."""
 
@@ -72,26 +68,10 @@ class Letters(OperationModel):
     letters: list[Letter]
 
 
-class ReplayParams(OperationModel):
-    """What is to be tried again."""
-
-    channel: str = Field(default="", max_length=MOST_NAME)
-    """All of one channel."""
-    id: str = Field(default="", max_length=100)
-    """One letter, with those that were said in one go with it."""
-
-
 class Replayed(OperationModel):
     """How many are tried again."""
 
     letters: int
-
-
-class NameParams(OperationModel):
-    """Which channel."""
-
-    channel: str = Field(min_length=1, max_length=MOST_NAME)
-    """Its name."""
 
 
 class Paused(OperationModel):
@@ -101,65 +81,17 @@ class Paused(OperationModel):
 
 
 class ChannelOperations:
-    """Offers the channels to operators: what people write in them is nobody else's to see."""
+    """Hosted channels: what waits in each, what could not be delivered, and pausing them.
+
+    They are for operators: what people write in them is nobody else's to see.
+    """
 
     def __init__(self, service: Callable[[], Service | None]) -> None:
         self._service = service
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return (
-            Operation(
-                name="channels.list",
-                summary="List the hosted channels, and what waits in each.",
-                params=Empty,
-                result=Channels,
-                handler=self.list_channels,
-                scope="operate",
-                rest=("GET", "/v1/channels"),
-                command="channels list",
-            ),
-            Operation(
-                name="channels.dead",
-                summary="List the messages that could not be delivered.",
-                params=DeadParams,
-                result=Letters,
-                handler=self.dead,
-                scope="operate",
-                rest=("GET", "/v1/channels/dead"),
-                command="channels dead",
-            ),
-            Operation(
-                name="channels.replay",
-                summary="Try again to deliver what could not be delivered.",
-                params=ReplayParams,
-                result=Replayed,
-                handler=self.replay,
-                scope="operate",
-                command="channels replay",
-            ),
-            Operation(
-                name="channels.pause",
-                summary="Let a channel rest: nothing is taken in, and nothing is sent.",
-                params=NameParams,
-                result=Paused,
-                handler=self.pause,
-                scope="operate",
-                command="channels pause",
-            ),
-            Operation(
-                name="channels.resume",
-                summary="Let a channel that rests go on.",
-                params=NameParams,
-                result=Paused,
-                handler=self.resume,
-                scope="operate",
-                command="channels resume",
-            ),
-        )
-
-    async def list_channels(self, invocation: Invocation, params: Empty) -> Channels:
-        """Return the hosted channels."""
+    @operation("channels.list", scope="operate", rest=("GET", "/v1/channels"))
+    async def list_channels(self, _: Invocation) -> Channels:
+        """List the hosted channels, and what waits in each."""
         service = self._service()
         if service is None:
             return Channels(channels=[])
@@ -183,33 +115,65 @@ class ChannelOperations:
             ]
         )
 
-    async def dead(self, invocation: Invocation, params: DeadParams) -> Letters:
-        """Return dead letters."""
+    @operation("channels.dead", scope="operate", rest=("GET", "/v1/channels/dead"))
+    async def dead(
+        self,
+        _: Invocation,
+        channel: Annotated[str, Field(max_length=MOST_NAME)] = "",
+        limit: Annotated[int, Field(ge=1, le=1000)] = 50,
+    ) -> Letters:
+        """List the messages that could not be delivered.
+
+        Args:
+            channel: One channel; all without it.
+            limit: So many at most, the oldest first.
+        """
         service = self._service()
-        letters = [] if service is None else await service.deliveries.dead(**params.model_dump())
+        letters = [] if service is None else await service.deliveries.dead(channel, limit)
         return Letters(letters=[_letter(one) for one in letters])
 
-    async def replay(self, invocation: Invocation, params: ReplayParams) -> Replayed:
-        """Let dead letters be tried again."""
+    @operation("channels.replay", scope="operate")
+    async def replay(
+        self,
+        _: Invocation,
+        channel: Annotated[str, Field(max_length=MOST_NAME)] = "",
+        id: Annotated[str, Field(max_length=100)] = "",
+    ) -> Replayed:
+        """Try again to deliver what could not be delivered.
+
+        Args:
+            channel: All of one channel.
+            id: One letter, with those that were said in one go with it.
+        """
         service = self._opened()
-        if not params.channel and not params.id:
+        if not channel and not id:
             raise TurnError(
                 "found neither `channel` nor `id`, expected one of them",
                 code="invalid_params",
                 action="`hookgate channels dead` lists what could not be delivered",
             )
-        channels = await service.deliveries.replay(params.channel, params.id)
+        channels = await service.deliveries.replay(channel, id)
         for name in set(channels):
             service.wake(name)
         return Replayed(letters=len(channels))
 
-    async def pause(self, invocation: Invocation, params: NameParams) -> Paused:
-        """Let a channel rest."""
-        return await self._switch(invocation, params.channel, resume=False)
+    @operation("channels.pause", scope="operate")
+    async def pause(self, invocation: Invocation, channel: Name) -> Paused:
+        """Let a channel rest: nothing is taken in, and nothing is sent.
 
-    async def resume(self, invocation: Invocation, params: NameParams) -> Paused:
-        """Let a channel go on."""
-        return await self._switch(invocation, params.channel, resume=True)
+        Args:
+            channel: Its name.
+        """
+        return await self._switch(invocation, channel, resume=False)
+
+    @operation("channels.resume", scope="operate")
+    async def resume(self, invocation: Invocation, channel: Name) -> Paused:
+        """Let a channel that rests go on.
+
+        Args:
+            channel: Its name.
+        """
+        return await self._switch(invocation, channel, resume=True)
 
     async def _switch(self, invocation: Invocation, name: str, *, resume: bool) -> Paused:
         service = self._opened()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hookgate import EGRESS, STORE, Access, Channel, Host, Operation, Routes, StartError
+from hookgate import EGRESS, STORE, Access, StartError, operations_of
 from hookgate.builtin_plugins.channels.hosting import Hosting
 from hookgate.builtin_plugins.channels.operations import ChannelOperations
 from hookgate.builtin_plugins.channels.settings import ChannelsSettings
@@ -16,8 +15,11 @@ from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
     from aiohttp import web
 
+    from hookgate import Channel, Host, Operation, Routes
     from hookgate.builtin_plugins.channels.serving import Service
     from hookgate.builtin_plugins.channels.webhooks.door import Door
 
@@ -127,7 +129,7 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Offer what operators see and change."""
-        return self._operations.all()
+        return operations_of(self._operations)
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
         return await self._opened.post(request)

@@ -1,22 +1,16 @@
-"""Operations on what was accepted: tools, cards, plugins of the sandbox, by one word for all."""
+"""What was accepted: tools, cards and plugins of the sandbox, by one word for all."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from hookgate import AUDIT, Invocation, Operation, OperationModel, TurnError
+from hookgate import Invocation, OperationModel, TurnError, operation
 from hookgate.kit.acceptance.acceptances import acceptances_of
-from hookgate.settings import redact_json
 
-
-class KindParams(OperationModel):
-    """What is wanted."""
-
-    kind: str = Field(default="", max_length=32)
-    """`tool`, `card` or `guest`; all of them without it."""
+Kind = Annotated[str, Field(min_length=1, max_length=32)]
+Name = Annotated[str, Field(min_length=1, max_length=256)]
 
 
 class AcceptanceRow(OperationModel):
@@ -44,22 +38,6 @@ class AcceptanceRows(OperationModel):
     """Why nothing that needs it counts; empty where it can be read."""
 
 
-class ThingParams(OperationModel):
-    """Which thing."""
-
-    kind: str = Field(min_length=1, max_length=32)
-    """`tool`, `card` or `guest`."""
-    name: str = Field(min_length=1, max_length=256)
-    """Its name."""
-
-
-class GiveParams(ThingParams):
-    """Which thing is accepted, as what."""
-
-    digest: str = Field(default="", max_length=64)
-    """Its digest as it was shown; refused where it is another by now. Guests need it."""
-
-
 class Given(OperationModel):
     """What was accepted."""
 
@@ -74,83 +52,78 @@ class TakenBack(OperationModel):
     """False where it did not count."""
 
 
-async def listed(invocation: Invocation, params: KindParams) -> AcceptanceRows:
-    """Return what was accepted, and what waits."""
+@operation("accept.list", also="acceptance.list", rest=("GET", "/v1/acceptance"))
+async def listed(
+    invocation: Invocation, kind: Annotated[str, Field(max_length=32)] = ""
+) -> AcceptanceRows:
+    """List the tools, cards and guests that were accepted, and those that wait.
+
+    Args:
+        kind: `tool`, `card` or `guest`; all of them without it.
+    """
     book = await acceptances_of(invocation.host)
     rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for kind in book.kinds:
-        for name, row in book.of(kind).items():
-            rows[kind, name] = {"by": row.accepted_by, "at": row.changed}
-    for kind, desk in book.desks.items():
+    for each in book.kinds:
+        for name, row in book.of(each).items():
+            rows[each, name] = {"by": row.accepted_by, "at": row.changed}
+    for each, desk in book.desks.items():
         for waiting in desk.waiting():
-            told = rows.setdefault((kind, waiting.name), {"by": "", "at": ""})
+            told = rows.setdefault((each, waiting.name), {"by": "", "at": ""})
             told |= {"waits": True, "why": waiting.why, "digest": waiting.digest}
     usual = {"waits": False, "why": "", "digest": ""}
     things = [
-        {"kind": kind, "name": name, **usual, **row}
-        for (kind, name), row in sorted(rows.items())
-        if params.kind in ("", kind)
+        {"kind": each, "name": name, **usual, **row}
+        for (each, name), row in sorted(rows.items())
+        if kind in ("", each)
     ]
-    told = {"things": things, "problem": book.problem}
-    return AcceptanceRows.model_validate(redact_json(invocation.host.secrets, told))
+    return AcceptanceRows.model_validate({"things": things, "problem": book.problem})
 
 
-async def give(invocation: Invocation, params: GiveParams) -> Given:
-    """Accept a thing as it is now."""
+@operation(
+    "accept.give", also="acceptance.give", scope="operate", rest=("POST", "/v1/acceptance/give")
+)
+async def give(
+    invocation: Invocation,
+    kind: Kind,
+    name: Name,
+    digest: Annotated[str, Field(max_length=64)] = "",
+) -> Given:
+    """Accept a tool, a card or a guest as it is now.
+
+    Args:
+        kind: `tool`, `card` or `guest`.
+        name: Its name.
+        digest: Its digest as it was shown; refused where it is another by now. Guests need it.
+    """
     book = await acceptances_of(invocation.host)
-    desk = book.desks.get(params.kind)
+    desk = book.desks.get(kind)
     if desk is None:
         raise TurnError(
-            f"found the kind {params.kind!r}, expected one of {', '.join(sorted(book.desks))}",
+            f"found the kind {kind!r}, expected one of {', '.join(sorted(book.desks))}",
             code="invalid_params",
         )
-    await desk.accept(params.name, by=invocation.principal.id, digest=params.digest)
-    return Given(kind=params.kind, name=params.name)
+    await desk.accept(name, by=invocation.principal.id, digest=digest)
+    return Given(kind=kind, name=name)
 
 
-async def forget(invocation: Invocation, params: ThingParams) -> TakenBack:
-    """Take back that a thing was accepted: it waits until somebody accepts it again."""
+@operation(
+    "accept.forget",
+    also="acceptance.forget",
+    scope="operate",
+    rest=("POST", "/v1/acceptance/forget"),
+)
+async def forget(invocation: Invocation, kind: Kind, name: Name) -> TakenBack:
+    """Take back that a tool, a card or a guest was accepted; it waits then.
+
+    Args:
+        kind: `tool`, `card` or `guest`.
+        name: Its name.
+    """
     book, host = await acceptances_of(invocation.host), invocation.host
     by = invocation.principal.id
-    taken = await book.take_back(params.kind, params.name, by=by)
+    taken = await book.take_back(kind, name, by=by)
     if taken:
-        data = {"kind": params.kind, "name": params.name, "by": by}
+        data = {"kind": kind, "name": name, "by": by}
         host.log.info("acceptance taken back", **data)
-        if (audit := host.get(AUDIT)) is not None:
-            await audit.append("acceptance_taken_back", data)
+        await host.record("acceptance_taken_back", **data)
     return TakenBack(taken=taken)
-
-
-def acceptance_operations() -> Sequence[Operation[Any, Any]]:
-    """Return the operations."""
-    return (
-        Operation(
-            name="acceptance.list",
-            summary="List the tools, cards and guests that were accepted, and those that wait.",
-            params=KindParams,
-            result=AcceptanceRows,
-            handler=listed,
-            rest=("GET", "/v1/acceptance"),
-            command="accept list",
-        ),
-        Operation(
-            name="acceptance.give",
-            summary="Accept a tool, a card or a guest as it is now.",
-            params=GiveParams,
-            result=Given,
-            handler=give,
-            scope="operate",
-            rest=("POST", "/v1/acceptance/give"),
-            command="accept give",
-        ),
-        Operation(
-            name="acceptance.forget",
-            summary="Take back that a tool, a card or a guest was accepted; it waits then.",
-            params=ThingParams,
-            result=TakenBack,
-            handler=forget,
-            scope="operate",
-            rest=("POST", "/v1/acceptance/forget"),
-            command="accept forget",
-        ),
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
@@ -14,18 +14,19 @@ from hookgate import (
     Event,
     Flags,
     Image,
-    Invocation,
     OperationModel,
     Origin,
     Provenance,
     StopReason,
     Tool,
     ToolResultPart,
-    Turn,
-    TurnEnding,
     TurnRequest,
+    operation,
 )
 from hookgate.clients import describe_error
+
+if TYPE_CHECKING:
+    from hookgate import Invocation, Turn, TurnEnding
 
 Name = Annotated[str, StringConstraints(max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
@@ -175,8 +176,12 @@ class Answer(Accepted):
     """What went wrong: `code`, `message`, `action`."""
 
 
+@operation("chat.send", scope="chat", streams=True, rest=("POST", "/v1/turns"))
 async def send(invocation: Invocation, params: ChatParams) -> Accepted:
-    """Run one turn: answer when its message is committed, then pass its events on."""
+    """Send a message to an agent and stream the answer.
+
+    It answers when the message is committed, and then passes the turn's events on.
+    """
     host, relay = invocation.host, Relay(invocation)
     origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
     turn = host.start_turn(invocation.principal, origin, params.to_request(), sink=relay.sink)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import FLAG_NAMES, Address, Host, Invocation, Operation, OperationModel, Tool
-from hookgate.settings import redact_json
+from hookgate import FLAG_NAMES, POSITIONAL, Address, Invocation, OperationModel, operation
+
+if TYPE_CHECKING:
+    from hookgate import Host, Tool
 
 
 class FlagRow(OperationModel):
@@ -50,25 +51,11 @@ class ToolRow(OperationModel):
     """Why it must not run before somebody has accepted it; empty where it may."""
 
 
-class ToolsParams(OperationModel):
-    """Which tools to list."""
-
-    name: str = Field(default="*", max_length=256)
-    """A name, or a glob such as `http_*`."""
-
-
 class ToolRows(OperationModel):
     """The gateway's tools."""
 
     tools: tuple[ToolRow, ...]
     """In the order of their names."""
-
-
-class WhyParams(OperationModel):
-    """Which plugin to speak of."""
-
-    name: str = Field(max_length=256)
-    """Its name."""
 
 
 class Why(OperationModel):
@@ -78,21 +65,6 @@ class Why(OperationModel):
     """Its name."""
     why: str
     """The reason, in a sentence."""
-
-
-class RouteParams(OperationModel):
-    """An address, as a message would carry it."""
-
-    channel: str = "cli"
-    """The channel."""
-    account: str = "local"
-    """The account."""
-    peer: str = "main"
-    """Who writes."""
-    guild: str | None = None
-    """The guild, server or workspace."""
-    team: str | None = None
-    """The team."""
 
 
 class Routed(OperationModel):
@@ -109,7 +81,7 @@ class Routed(OperationModel):
 
 
 def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
-    """Return what `tool.list` says of a tool."""
+    """Return what `tools.list` says of a tool."""
     return {
         "name": tool.name,
         "description": tool.description,
@@ -132,52 +104,66 @@ def tool_row(tool: Tool, quarantine: str = "") -> dict[str, Any]:
     }
 
 
-def inspection_operations(host: Host) -> Sequence[Operation[Any, Any]]:
-    """Return the operations that look at the gateway of `host`."""
+class Inspection:
+    """Tools: what models can call."""
 
-    async def tools(_: Invocation, params: ToolsParams) -> ToolRows:
-        quarantined = host.quarantined
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    @operation("tools.list", also="tool.list", quick=True, rest=("GET", "/v1/tools"))
+    async def tools(
+        self, _: Invocation, name: Annotated[str, POSITIONAL, Field(max_length=256)] = "*"
+    ) -> ToolRows:
+        """List the tools, with what they declare about themselves.
+
+        With --capabilities also what each does to the world, and on what that rests: `proven` by
+        the sandbox, declared by its author (plain yes or no), or unknown, which policy takes for
+        yes; what that is in particular, such as a grant of the sandbox; and whether it waits in
+        quarantine, because it is not the tool that was accepted.
+
+        Args:
+            name: A name, or a glob such as `http_*`.
+
+        Example:
+            hookgate tools list --capabilities
+        """
+        quarantined = self._host.quarantined
         rows = [
-            tool_row(tool, quarantined.get(name, ""))
-            for name, tool in sorted(host.tools.view().items())
-            if fnmatch.fnmatchcase(name, params.name)
+            tool_row(tool, quarantined.get(key, ""))
+            for key, tool in sorted(self._host.tools.view().items())
+            if fnmatch.fnmatchcase(key, name)
         ]
-        return ToolRows.model_validate(redact_json(host.secrets, {"tools": rows}))
+        return ToolRows.model_validate({"tools": rows})
 
-    async def why(_: Invocation, params: WhyParams) -> Why:
-        reason = host.secrets.redact(host.why(params.name))
-        return Why(name=params.name, why=reason)
+    @operation("plugins.why", also="plugin.why", quick=True, command="")
+    async def why(self, _: Invocation, name: Annotated[str, Field(max_length=256)]) -> Why:
+        """Say why a plugin runs, or why it does not.
 
-    async def route(_: Invocation, params: RouteParams) -> Routed:
-        route = host.route(Address(**params.model_dump()))
+        Args:
+            name: Its name.
+        """
+        return Why(name=name, why=self._host.why(name))
+
+    @operation("route.explain", quick=True, command="")
+    async def route(
+        self,
+        _: Invocation,
+        channel: str = "cli",
+        account: str = "local",
+        peer: str = "main",
+        guild: str | None = None,
+        team: str | None = None,
+    ) -> Routed:
+        """Say which agent answers an address, and why.
+
+        Args:
+            channel: The channel.
+            account: The account.
+            peer: Who writes.
+            guild: The guild, server or workspace.
+            team: The team.
+        """
+        route = self._host.route(Address(channel, account, peer, guild, team))
         return Routed(
             agent=route.agent.name, tier=route.tier, binding=route.binding, reason=route.reason
         )
-
-    return (
-        Operation(
-            name="tool.list",
-            summary="List the tools, with what they declare about themselves.",
-            params=ToolsParams,
-            result=ToolRows,
-            handler=tools,
-            quick=True,
-            rest=("GET", "/v1/tools"),
-        ),
-        Operation(
-            name="plugin.why",
-            summary="Say why a plugin runs, or why it does not.",
-            params=WhyParams,
-            result=Why,
-            handler=why,
-            quick=True,
-        ),
-        Operation(
-            name="route.explain",
-            summary="Say which agent answers an address, and why.",
-            params=RouteParams,
-            result=Routed,
-            handler=route,
-            quick=True,
-        ),
-    )

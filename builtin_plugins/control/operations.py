@@ -4,137 +4,66 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from hookgate import (
-    AUDIT,
-    CONVERSATIONS,
-    LANES,
-    Empty,
-    Event,
-    Host,
-    Invocation,
-    Message,
-    Operation,
-    OperationModel,
-    Scope,
-    SessionKey,
-    WireError,
-)
-from hookgate.builtin_plugins.control.chat import Accepted, ChatParams, send
+from pydantic import Field
+
+from hookgate import CONVERSATIONS, LANES, Event, Invocation, Operation, SessionKey, operation
 from hookgate.builtin_plugins.control.schemas import (
     Cancelled,
     CancelParams,
     Deleted,
-    DeleteParams,
     ExportedMessages,
-    ExportParams,
     History,
-    HistoryParams,
     OperationRow,
     OperationRows,
-    OperationsParams,
     PluginRows,
     Pong,
     Reloaded,
     Revoked,
-    RevokeParams,
     SessionRows,
-    SessionsParams,
     Status,
     Subscribed,
     SubscribeParams,
     TokenRow,
     TokenRows,
-    UnsubscribeParams,
 )
-from hookgate.builtin_plugins.control.tool_call import ToolCalled, ToolCallParams, call_tool
 from hookgate.clients import PROTOCOL, describe_operation, token_book, wire_error
-from hookgate.settings import redact_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate import Host, Message, WireError
 
 
-def control_operations(host: Host) -> list[Operation[Any, Any]]:
-    """Return the operations of the gateway of `host`."""
-    control = Control(host)
-
-    def make(
-        name: str,
-        summary: str,
-        handler: Callable[..., Any],
-        params: type[OperationModel],
-        result: type[OperationModel],
-        scope: Scope | None,
-        **more: Any,
-    ) -> Operation[Any, Any]:
-        return Operation(
-            name=name,
-            summary=summary,
-            handler=handler,
-            params=params,
-            result=result,
-            scope=scope,
-            **more,
-        )
-
-    return [
-        make("ping", "Answer.", control.ping, Empty, Pong, None, quick=True),
-        make("status", "Say how the gateway is.", control.status, Empty, Status, "read", quick=True,
-             rest=("GET", "/v1/status")),
-        make("chat.send", "Send a message to an agent and stream the answer.", send,
-             ChatParams, Accepted, "chat", streams=True, rest=("POST", "/v1/turns")),
-        make("chat.cancel", "Cancel a turn that runs or waits.", control.cancel, CancelParams,
-             Cancelled, "chat", quick=True),
-        make("tool.call", "Call a tool without asking a model.", call_tool, ToolCallParams,
-             ToolCalled, "chat", streams=True, rest=("POST", "/v1/tools/call")),
-        make("plugin.list", "List the plugins.", control.plugins, Empty, PluginRows, "read",
-             quick=True, rest=("GET", "/v1/plugins")),
-        make("session.list", "List the latest sessions.", control.sessions, SessionsParams,
-             SessionRows, "read", rest=("GET", "/v1/sessions")),
-        make("session.history", "Show the last turns of a session.", control.history, HistoryParams,
-             History, "read", rest=("GET", "/v1/sessions/history")),
-        make("session.export", "Give all messages of a session, page by page.", control.export,
-             ExportParams, ExportedMessages, "read", rest=("GET", "/v1/sessions/export")),
-        make("session.delete", "Delete a session, or turns of it.", control.delete, DeleteParams,
-             Deleted, "operate", rest=("POST", "/v1/sessions/delete")),
-        make("operation.list", "List what this client may call, with schemas.", control.operations,
-             OperationsParams, OperationRows, None, rest=("GET", "/v1/operations")),
-        make("reload", "Read content again: cards, manifests, souls, rules.", control.reload, Empty,
-             Reloaded, "operate"),
-        make("events.subscribe", "Follow what happens in the gateway.", control.subscribe,
-             SubscribeParams, Subscribed, "read", streams=True, rest=("GET", "/v1/events")),
-        make("events.unsubscribe", "End a subscription of this socket.", control.unsubscribe,
-             UnsubscribeParams, Cancelled, "read", quick=True),
-        make("token.list", "List the access tokens.", control.tokens, Empty, TokenRows, "operate",
-             quick=True, rest=("GET", "/v1/tokens"), command="token list"),
-        make("token.revoke", "Revoke an access token and close its connections.", control.revoke,
-             RevokeParams, Revoked, "operate", command="token revoke"),
-    ]  # fmt: skip
-
+Key = Annotated[str, Field(max_length=2048)]
+"""A session's key."""
 
 _PONG = Pong()
 _CANCELLED = Cancelled()
 
 
 class Control:
-    """The handlers of the operations."""
+    """The gateway itself: sessions, plugins, operations, tokens, events."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._described: dict[Operation[Any, Any], OperationRow] = {}
 
-    async def ping(self, _: Invocation, __: Empty) -> Pong:
+    @operation("ping", scope=None, quick=True, command="")
+    async def ping(self, _: Invocation) -> Pong:
         """Answer."""
         return _PONG
 
-    async def status(self, _: Invocation, __: Empty) -> Status:
+    @operation("status", rest=("GET", "/v1/status"), quick=True, command="")
+    async def status(self, _: Invocation) -> Status:
         """Say how the gateway is."""
-        said = {**self._host.status(), "protocol": PROTOCOL}
-        return Status.model_validate(redact_json(self._host.secrets, said))
+        return Status.model_validate({**self._host.status(), "protocol": PROTOCOL})
 
+    @operation("chat.cancel", scope="chat", quick=True, command="")
     async def cancel(self, invocation: Invocation, params: CancelParams) -> Cancelled:
-        """Cancel a turn of the caller's own; an operator may cancel any."""
+        """Cancel a turn that runs or waits: one of the caller's own; an operator may cancel any."""
         if params.request is not None:
             found = invocation.cancel(params.request)
         else:
@@ -149,55 +78,112 @@ class Control:
             )
         return _CANCELLED
 
-    async def plugins(self, _: Invocation, __: Empty) -> PluginRows:
+    @operation(
+        "plugins.list", also="plugin.list", rest=("GET", "/v1/plugins"), quick=True, command=""
+    )
+    async def plugins(self, _: Invocation) -> PluginRows:
         """List the plugins."""
         infos = [asdict(info) for info in self._host.plugins(every=True)]
         for info in infos:
             del info["content"]  # a place on this machine
-        rows = {"plugins": infos}
-        return PluginRows.model_validate(redact_json(self._host.secrets, rows))
+        return PluginRows.model_validate({"plugins": infos})
 
     # -- sessions --------------------------------------------------------------
 
-    async def sessions(self, invocation: Invocation, params: SessionsParams) -> SessionRows:
-        """List the sessions that the caller may speak in; an operator sees all."""
-        wanted = params.limit
+    @operation("sessions.list", also="session.list", rest=("GET", "/v1/sessions"))
+    async def sessions(
+        self, invocation: Invocation, limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    ) -> SessionRows:
+        """List the latest sessions, newest first: those that the caller may speak in.
+
+        An operator sees all.
+
+        Args:
+            limit: How many at most.
+        """
+        wanted = limit
         while True:
             rows = await self._host[CONVERSATIONS].sessions(limit=wanted)
             mine = [row for row in rows if invocation.principal.sees(str(row["session"]))]
-            if len(mine) >= params.limit or len(rows) < wanted:
+            if len(mine) >= limit or len(rows) < wanted:
                 break
             wanted *= 4  # the newest ones are others'
-        return SessionRows.model_validate({"sessions": mine[: params.limit]})
+        return SessionRows.model_validate({"sessions": mine[:limit]})
 
-    async def history(self, invocation: Invocation, params: HistoryParams) -> History:
-        """Show a session that the caller may speak in; an operator sees any."""
-        key, messages = await self._messages(invocation, params.session, params.turns)
+    @operation(
+        "sessions.show", also="session.history", rest=("GET", "/v1/sessions/history"), command=""
+    )
+    async def history(
+        self,
+        invocation: Invocation,
+        session: Key,
+        turns: Annotated[int, Field(ge=1, le=1000)] = 20,
+    ) -> History:
+        """Show the last turns of a session that the caller may speak in; an operator sees any.
+
+        Args:
+            session: The session's key.
+            turns: How many turns at most.
+        """
+        key, messages = await self._messages(invocation, session, turns)
         return History(session=str(key), messages=tuple(item.to_json() for item in messages))
 
-    async def export(self, invocation: Invocation, params: ExportParams) -> ExportedMessages:
-        """Give messages of a session that the caller may speak in; an operator gets any."""
-        key = self._session(invocation, params.session)
+    @operation(
+        "sessions.export", also="session.export", rest=("GET", "/v1/sessions/export"), command=""
+    )
+    async def export(
+        self,
+        invocation: Invocation,
+        session: Key,
+        after: Annotated[str, Field(max_length=100)] = "",
+        limit: Annotated[int, Field(ge=1, le=1000)] = 500,
+    ) -> ExportedMessages:
+        """Give all messages of a session that the caller may speak in, page by page.
+
+        Args:
+            session: The session's key.
+            after: The `next` of a former answer; empty for the first messages.
+            limit: How many messages at most.
+        """
+        key = self._session(invocation, session)
         if key is None:
-            raise _no_session(params.session)
+            raise _no_session(session)
         conversations = self._host[CONVERSATIONS]
         try:
-            page = await conversations.export(key, after=params.after, limit=params.limit)
+            page = await conversations.export(key, after=after, limit=limit)
         except ValueError as error:
             raise wire_error(
                 "invalid_params", str(error), action="give the `next` of a former answer"
             ) from None
-        if not page.said and not params.after:
-            raise _no_session(params.session)
+        if not page.said and not after:
+            raise _no_session(session)
         return ExportedMessages(
             session=str(key),
             messages=tuple(each.message.to_json() for each in page.said),
             next=page.cursor if page.more else "",
         )
 
-    async def delete(self, invocation: Invocation, params: DeleteParams) -> Deleted:
-        """Delete a session in which nothing runs, or turns of it, and record who did."""
-        host, key = self._host, self._session(invocation, params.session)
+    @operation("sessions.delete", also="session.delete", scope="operate")
+    async def delete(
+        self,
+        invocation: Invocation,
+        session: Key,
+        turns: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)] | None = None,
+    ) -> Deleted:
+        """Delete a session, or turns of it. The audit and the notes of `memory` are kept.
+
+        Nothing may run in it, and who did it is recorded.
+
+        Args:
+            session: The session's key, as `sessions list` shows it.
+            turns: Ids of turns, as an export shows them; only these are deleted. Left out:
+                everything.
+
+        Examples:
+            hookgate sessions delete main:web:shop:ada
+            hookgate sessions delete main:web:shop:ada --turns turn_1f0c9d
+        """
+        host, key = self._host, self._session(invocation, session)
         if key is not None and host[LANES].ahead(key):
             raise wire_error(
                 "lane_held",
@@ -207,14 +193,12 @@ class Control:
         gone = 0
         if key is not None:
             async with host[LANES].hold(key):
-                gone = await host[CONVERSATIONS].forget(key, turns=params.turns)
+                gone = await host[CONVERSATIONS].forget(key, turns=turns)
         if key is None or not gone:
-            raise _no_session(params.session)
-        if (audit := host.get(AUDIT)) is not None:
-            record = {"session": str(key), "messages": gone, "by": invocation.principal.id}
-            if params.turns is not None:
-                record["turns"] = sorted(set(params.turns))
-            await audit.append("session_deleted", record)
+            raise _no_session(session)
+        which = {} if turns is None else {"turns": sorted(set(turns))}
+        by = invocation.principal.id
+        await host.record("session_deleted", session=str(key), messages=gone, by=by, **which)
         return Deleted(session=str(key), messages=gone)
 
     async def _messages(
@@ -239,20 +223,38 @@ class Control:
             key = SessionKey.parse(text)
         except ValueError as error:
             raise wire_error(
-                "invalid_params", str(error), action="`session.list` names the sessions"
+                "invalid_params", str(error), action="`sessions.list` names the sessions"
             ) from None
         return key if invocation.principal.sees(text) else None
 
     # -- the gateway itself ------------------------------------------------------
 
-    async def operations(self, invocation: Invocation, params: OperationsParams) -> OperationRows:
-        """List what the caller may call, or all there is."""
+    @operation(
+        "operations.list",
+        also="operation.list",
+        scope=None,
+        rest=("GET", "/v1/operations"),
+        command="",
+    )
+    async def operations(
+        self,
+        invocation: Invocation,
+        name: Annotated[str, Field(max_length=256)] = "*",
+        all: bool = False,
+    ) -> OperationRows:
+        """List what this client may call, with schemas.
+
+        Args:
+            name: A name, or a glob such as `chat.*`.
+            all: Also those that this client may not call; `scope` says what they need.
+        """
         scopes = invocation.principal.scopes
         rows = [
             await self._describe(operation)
-            for name, operation in sorted(self._host.operations.items())
-            if (params.all or operation.scope is None or operation.scope in scopes)
-            and fnmatch.fnmatchcase(name, params.name)
+            for called, operation in sorted(self._host.operations.items())
+            if called == operation.name
+            and (all or operation.scope is None or operation.scope in scopes)
+            and any(fnmatch.fnmatchcase(each, name) for each in (called, *operation.also))
         ]
         return OperationRows(operations=tuple(rows))
 
@@ -266,15 +268,16 @@ class Control:
             self._described[operation] = row
         return row
 
-    async def reload(self, _: Invocation, __: Empty) -> Reloaded:
-        """Read content again."""
-        changed = redact_json(self._host.secrets, await self._host.reload())
-        return Reloaded.model_validate(changed)
+    @operation("reload", scope="operate", command="")
+    async def reload(self, _: Invocation) -> Reloaded:
+        """Read content again: cards, manifests, souls, rules."""
+        return Reloaded.model_validate(await self._host.reload())
 
     # -- events ------------------------------------------------------------------
 
+    @operation("events.subscribe", streams=True, rest=("GET", "/v1/events"))
     async def subscribe(self, invocation: Invocation, params: SubscribeParams) -> Subscribed:
-        """Pass on the events that the caller may see, until it goes away or cancels."""
+        """Follow what happens in the gateway, until the caller goes away or cancels."""
         principal = invocation.principal
         if not invocation.streaming:
             raise wire_error(
@@ -313,15 +316,21 @@ class Control:
                 )
         return answer
 
-    async def unsubscribe(self, invocation: Invocation, params: UnsubscribeParams) -> Cancelled:
-        """End a subscription of this socket."""
-        if not invocation.cancel(params.request):
+    @operation("events.unsubscribe", quick=True, command="")
+    async def unsubscribe(self, invocation: Invocation, request: str | int) -> Cancelled:
+        """End a subscription of this socket.
+
+        Args:
+            request: The id of this client's own `events.subscribe`.
+        """
+        if not invocation.cancel(request):
             raise wire_error("not_found", "no such request of this socket runs")
         return _CANCELLED
 
     # -- tokens --------------------------------------------------------------------
 
-    async def tokens(self, _: Invocation, __: Empty) -> TokenRows:
+    @operation("token.list", scope="operate", quick=True, rest=("GET", "/v1/tokens"))
+    async def tokens(self, _: Invocation) -> TokenRows:
         """List the access tokens."""
         book = token_book(self._host)
         rows = [
@@ -334,13 +343,18 @@ class Control:
         ]
         return TokenRows(tokens=tuple(rows))
 
-    async def revoke(self, _: Invocation, params: RevokeParams) -> Revoked:
-        """Revoke a token here and at every gateway beside this one."""
-        token = await token_book(self._host).revoke(params.name)
+    @operation("token.revoke", scope="operate")
+    async def revoke(self, _: Invocation, name: Annotated[str, Field(max_length=256)]) -> Revoked:
+        """Revoke an access token and close its connections, at every gateway beside this one.
+
+        Args:
+            name: Its name in the settings.
+        """
+        token = await token_book(self._host).revoke(name)
         if token is None:
             raise wire_error(
                 "not_found",
-                f"there is no token called {params.name[:80]!r}",
+                f"there is no token called {name[:80]!r}",
                 action="`token.list` names them",
             )
         return Revoked(name=token.name)
@@ -350,7 +364,7 @@ def _no_session(session: str) -> WireError:
     return wire_error(
         "not_found",
         f"there is no session {session[:200]!r} that this principal may see",
-        action="`session.list` names the sessions",
+        action="`sessions.list` names the sessions",
     )
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Any
 
-from hookgate import Host, Operation
-from hookgate.builtin_plugins.control.acceptance import acceptance_operations
-from hookgate.builtin_plugins.control.inspection import inspection_operations
-from hookgate.builtin_plugins.control.operations import control_operations
+from hookgate import Host, Operation, operations_of
+from hookgate.builtin_plugins.control import acceptance, chat, tool_call
+from hookgate.builtin_plugins.control.inspection import Inspection
+from hookgate.builtin_plugins.control.operations import Control
 from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.hookspecs import hookimpl
-from hookgate.kit.model_check import tell_models
 
 
 class Plugin:
@@ -25,8 +23,7 @@ class Plugin:
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        """Watch the event loop as long as the gateway runs; hold the agents' models to account."""
-        host.after_reading(partial(tell_models, host))
+        """Watch the event loop as long as the gateway runs."""
         with Watchdog(host) as self._watchdog:
             yield
 
@@ -39,8 +36,4 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring the operations that talk, list, look, cancel, reload and revoke."""
-        return (
-            *control_operations(host),
-            *inspection_operations(host),
-            *acceptance_operations(),
-        )
+        return operations_of(Control(host), chat, tool_call, Inspection(host), acceptance)

@@ -101,13 +101,6 @@ class PluginRows(OperationModel):
     """In the order in which they were loaded."""
 
 
-class SessionsParams(OperationModel):
-    """Which sessions to list."""
-
-    limit: int = Field(default=100, ge=1, le=1000)
-    """How many at most."""
-
-
 class SessionRow(OperationModel):
     """One session."""
 
@@ -126,26 +119,6 @@ class SessionRows(OperationModel):
     """Newest first."""
 
 
-class HistoryParams(OperationModel):
-    """Whose history to show."""
-
-    session: str = Field(max_length=2048)
-    """The session's key."""
-    turns: int = Field(default=20, ge=1, le=1000)
-    """How many turns at most."""
-
-
-class ExportParams(OperationModel):
-    """Which messages of a session to give."""
-
-    session: str = Field(max_length=2048)
-    """The session's key."""
-    after: str = Field(default="", max_length=100)
-    """The `next` of a former answer; empty for the first messages."""
-    limit: int = Field(default=500, ge=1, le=1000)
-    """How many messages at most."""
-
-
 class ExportedMessages(OperationModel):
     """Messages of a session, in order."""
 
@@ -155,15 +128,6 @@ class ExportedMessages(OperationModel):
     """Oldest first, each as it is stored, secrets masked."""
     next: str
     """What to give as `after` for those behind these; empty where there are none."""
-
-
-class DeleteParams(OperationModel):
-    """Which session to delete, or what of it."""
-
-    session: str = Field(max_length=2048)
-    """The session's key."""
-    turns: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=1000)
-    """Ids of turns, as the messages have them; only these are deleted. Left out: everything."""
 
 
 class Deleted(OperationModel):
@@ -208,15 +172,6 @@ class Reloaded(OperationModel):
     """Keys of the settings that have changed and wait for a restart."""
 
 
-class OperationsParams(OperationModel):
-    """Which operations to list."""
-
-    name: str = Field(default="*", max_length=256)
-    """A name, or a glob such as `chat.*`."""
-    all: bool = False
-    """Also those that this client may not call; `scope` says what they need."""
-
-
 class OperationRow(OperationModel):
     """One operation."""
 
@@ -236,6 +191,10 @@ class OperationRow(OperationModel):
     """JSON Schema of its parameters."""
     result: dict[str, Any]
     """JSON Schema of its result."""
+    details: str
+    """More on it, for the help of its command."""
+    group: str
+    """A sentence on the operations that begin with the same word."""
 
 
 class OperationRows(OperationModel):
@@ -265,13 +224,6 @@ class Subscribed(OperationModel):
     """The scopes whose events are shown."""
 
 
-class UnsubscribeParams(OperationModel):
-    """Which subscription to end."""
-
-    request: str | int
-    """The id of this client's own `events.subscribe`."""
-
-
 class TokenRow(OperationModel):
     """One access token. The token itself is not known to the gateway."""
 
@@ -288,13 +240,6 @@ class TokenRows(OperationModel):
 
     tokens: tuple[TokenRow, ...]
     """In the order of the settings."""
-
-
-class RevokeParams(OperationModel):
-    """Which token to revoke."""
-
-    name: str = Field(max_length=256)
-    """Its name in the settings."""
 
 
 class Revoked(OperationModel):

@@ -1,14 +1,17 @@
-"""`tool.call`: a client calls a tool by itself, and no model is asked."""
+"""`tools.call`: a client calls a tool by itself, and no model is asked."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from hookgate import Event, Invocation, OperationModel, Origin, Provenance
+from hookgate import OperationModel, Origin, Provenance, operation
 from hookgate.builtin_plugins.control.chat import AddressParams, Name
 from hookgate.wire import CONTENT_FORMS
+
+if TYPE_CHECKING:
+    from hookgate import Event, Invocation
 
 
 class ToolCallParams(AddressParams):
@@ -54,8 +57,9 @@ class ToolCalled(OperationModel):
     """What was decided before it ran."""
 
 
+@operation("tools.call", also="tool.call", scope="chat", streams=True)
 async def call_tool(invocation: Invocation, params: ToolCallParams) -> ToolCalled:
-    """Call a tool for the client: judged, asked and recorded as a model's call would be."""
+    """Call a tool without asking a model: judged, asked and recorded as a model's call would be."""
     origin = Origin(provenance=Provenance.EXTERNAL_USER, path=invocation.path)
 
     def sink(event: Event) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from hookgate import Capability, HookgateError, Invocation, Operation, OperationModel, TurnError
+from hookgate import HookgateError, Invocation, OperationModel, not_found, operation
 from hookgate.catalogue import KIND_PATTERN, capability_rows
-from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate import Capability
     from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
 
 
@@ -53,13 +53,6 @@ class CapabilityRows(OperationModel):
     """In the order of their ids."""
 
 
-class ShowParams(OperationModel):
-    """Which capability to show."""
-
-    id: str = Field(max_length=256)
-    """Its id, such as `skill:draft-email`."""
-
-
 class CapabilityShown(CapabilityRow):
     """All that is known of one capability."""
 
@@ -93,54 +86,40 @@ class CapabilityShown(CapabilityRow):
     """Why schema and text cannot be read; empty where they can."""
 
 
-def capability_operations(inventory: Callable[[], Inventory]) -> Sequence[Operation[Any, Any]]:
-    """Return the operations.
+class CapabilityOperations:
+    """Capabilities: list and show them, check their files, begin new ones.
 
     Args:
         inventory: Returns what the files hold now.
     """
 
-    async def listed(invocation: Invocation, params: ListParams) -> CapabilityRows:
+    def __init__(self, inventory: Callable[[], Inventory]) -> None:
+        self._inventory = inventory
+
+    @operation("capabilities.list", rest=("GET", "/v1/capabilities"))
+    async def listed(self, invocation: Invocation, params: ListParams) -> CapabilityRows:
+        """List tools, skills, extensions, channels and cards."""
         rows = await asyncio.to_thread(capability_rows, invocation.host)
         shown = [_row(rows[row_id]) for row_id in sorted(rows) if _fits(rows[row_id], params)]
-        return CapabilityRows.model_validate(
-            redact_json(invocation.host.secrets, {"capabilities": shown})
-        )
+        return CapabilityRows.model_validate({"capabilities": shown})
 
-    async def show(invocation: Invocation, params: ShowParams) -> CapabilityShown:
+    @operation("capabilities.show")
+    async def show(
+        self,
+        invocation: Invocation,
+        id: Annotated[str, Field(max_length=256)],
+    ) -> CapabilityShown:
+        """Show all that is known of one capability, its schema and text included.
+
+        Args:
+            id: Its id, such as `skill:draft-email`.
+        """
         rows = await asyncio.to_thread(capability_rows, invocation.host)
-        row = rows.get(params.id)
+        row = rows.get(id)
         if row is None:
-            near = get_close_matches(params.id, rows, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise TurnError(
-                f"found no capability {params.id!r}{hint}",
-                code="not_found",
-                action="`hookgate capabilities list` shows all",
-            )
-        why = () if row.available else inventory().reasons.get(row.id, ())
-        shown = await asyncio.to_thread(_shown, row, why)
-        return CapabilityShown.model_validate(redact_json(invocation.host.secrets, shown))
-
-    return (
-        Operation(
-            name="capabilities.list",
-            summary="List tools, skills, extensions, channels and cards.",
-            params=ListParams,
-            result=CapabilityRows,
-            handler=listed,
-            rest=("GET", "/v1/capabilities"),
-            command="capabilities list",
-        ),
-        Operation(
-            name="capabilities.show",
-            summary="Show all that is known of one capability, its schema and text included.",
-            params=ShowParams,
-            result=CapabilityShown,
-            handler=show,
-            command="capabilities show",
-        ),
-    )
+            raise not_found("capability", id, "`hookgate capabilities list` shows all", known=rows)
+        why = () if row.available else self._inventory().reasons.get(row.id, ())
+        return CapabilityShown.model_validate(await asyncio.to_thread(_shown, row, why))
 
 
 def _fits(row: Capability, params: ListParams) -> bool:

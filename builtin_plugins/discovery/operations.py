@@ -1,23 +1,26 @@
-"""The operations that search: ``discovery.discover`` and ``discovery.stats``."""
+"""The operations that search: ``discover`` and ``capabilities.stats``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
 
-from hookgate import Empty, Host, Invocation, Operation, OperationModel, Principal, TurnPlan
-from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter
+from hookgate import Invocation, OperationModel, TurnPlan, operation
+from hookgate.builtin_plugins.discovery.discovering import Filter
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.catalogue import KIND_PATTERN, KINDS, is_chosen, matches
 from hookgate.settings import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hookgate import Host, Principal
+    from hookgate.builtin_plugins.discovery.discovering import Discoverer
     from hookgate.builtin_plugins.discovery.learn.lessons import Lessons
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
 
@@ -173,19 +176,37 @@ class Stats(OperationModel):
     """Ids that requirements and presets name and that are not there."""
 
 
-def discovery_operations(
-    discoverer: Callable[[], Discoverer],
-    view: Callable[[Principal], View],
-) -> Sequence[Operation[Any, Any]]:
-    """Return the operations; `discoverer` and `view` are asked for at each call."""
+class DiscoveryOperations:
+    """Capabilities: list and show them, check their files, begin new ones.
 
-    async def discover(invocation: Invocation, params: DiscoverParams) -> Discovered:
-        found = await _search(discoverer(), view(invocation.principal), params)
-        return _discovered(found)
+    Args:
+        discoverer: Returns what searches.
+        view: Returns with what a turn of somebody would look.
+    """
 
-    async def stats(invocation: Invocation, params: Empty) -> Stats:
-        del invocation, params
-        known = await discoverer().get_stats()
+    def __init__(
+        self, discoverer: Callable[[], Discoverer], view: Callable[[Principal], View]
+    ) -> None:
+        self._discoverer = discoverer
+        self._view = view
+
+    @operation("discover", also="discovery.discover")
+    async def discover(self, invocation: Invocation, params: DiscoverParams) -> Discovered:
+        """Search the capabilities, and show what a model would see.
+
+        A message of yours is looked for with the default agent.
+
+        Example:
+            hookgate discover "convert 5 miles to km" --explain
+        """
+        return _discovered(
+            await _search(self._discoverer(), self._view(invocation.principal), params)
+        )
+
+    @operation("capabilities.stats", also="discovery.stats")
+    async def stats(self, _: Invocation) -> Stats:
+        """Say what the index of capabilities holds."""
+        known = await self._discoverer().get_stats()
         return Stats(
             capabilities=known["capabilityCount"],
             index_version=known["indexVersion"],
@@ -196,26 +217,6 @@ def discovery_operations(
             edges=known["edges"],
             missing=known["missing"],
         )
-
-    return [
-        Operation(
-            name="discovery.discover",
-            summary="Search the capabilities, and show what a model would see.",
-            params=DiscoverParams,
-            result=Discovered,
-            handler=discover,
-            scope="read",
-        ),
-        Operation(
-            name="discovery.stats",
-            summary="Say what the index of capabilities holds.",
-            params=Empty,
-            result=Stats,
-            handler=stats,
-            scope="read",
-            command="capabilities stats",
-        ),
-    ]
 
 
 async def _search(discoverer: Discoverer, seen: View, params: DiscoverParams) -> Discovery:

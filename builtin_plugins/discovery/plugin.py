@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,23 +13,14 @@ from pydantic import Field
 from hookgate import (
     EMBEDDER,
     Block,
-    Capabilities,
-    Capability,
     CapabilityIndex,
-    ContextBuilder,
-    Embedder,
     Event,
     Flags,
     HookgateError,
-    Host,
-    Operation,
-    Outcome,
-    Principal,
     Selection,
-    Tool,
     ToolResult,
-    Turn,
     TurnKey,
+    operations_of,
 )
 from hookgate.builtin_plugins.discovery.discovering import Discoverer, Filter, taint_of
 from hookgate.builtin_plugins.discovery.index.engine import Engine
@@ -39,26 +30,34 @@ from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.builtin_plugins.discovery.learn.learned import LearnedCache
 from hookgate.builtin_plugins.discovery.learn.lessons import Lessons, LessonsCache
 from hookgate.builtin_plugins.discovery.learn.teaching import META_TOOL
-from hookgate.builtin_plugins.discovery.operations import View, discovery_operations
+from hookgate.builtin_plugins.discovery.operations import DiscoveryOperations, View
 from hookgate.builtin_plugins.discovery.settings import DiscoverySettings
 from hookgate.builtin_plugins.discovery.show.assembler import render
 from hookgate.builtin_plugins.discovery.show.cutting import READ_TOOL
 from hookgate.builtin_plugins.discovery.show.reading import is_cut, read_on
 from hookgate.builtin_plugins.discovery.sources.collecting import Sources
-from hookgate.catalogue import (
-    KIND_PATTERN,
-    Snapshot,
-    capability_rows,
-    capability_version,
-    matches,
-    may_use,
-)
+from hookgate.catalogue import KIND_PATTERN, capability_rows, capability_version, matches, may_use
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tooling import tool
 from hookgate.wire import canonical
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hookgate import (
+        Capabilities,
+        Capability,
+        ContextBuilder,
+        Embedder,
+        Host,
+        Operation,
+        Outcome,
+        Principal,
+        Tool,
+        Turn,
+    )
     from hookgate.builtin_plugins.discovery.show.results import Discovery, Found
+    from hookgate.catalogue import Snapshot
 
 DESCRIPTION_CHARS = 300
 """So much of a description a model gets to see in a list of results."""
@@ -250,8 +249,10 @@ class Plugin:
         return [
             *self._sources.operations(),
             *self._examples.operations(),
-            *discovery_operations(
-                lambda: self._discoverer(host), lambda principal: self._view(host, principal)
+            *operations_of(
+                DiscoveryOperations(
+                    lambda: self._discoverer(host), lambda principal: self._view(host, principal)
+                )
             ),
         ]
 

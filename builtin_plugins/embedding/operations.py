@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hookgate import Empty, Invocation, Operation, OperationModel
+from hookgate import Invocation, OperationModel, operation
 from hookgate.builtin_plugins.embedding.settings import EmbedderName
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hookgate.builtin_plugins.embedding.service import CachedEmbedder
 
 
@@ -34,11 +35,16 @@ class EmbeddingStatus(OperationModel):
     """Queries for which the model was asked."""
 
 
-def embedding_operations(current: Callable[[], CachedEmbedder]) -> Sequence[Operation[Any, Any]]:
-    """Return the operations on the embedder that `current` returns when one is called."""
+class EmbeddingOperations:
+    """The embedder: which model turns texts into vectors."""
 
-    async def status(_: Invocation, __: Empty) -> EmbeddingStatus:
-        embedder = current()
+    def __init__(self, current: Callable[[], CachedEmbedder]) -> None:
+        self._current = current
+
+    @operation("embedding.status", rest=("GET", "/v1/embedding"), quick=True)
+    async def status(self, _: Invocation) -> EmbeddingStatus:
+        """Show which model turns texts into vectors, and how its cache does."""
+        embedder = self._current()
         engine, cache = embedder.engine, embedder.cache
         return EmbeddingStatus(
             embedder=embedder.kind,
@@ -50,17 +56,3 @@ def embedding_operations(current: Callable[[], CachedEmbedder]) -> Sequence[Oper
             hits=cache.hits,
             misses=cache.misses,
         )
-
-    return [
-        Operation(
-            name="embedding.status",
-            summary="Show which model turns texts into vectors, and how its cache does.",
-            params=Empty,
-            result=EmbeddingStatus,
-            handler=status,
-            scope="read",
-            rest=("GET", "/v1/embedding"),
-            command="embedding status",
-            quick=True,
-        )
-    ]

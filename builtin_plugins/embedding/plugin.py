@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hookgate import EGRESS, EMBEDDER, EmbeddingError, Host, Key, Operation, StartError
-from hookgate.builtin_plugins.embedding.operations import embedding_operations
+from hookgate import EGRESS, EMBEDDER, EmbeddingError, Key, StartError, operations_of
+from hookgate.builtin_plugins.embedding.operations import EmbeddingOperations
 from hookgate.builtin_plugins.embedding.service import CachedEmbedder, Engine, NoEngine
 from hookgate.builtin_plugins.embedding.settings import EmbeddingSettings
 from hookgate.builtin_plugins.embedding.shipped import ShippedVectors
-from hookgate.builtin_plugins.embedding.worker import LocalModel, ThreadEngine
+from hookgate.builtin_plugins.embedding.worker import ThreadEngine
 from hookgate.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hookgate import Host, Operation
+    from hookgate.builtin_plugins.embedding.worker import LocalModel
 
 PART = "embedder"
 SHIPPED_PART = "embedder: vectors"
@@ -71,7 +76,7 @@ class Plugin:
         # Every plugin has opened now, so that who provides a way out is known.
         if self._settings.embedder == "openai" and EGRESS not in host:
             self._missing(host, NO_WAY_OUT)
-        return embedding_operations(self._opened)
+        return operations_of(EmbeddingOperations(self._opened))
 
     # -- the model ---------------------------------------------------------
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
-from hookgate import Invocation, NotAllowedError, Operation, OperationModel, TurnError
+from hookgate import NotAllowedError, OperationModel, TurnError, operation
 from hookgate.builtin_plugins.inventory.kept.keeping import NATIVE
 from hookgate.builtin_plugins.inventory.projection import SourceStatus
 from hookgate.builtin_plugins.inventory.record import CapabilityRecord, Kind, Scope, Status
-from hookgate.builtin_plugins.inventory.service import Inventory, Wanted
+from hookgate.builtin_plugins.inventory.service import Wanted
 from hookgate.builtin_plugins.inventory.sources.source import CapabilityInstall
 from hookgate.builtin_plugins.inventory.tiers import Button, affordance
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate import Invocation
+    from hookgate.builtin_plugins.inventory.service import Inventory
     from hookgate.builtin_plugins.inventory.writing.writes import Writes
 
 ID_CHARS = 2048
@@ -79,13 +82,6 @@ class Listed(OperationModel):
     """`after` of the next page; empty on the last one."""
 
 
-class ShowParams(OperationModel):
-    """Which record to show."""
-
-    id: str = Field(min_length=1, max_length=ID_CHARS)
-    """Its id, as the list shows it."""
-
-
 class Changed(OperationModel):
     """What was changed, as it is now."""
 
@@ -93,14 +89,19 @@ class Changed(OperationModel):
     """The record."""
 
 
-class SwitchParams(ShowParams):
+class _Named(OperationModel):
+    id: str = Field(min_length=1, max_length=ID_CHARS)
+    """Its id, as the list shows it."""
+
+
+class SwitchParams(_Named):
     """What to switch."""
 
     agent: str = Field(default="", max_length=512)
     """For this agent of the gateway alone; for all where it is left out."""
 
 
-class ApproveParams(ShowParams):
+class ApproveParams(_Named):
     """What to approve."""
 
     digest: str = Field(min_length=1, max_length=64)
@@ -156,72 +157,21 @@ class ChangeParams(_Install):
 
 
 class InventoryOperations:
-    """Offers the inventory."""
+    """What agents can use, in every runtime: list, show, switch and install it."""
 
     def __init__(self, inventory: Callable[[], Inventory], writes: Callable[[], Writes]) -> None:
         self._inventory = inventory
         self._writes = writes
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return (
-            Operation(
-                name="inventory.list",
-                summary="List what agents can use, in every runtime, and how the sources stand.",
-                params=ListParams,
-                result=Listed,
-                handler=self.listed,
-                rest=("GET", "/api/capabilities"),
-            ),
-            Operation(
-                name="inventory.show",
-                summary="Show all that is known of one capability, and what may be done to it.",
-                params=ShowParams,
-                result=Changed,
-                handler=self.show,
-            ),
-            *(
-                Operation(
-                    name=f"inventory.{action}",
-                    summary=f"{action.capitalize()} a capability, for all or for one agent.",
-                    params=SwitchParams,
-                    result=Changed,
-                    handler=handler,
-                    scope="operate",
-                )
-                for action, handler in (("enable", self.enable), ("disable", self.disable))
-            ),
-            Operation(
-                name="inventory.install",
-                summary="Install a capability, once it has passed the sanitizers and the scan.",
-                params=InstallParams,
-                result=Changed,
-                handler=self.install,
-                scope="operate",
-            ),
-            Operation(
-                name="inventory.approve",
-                summary="Accept a tool that has changed, by the digest that was looked at.",
-                params=ApproveParams,
-                result=Changed,
-                handler=self.approve,
-                scope="operate",
-            ),
-            Operation(
-                name="inventory.change",
-                summary="Install, enable, disable or approve a capability.",
-                params=ChangeParams,
-                result=Changed,
-                handler=self.change,
-                scope="operate",
-                rest=("POST", "/api/capabilities/{action}"),
-            ),
-        )
-
     # -- looking -----------------------------------------------------------
 
+    @operation("inventory.list", rest=("GET", "/api/capabilities"))
     async def listed(self, invocation: Invocation, params: ListParams) -> Listed:
-        """Return a page of records."""
+        """List what agents can use, in every runtime, and how the sources stand.
+
+        Example:
+            hookgate inventory list --runtime native --kind tool
+        """
         merged = await self._inventory().read(refresh=params.refresh)
         wanted = Wanted(
             runtime=params.runtime,
@@ -240,11 +190,20 @@ class InventoryOperations:
             next=page[-1].id if more else "",
         )
 
-    async def show(self, invocation: Invocation, params: ShowParams) -> Changed:
-        """Return one record."""
+    @operation("inventory.show")
+    async def show(
+        self,
+        invocation: Invocation,
+        id: Annotated[str, Field(min_length=1, max_length=ID_CHARS)],
+    ) -> Changed:
+        """Show all that is known of one capability, and what may be done to it.
+
+        Args:
+            id: Its id, as the list shows it.
+        """
         inventory = self._inventory()
         await inventory.read()
-        record = inventory.find(params.id)
+        record = inventory.find(id)
         principal = invocation.principal
         if record.agent_id is not None and not principal.may_use_agent(record.agent_id):
             raise NotAllowedError(f"{principal.id} may not speak to the agent {record.agent_id!r}")
@@ -252,32 +211,40 @@ class InventoryOperations:
 
     # -- changing ----------------------------------------------------------
 
+    @operation("inventory.enable", scope="operate")
     async def enable(self, invocation: Invocation, params: SwitchParams) -> Changed:
-        """Enable what was disabled."""
+        """Enable a capability, for all or for one agent."""
         return _changed(
             await self._writes().change(
                 "enable", params.id, invocation.principal, agent=params.agent
             )
         )
 
+    @operation("inventory.disable", scope="operate")
     async def disable(self, invocation: Invocation, params: SwitchParams) -> Changed:
-        """Disable something; nothing of it is taken away."""
+        """Disable a capability, for all or for one agent; nothing of it is taken away.
+
+        Example:
+            hookgate inventory disable native:native:global:global:tool:http_get --agent ada
+        """
         return _changed(
             await self._writes().change(
                 "disable", params.id, invocation.principal, agent=params.agent
             )
         )
 
+    @operation("inventory.approve", scope="operate")
     async def approve(self, invocation: Invocation, params: ApproveParams) -> Changed:
-        """Accept a tool that has changed."""
+        """Accept a tool that has changed, by the digest that was looked at."""
         return _changed(
             await self._writes().change(
                 "approve", params.id, invocation.principal, digest=params.digest
             )
         )
 
+    @operation("inventory.install", scope="operate", command="")
     async def install(self, invocation: Invocation, params: InstallParams) -> Changed:
-        """Install something."""
+        """Install a capability, once it has passed the sanitizers and the scan."""
         install = CapabilityInstall(
             key=params.key,
             kind=params.kind,
@@ -291,8 +258,11 @@ class InventoryOperations:
         )
         return _changed(await self._writes().install(install, invocation.principal, via=params.via))
 
+    @operation(
+        "inventory.change", scope="operate", rest=("POST", "/api/capabilities/{action}"), command=""
+    )
     async def change(self, invocation: Invocation, params: ChangeParams) -> Changed:
-        """Do what `action` says, as the operation of that name does it."""
+        """Install, enable, disable or approve a capability, as the operation of its name does."""
         given = params.model_dump(exclude_unset=True, exclude={"action"})
         handlers: dict[str, tuple[type[OperationModel], Any]] = {
             "install": (InstallParams, self.install),

@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import EGRESS, Host, Operation, Routes, ToolCall, Turn, Verdict
+from hookgate import (
+    EGRESS,
+    Host,
+    Operation,
+    Routes,
+    ToolCall,
+    Turn,
+    Verdict,
+    operations_of,
+)
 from hookgate.builtin_plugins.inventory.kept.keeping import Keeping
 from hookgate.builtin_plugins.inventory.opening import Opened, opened
 from hookgate.builtin_plugins.inventory.operations import InventoryOperations
@@ -71,7 +80,9 @@ class Plugin:
         """Offer the inventory; whoever is asked for operations knows that all plugins are open."""
         if self._opened is not None:
             self._opened.all_open.set()
-        return InventoryOperations(lambda: self._open.inventory, lambda: self._open.writes).all()
+        return operations_of(
+            InventoryOperations(lambda: self._open.inventory, lambda: self._open.writes)
+        )
 
     @hookimpl
     def withhold_capabilities(self, turn: Turn) -> Collection[str]:

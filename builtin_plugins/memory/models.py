@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from hookgate import OperationModel
+from hookgate import POSITIONAL, OperationModel
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
@@ -66,13 +66,6 @@ class Rows(OperationModel):
     """Whether what is remembered outlives the process."""
 
 
-class ShowParams(OperationModel):
-    """Which one."""
-
-    id: Id
-    """Of a fact, a note or a message."""
-
-
 class Shown(OperationModel):
     """One row, with what it rests on."""
 
@@ -121,15 +114,6 @@ class Lines(OperationModel):
     lines: list[Line]
 
 
-class ExplainParams(OperationModel):
-    """A message, and where it would be said."""
-
-    message: str = Field(min_length=1, max_length=20_000)
-    """The message."""
-    session: str = Field(default="", max_length=1000)
-    """The session that it would be said in; without it, the latest one."""
-
-
 class Explained(OperationModel):
     """What a message would recall."""
 
@@ -146,7 +130,7 @@ class Explained(OperationModel):
 class ForgetParams(OperationModel):
     """What to forget: any of these."""
 
-    ids: tuple[Id, ...] = Field(default=(), max_length=100)
+    ids: Annotated[tuple[Id, ...], POSITIONAL] = Field(default=(), max_length=100)
     """Ids of facts, notes or messages."""
     turn: str = Field(default="", max_length=200)
     """What was said in a turn, and what was learned from it."""
@@ -164,15 +148,6 @@ class ForgetParams(OperationModel):
                 "what is to be forgotten"
             )
         return self
-
-
-class ExportParams(OperationModel):
-    """Where to go on."""
-
-    after: int = Field(default=0, ge=0)
-    """The ``next`` of a former answer."""
-    limit: int = Field(default=500, ge=1, le=1000)
-    """So many rows at most."""
 
 
 class Exported(OperationModel):
@@ -196,15 +171,6 @@ class ImportParams(OperationModel):
     trusted: bool = False
     """Whether whoever wrote them is believed: then they have the taint that they say, and
     otherwise `import:SOURCE` besides."""
-
-
-class AuditParams(OperationModel):
-    """Of what."""
-
-    about: Id
-    """The id of a fact, or whom it is about: `user`, `luna`."""
-    limit: int = Field(default=50, ge=1, le=500)
-    """So many facts at most."""
 
 
 class Changes(OperationModel):

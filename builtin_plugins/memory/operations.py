@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
 
 from hookgate import (
     CLEAN,
     CONVERSATIONS,
     Host,
     Invocation,
-    Operation,
     Principal,
     SessionKey,
     TurnError,
+    operation,
 )
 from hookgate.builtin_plugins.memory import models
 from hookgate.builtin_plugins.memory.domain import Forgotten, FullError, Hit, Imported
@@ -31,16 +33,13 @@ from hookgate.builtin_plugins.memory.recall.lines import (
     shown_as,
 )
 from hookgate.builtin_plugins.memory.scopes import check_scope, own_scopes, scopes_of
-from hookgate.settings import redact_json
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
     from sqlalchemy import Connection
 
     from hookgate.builtin_plugins.memory.keeper import Keeper
     from hookgate.builtin_plugins.memory.settings import MemorySettings
 
-    R = TypeVar("R", bound=BaseModel)
 
 MOST_SCOPES = 50
 """Scopes that one search goes through."""
@@ -50,7 +49,7 @@ ROWS_A_WRITE = 50
 
 
 class MemoryOperations:
-    """The handlers, and what they are offered as.
+    """What is remembered: list, show, search, explain, audit, forget, export and import it.
 
     Args:
         host: The gateway.
@@ -68,87 +67,11 @@ class MemoryOperations:
         self._settings = settings
         self._opened = keeper
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return [*self._looking(), *self._moving()]
-
-    def _looking(self) -> Sequence[Operation[Any, Any]]:
-        return [
-            Operation(
-                name="memory.list",
-                summary="Show what is remembered, the newest first: facts, notes, or turns.",
-                params=models.ListParams,
-                result=models.Rows,
-                handler=self.list_rows,
-                scope="read",
-                rest=("GET", "/v1/memory"),
-            ),
-            Operation(
-                name="memory.show",
-                summary="Show one fact, note or message, and what it rests on.",
-                params=models.ShowParams,
-                result=models.Shown,
-                handler=self.show,
-                scope="read",
-            ),
-            Operation(
-                name="memory.search",
-                summary="Find what is remembered, by a question or by words, now or as of a time.",
-                params=models.SearchParams,
-                result=models.Lines,
-                handler=self.search,
-                scope="read",
-            ),
-            Operation(
-                name="memory.explain",
-                summary="Show which lines a message would recall, and why.",
-                params=models.ExplainParams,
-                result=models.Explained,
-                handler=self.explain,
-                scope="read",
-            ),
-            Operation(
-                name="memory.audit",
-                summary="Show what was known of something over time: what took whose place, when.",
-                params=models.AuditParams,
-                result=models.Changes,
-                handler=self.audit,
-                scope="read",
-            ),
-        ]
-
-    def _moving(self) -> Sequence[Operation[Any, Any]]:
-        return [
-            Operation(
-                name="memory.forget",
-                summary="Forget facts, notes, messages, a turn, a session or a scope for good.",
-                params=models.ForgetParams,
-                result=Forgotten,
-                handler=self.forget,
-                scope="chat",
-            ),
-            Operation(
-                name="memory.export",
-                summary="Give facts and notes as rows that another store can read.",
-                params=models.ExportParams,
-                result=models.Exported,
-                handler=self.export,
-                scope="read",
-            ),
-            Operation(
-                name="memory.import",
-                summary="Take in rows of an export; what is there already is left as it is.",
-                params=models.ImportParams,
-                result=Imported,
-                handler=self.import_,
-                scope="operate",
-            ),
-        ]
-
     # -- looking -----------------------------------------------------------------
 
+    @operation("memory.list", rest=("GET", "/v1/memory"))
     async def list_rows(self, invocation: Invocation, params: models.ListParams) -> models.Rows:
-        """Return the newest rows that fit and that the caller may see."""
+        """Show what is remembered, the newest first: facts and notes, or turns."""
         keeper, sees = self._keeper, invocation.principal.sees
         wanted = {name: one for name in ("session", "scope") if (one := getattr(params, name))}
         before = int(params.before or 0)
@@ -167,37 +90,52 @@ class MemoryOperations:
 
         found = await keeper.store.read(turns if params.kind == "turn" else facts)
         shown = found[: params.limit]
-        return self._told(
-            models.Rows,
+        return models.Rows.model_validate(
             {
                 "rows": [row for _, row in shown],
                 "next": str(shown[-1][0]) if len(found) > len(shown) else "",
                 "durable": keeper.store.durable,
-            },
+            }
         )
 
-    async def show(self, invocation: Invocation, params: models.ShowParams) -> models.Shown:
-        """Return one row that the caller may see."""
+    @operation("memory.show")
+    async def show(
+        self,
+        invocation: Invocation,
+        id: models.Id,
+    ) -> models.Shown:
+        """Show one fact, note or message, and what it rests on.
+
+        Args:
+            id: Of a fact, a note or a message.
+        """
         sees = invocation.principal.sees
         from hookgate.builtin_plugins.memory import overview as kept
 
         def work(connection: Connection) -> dict[str, Any]:
-            facts = [row for row in kept.facts_called(connection, [params.id]) if sees(row.session)]
+            facts = [row for row in kept.facts_called(connection, [id]) if sees(row.session)]
             sources = [one for row in facts for one in kept.shown_sources(connection, row)]
             rows = [kept.shown_fact(row) for row in facts]
             if not rows:
-                message = {"message": params.id.partition("#")[0]}
+                message = {"message": id.partition("#")[0]}
                 pieces = kept.turn_rows(connection, message, before=0)
                 rows = [kept.shown_piece(one) for _, one in pieces if sees(one["session"])]
             return {"rows": rows, "sources": [one for one in sources if sees(one["session"])]}
 
         found = await self._keeper.store.read(work)
         if not found["rows"]:
-            raise _nothing(params.id)
-        return self._told(models.Shown, found)
+            raise _nothing(id)
+        return models.Shown.model_validate(found)
 
+    @operation("memory.search")
     async def search(self, invocation: Invocation, params: models.SearchParams) -> models.Lines:
-        """Return what answers a question, of what the caller may see."""
+        """Find what is remembered, by a question or by words, now or as of a time.
+
+        The best comes first, with the reason for each line.
+
+        Example:
+            hookgate memory search "where do I live" --as-of 2023-01-01
+        """
         keeper, sees = self._keeper, invocation.principal.sees
         as_of = _time(params.as_of)
         if params.session:
@@ -206,17 +144,29 @@ class MemoryOperations:
             scopes = await self._visible(invocation.principal, params.scope)
         hits = await keeper.search(scopes, params.query, as_of=as_of)
         mine = [hit for hit in hits if params.session or sees(hit.session)][: params.limit]
-        return self._told(models.Lines, {"lines": [_line(hit) for hit in mine]})
+        return models.Lines.model_validate({"lines": [_line(hit) for hit in mine]})
 
+    @operation("memory.explain")
     async def explain(
-        self, invocation: Invocation, params: models.ExplainParams
+        self,
+        invocation: Invocation,
+        message: Annotated[str, Field(min_length=1, max_length=20_000)],
+        session: Annotated[str, Field(max_length=1000)] = "",
     ) -> models.Explained:
-        """Return which lines a message would recall in a session, and why each."""
+        """Show which lines a message would recall, and why each, or why not.
+
+        Args:
+            message: The message.
+            session: The session that it would be said in; without it, the latest one.
+
+        Example:
+            hookgate memory explain "what's my dog's name?"
+        """
         keeper, settings = self._keeper, self._settings()
-        session = params.session or await self._latest(invocation.principal)
+        session = session or await self._latest(invocation.principal)
         key, scopes = self._scopes(invocation, session)
         history = await self._history(key)
-        found = await keeper.search(scopes, params.message)
+        found = await keeper.search(scopes, message)
         hits = [shown_as(hit, session) for hit in found[:MOST_LINES]]
         passed = await clean(self._host, [hit for hit in hits if hit.turn not in history])
         count = self._host.tokens.count
@@ -244,31 +194,53 @@ class MemoryOperations:
             "tokens": sum(row["tokens"] for row in lines if row["shown"]),
             "lines": lines,
         }
-        return self._told(models.Explained, told)
+        return models.Explained.model_validate(told)
 
-    async def audit(self, invocation: Invocation, params: models.AuditParams) -> models.Changes:
-        """Return what was known of a fact, or of somebody, and what took its place."""
+    @operation("memory.audit")
+    async def audit(
+        self,
+        invocation: Invocation,
+        about: models.Id,
+        limit: Annotated[int, Field(ge=1, le=500)] = 50,
+    ) -> models.Changes:
+        """Show what was known of something over time: what took whose place, when.
+
+        Args:
+            about: The id of a fact, or whom it is about: `user`, `luna`.
+            limit: So many facts at most.
+
+        Example:
+            hookgate memory audit user
+        """
         sees = invocation.principal.sees
         from hookgate.builtin_plugins.memory import overview as kept
         from hookgate.builtin_plugins.memory.facts.grammar import key_of
 
         def work(connection: Connection) -> list[dict[str, Any]]:
-            facts = kept.facts_called(connection, [params.about])
+            facts = kept.facts_called(connection, [about])
             if facts:
                 chain = [row for fact in facts for row in kept.chain_of(connection, fact)]
             else:
-                chain = kept.facts_about(connection, key_of(params.about), params.limit)[::-1]
+                chain = kept.facts_about(connection, key_of(about), limit)[::-1]
             return [kept.shown_fact(row) for row in chain if sees(row.session)]
 
         rows = await self._keeper.store.read(work)
         if not rows:
-            raise _nothing(params.about)
-        return self._told(models.Changes, {"rows": rows[-params.limit :]})
+            raise _nothing(about)
+        return models.Changes.model_validate({"rows": rows[-limit:]})
 
     # -- forgetting ----------------------------------------------------------------
 
+    @operation("memory.forget", scope="chat")
     async def forget(self, invocation: Invocation, params: models.ForgetParams) -> Forgotten:
-        """Forget what fits and comes from sessions of the caller."""
+        """Forget facts, notes, messages, a turn, a session or a scope for good.
+
+        All that rests on it alone goes with it. What was said stays in its session;
+        `hookgate sessions delete` deletes that, and what is remembered of it.
+
+        Example:
+            hookgate memory forget --session main:cli:local:me
+        """
         keeper, principal = self._keeper, invocation.principal
         scopes: Sequence[str]
         if params.scope:
@@ -327,22 +299,36 @@ class MemoryOperations:
 
     # -- moving --------------------------------------------------------------------
 
-    async def export(self, invocation: Invocation, params: models.ExportParams) -> models.Exported:
-        """Return some rows that the caller may see, and where to go on."""
+    @operation("memory.export", command="")
+    async def export(
+        self,
+        invocation: Invocation,
+        after: Annotated[int, Field(ge=0)] = 0,
+        limit: Annotated[int, Field(ge=1, le=1000)] = 500,
+    ) -> models.Exported:
+        """Give facts and notes as rows that another store can read: those that the caller may see.
+
+        Args:
+            after: The ``next`` of a former answer.
+            limit: So many rows at most.
+        """
         from hookgate.builtin_plugins.memory.facts.exchange import export_page
 
-        rows, after = await self._keeper.store.read(
-            lambda connection: export_page(connection, params.after, params.limit)
+        rows, behind = await self._keeper.store.read(
+            lambda connection: export_page(connection, after, limit)
         )
         sees = invocation.principal.sees
         mine = [row for row in rows if all(sees(one["session"]) for one in (row, *row["sources"]))]
-        return models.Exported(rows=mine, next=after)
+        return models.Exported(rows=mine, next=behind)
 
-    async def import_(self, invocation: Invocation, params: models.ImportParams) -> Imported:
-        """Take in rows: all are looked at first, then `ROWS_A_WRITE` at a time are added."""
+    @operation("memory.import", scope="operate", command="")
+    async def import_(self, _: Invocation, params: models.ImportParams) -> Imported:
+        """Take in rows of an export; what is there already is left as it is.
+
+        All are looked at first, then some at a time are added.
+        """
         from hookgate.builtin_plugins.memory.facts.exchange import FactFormatError, check_rows
 
-        del invocation
         try:
             check_rows(params.rows, params.first)
         except FactFormatError as error:
@@ -434,10 +420,6 @@ class MemoryOperations:
         turns = self._host.settings.context.history_turns
         messages = await self._host[CONVERSATIONS].history(key, turns=turns)
         return {message.turn for message in messages}
-
-    def _told(self, model: type[R], data: dict[str, Any]) -> R:
-        # A secret may have become known after the text was kept.
-        return model.model_validate(redact_json(self._host.secrets, data))
 
 
 def _line(hit: Hit) -> dict[str, Any]:

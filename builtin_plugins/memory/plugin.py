@@ -25,6 +25,7 @@ from hookgate import (
     Tool,
     Turn,
     TurnError,
+    operations_of,
 )
 from hookgate.builtin_plugins.memory.model_extractor import claims_in
 from hookgate.builtin_plugins.memory.operations import MemoryOperations
@@ -131,7 +132,7 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Show and erase what is remembered."""
-        return MemoryOperations(host, lambda: self._settings, self._opened).all()
+        return operations_of(MemoryOperations(host, lambda: self._settings, self._opened))
 
     # -- a turn ----------------------------------------------------------------
 

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hookgate import (
-    BILLS,
-    SIGNALS,
-    STORE,
-    Ending,
-    Host,
-    ModelRequest,
-    Operation,
-    Refusal,
-    StoreError,
-    Turn,
-    Usage,
-    new_id,
-)
+from hookgate import BILLS, SIGNALS, STORE, StoreError, new_id, operations_of
 from hookgate.builtin_plugins.metering.budgets.engine import Budgets
 from hookgate.builtin_plugins.metering.calls import Call
 from hookgate.builtin_plugins.metering.gate import Gate
@@ -32,13 +18,18 @@ from hookgate.builtin_plugins.metering.limits.ruling import Ruling
 from hookgate.builtin_plugins.metering.operations.budgets import BudgetOperations
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations
 from hookgate.builtin_plugins.metering.prices.book import Prices
-from hookgate.builtin_plugins.metering.prices.operations import operations as price_operations
+from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.metering.rollup import Rollup
 from hookgate.builtin_plugins.metering.settings import MeteringSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.tables import tables_of
 from hookgate.kit.tokens.bills import Bills
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+
+    from hookgate import Ending, Host, ModelRequest, Operation, Refusal, Turn, Usage
 
 PART = "metering.ledger"
 BUDGETS = "metering.budgets"
@@ -192,11 +183,9 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows usage and prices, and what sets budgets."""
-        return [
-            *self._budget_operations.all(),
-            *self._usage_operations.all(),
-            *price_operations(self._prices, host),
-        ]
+        return operations_of(
+            self._budget_operations, self._usage_operations, PriceOperations(self._prices, host)
+        )
 
     @property
     def _opened(self) -> Gate:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
 from pydantic import Field
 
-from hookgate import Invocation, Operation, OperationModel, Principal
+from hookgate import POSITIONAL, OperationModel, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate import Invocation, Principal
     from hookgate.builtin_plugins.planning.keeping import Windows
-
-
-class OutcomesParams(OperationModel):
-    """Which outcomes are wanted."""
-
-    scope: str = Field(default="", max_length=600)
-    """The key of one scope, such as `agent:main/channel:web`; all of them without it."""
 
 
 class OutcomesRow(OperationModel):
@@ -59,31 +54,29 @@ def sees(principal: Principal, scope_key: str) -> bool:
     )
 
 
-def outcomes_operation(
-    windows: Callable[[], Windows],
-) -> Operation[OutcomesParams, OutcomesResult]:
-    """Return the operation.
+class OutcomeOperations:
+    """Outcomes: how turns went."""
 
-    Args:
-        windows: Returns the windows.
-    """
+    def __init__(self, windows: Callable[[], Windows]) -> None:
+        self._windows = windows
 
-    async def show(invocation: Invocation, params: OutcomesParams) -> OutcomesResult:
-        known = windows()
+    @operation("outcomes", rest=("GET", "/v1/outcomes"))
+    async def outcomes(
+        self, invocation: Invocation, scope: Annotated[str, POSITIONAL, Field(max_length=600)] = ""
+    ) -> OutcomesResult:
+        """Show how the last turns went, and whether plans are changed because of it.
+
+        Args:
+            scope: The key of one scope, such as `agent:main/channel:web`; all of them without it.
+
+        Example:
+            hookgate outcomes
+        """
+        known = self._windows()
         await known.flush()
         rows = [
-            OutcomesRow.model_validate(window.kpi(scope).to_json())
-            for scope, window in known.all().items()
-            if params.scope in ("", scope) and sees(invocation.principal, scope)
+            OutcomesRow.model_validate(window.kpi(key).to_json())
+            for key, window in known.all().items()
+            if scope in ("", key) and sees(invocation.principal, key)
         ]
         return OutcomesResult(scopes=tuple(rows), durable=known.durable)
-
-    handler: Callable[[Invocation, OutcomesParams], Awaitable[OutcomesResult]] = show
-    return Operation(
-        name="outcomes",
-        summary="Show how the last turns went, and whether plans are changed because of it.",
-        params=OutcomesParams,
-        result=OutcomesResult,
-        handler=handler,
-        rest=("GET", "/v1/outcomes"),
-    )

@@ -3,43 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from hookgate import (
-    AUDIT,
-    Ask,
-    Capabilities,
-    Decision,
-    HookgateError,
-    Host,
-    Invocation,
-    Operation,
-    OperationModel,
-    StartError,
-    ToolCall,
-    Turn,
-    TurnKey,
-    Verdict,
-)
+from hookgate import AUDIT, HookgateError, StartError, TurnKey, Verdict, operations_of
 from hookgate.builtin_plugins.policy.desk.opening import opened
-from hookgate.builtin_plugins.policy.desk.operations import DeskOperations
-from hookgate.builtin_plugins.policy.desk.pin_operations import PinOperations
 from hookgate.builtin_plugins.policy.judge.engine import Engine, RuleOutcome
 from hookgate.builtin_plugins.policy.judge.facts import History, facts_of
 from hookgate.builtin_plugins.policy.judge.judging import Judge
+from hookgate.builtin_plugins.policy.operations import (
+    ApprovalOperations,
+    PolicyOperations,
+    QuarantineOperations,
+)
 from hookgate.builtin_plugins.policy.rules.files import read_rules
 from hookgate.builtin_plugins.policy.rules.linting import nobody_named
 from hookgate.builtin_plugins.policy.rules.model import Rule
-from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
 from hookgate.builtin_plugins.policy.rules.version import policy_version
-from hookgate.builtin_plugins.policy.settings import PolicySettings, ProfileName
+from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.hookspecs import hookimpl
 from hookgate.kit.content.documents import Reading
 from hookgate.kit.content.problems import brief
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+
+    from hookgate import Ask, Capabilities, Decision, Host, Operation, ToolCall, Turn
     from hookgate.builtin_plugins.policy.desk.desk import Desk
     from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
 
@@ -55,32 +44,6 @@ SHADOW: TurnKey[dict[str, tuple[RuleOutcome, ...]]] = TurnKey("policy.shadow")
 
 def _told(reading: Reading[Rule]) -> str:
     return brief([str(one) for one in reading.problems if one.severity == "error"])
-
-
-class TableParams(OperationModel):
-    """Which table is wanted."""
-
-    profile: ProfileName | None = None
-    """The profile; the one that is set where this is left out."""
-
-
-class TableRow(OperationModel):
-    """One cell of the table."""
-
-    flag: str
-    value: Literal["true", "false", "unknown"]
-    provenance: str
-    tainted: bool
-    effect: Literal["allow", "ask", "deny"]
-    rule: str
-
-
-class Table(OperationModel):
-    """The verdicts of a profile, for each flag by itself."""
-
-    profile: ProfileName
-    profiles: list[ProfileName]
-    rows: list[TableRow]
 
 
 class Plugin:
@@ -117,20 +80,11 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Offer the inbox and the table of verdicts."""
-        return [
-            *DeskOperations(lambda: self._open_desk).all(),
-            *PinOperations(lambda: self._open_quarantine).all(),
-            Operation(
-                name="policy.table",
-                summary="Show which flag leads to which verdict in which circumstances.",
-                params=TableParams,
-                result=Table,
-                handler=self.table,
-                scope="read",
-                rest=("GET", "/v1/policy/table"),
-                command="policy table",
-            ),
-        ]
+        return operations_of(
+            ApprovalOperations(lambda: self._open_desk),
+            QuarantineOperations(lambda: self._open_quarantine),
+            PolicyOperations(self._settings.profile),
+        )
 
     @hookimpl
     async def reloading(self, host: Host) -> Callable[[], None] | None:
@@ -192,24 +146,6 @@ class Plugin:
     async def resolve_ask(self, turn: Turn, call: ToolCall, ask: Ask) -> Decision | None:
         """Put the question into the inbox and wait."""
         return None if self._desk is None else await self._desk.ask(turn, call, ask)
-
-    # -- operations --------------------------------------------------------
-
-    async def table(self, invocation: Invocation, params: TableParams) -> Table:
-        """Return the table of a profile."""
-        profile = params.profile or self._settings.profile
-        rows = [
-            TableRow(
-                flag=cell.flag,
-                value="unknown" if cell.value is None else "true" if cell.value else "false",
-                provenance=cell.circumstances.provenance.value,
-                tainted=cell.circumstances.tainted,
-                effect=cell.effect.name.lower(),  # type: ignore[arg-type]  # the enum's names
-                rule=cell.rule,
-            )
-            for cell in cells(profile)
-        ]
-        return Table(profile=profile, profiles=list(PROFILES), rows=rows)
 
     # -- within ------------------------------------------------------------
 

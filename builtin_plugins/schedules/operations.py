@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from hookgate import AUDIT, SWITCHES, Host, Invocation, Operation, OperationModel, TurnError
+from hookgate import SWITCHES, OperationModel, not_found, operation
 from hookgate.builtin_plugins.schedules.running import tidy
-from hookgate.builtin_plugins.schedules.scheduler import SWITCH, Scheduler, paused_in
+from hookgate.builtin_plugins.schedules.scheduler import SWITCH, paused_in
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hookgate import Host, Invocation, TurnError
+    from hookgate.builtin_plugins.schedules.scheduler import Scheduler
     from hookgate.builtin_plugins.schedules.settings import JobSettings
 
 LOOKED_AT = 100
-
-
-class ListParams(OperationModel):
-    """Which schedules are wanted."""
-
-    name: str = ""
-    """One schedule; all where it is empty."""
-    runs: int = Field(default=0, ge=0, le=LOOKED_AT)
-    """So many of the last rows of each are shown, too."""
-
-
-class NameParams(OperationModel):
-    """A schedule."""
-
-    name: str
-    """Its name."""
-
-
-class PauseParams(NameParams):
-    """A schedule that is to rest."""
-
-    why: str = Field(default="", max_length=300)
-    """Why, for those who look at it."""
 
 
 class RunRow(OperationModel):
@@ -99,96 +79,84 @@ class ScheduleRows(OperationModel):
 
 
 class ScheduleOperations:
-    """The handlers, and what they are offered as."""
+    """Schedules: what runs by the clock, when it is due, and what became of it."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
 
-    async def listed(self, invocation: Invocation, params: ListParams) -> ScheduleRows:
-        """List the schedules whose session the caller may see."""
+    @operation("schedules.list", rest=("GET", "/v1/schedules"))
+    async def listed(
+        self,
+        invocation: Invocation,
+        name: str = "",
+        runs: Annotated[int, Field(ge=0, le=LOOKED_AT)] = 0,
+    ) -> ScheduleRows:
+        """List the schedules: when they run next, and what became of the last run.
+
+        Args:
+            name: One schedule; all where it is empty.
+            runs: So many of the last rows of each are shown, too.
+        """
         host, principal = invocation.host, invocation.principal
         jobs = {
-            name: job
-            for name, job in sorted(self._scheduler.jobs.items())
-            if params.name in ("", name) and principal.may_see(job.address(name))
+            key: job
+            for key, job in sorted(self._scheduler.jobs.items())
+            if name in ("", key) and principal.may_see(job.address(key))
         }
-        if params.name and not jobs:
-            raise _unknown(params.name)
+        if name and not jobs:
+            raise _unknown(name)
         found = ScheduleRows(schedules=[], runs=[])
         if not jobs:
             return found
         paused = paused_in(await host[SWITCHES].get(SWITCH))
-        for name, job in jobs.items():
-            rows, missed = await (await self._scheduler.book()).rows(name, LOOKED_AT)
-            found.schedules.append(_standing(host, name, job, paused.get(name), rows, missed))
-            found.runs.extend(rows[: params.runs])
+        for key, job in jobs.items():
+            rows, missed = await (await self._scheduler.book()).rows(key, LOOKED_AT)
+            found.schedules.append(_standing(host, key, job, paused.get(key), rows, missed))
+            found.runs.extend(rows[:runs])
         return found
 
-    async def run(self, invocation: Invocation, params: NameParams) -> RunRow:
-        """Run a schedule now."""
-        job = self._job(params.name)
-        await _audit(invocation, "schedule_run", params.name)
+    @operation("schedules.run", scope="operate")
+    async def run(self, invocation: Invocation, name: str) -> RunRow:
+        """Run a schedule now, and wait for its end.
+
+        Args:
+            name: Its name.
+        """
+        job = self._job(name)
+        await _audit(invocation, "schedule_run", name)
         scheduler = self._scheduler
-        planned = await scheduler.run_by_hand(params.name, job, invocation.principal)
-        rows, _ = await (await scheduler.book()).rows(params.name, LOOKED_AT)
+        planned = await scheduler.run_by_hand(name, job, invocation.principal)
+        rows, _ = await (await scheduler.book()).rows(name, LOOKED_AT)
         return next(row for row in rows if datetime.fromisoformat(row.planned) == planned)
 
-    async def pause(self, invocation: Invocation, params: PauseParams) -> ScheduleRow:
-        """Have a schedule rest."""
-        job, host = self._job(params.name), invocation.host
-        entry = {"by": invocation.principal.id, "why": tidy(host, params.why)}
-        await self._switch(host, params.name, entry)
-        await _audit(invocation, "schedule_paused", params.name, entry["why"])
-        return await self._row(host, params.name, job, entry)
+    @operation("schedules.pause", scope="operate")
+    async def pause(
+        self, invocation: Invocation, name: str, why: Annotated[str, Field(max_length=300)] = ""
+    ) -> ScheduleRow:
+        """Pause a schedule at all gateways on the store; what runs goes on.
 
-    async def resume(self, invocation: Invocation, params: NameParams) -> ScheduleRow:
-        """Have a schedule run again."""
-        job, host = self._job(params.name), invocation.host
-        await self._scheduler.put_back(params.name)
-        await self._switch(host, params.name, None)
-        await _audit(invocation, "schedule_resumed", params.name)
-        return await self._row(host, params.name, job, None)
+        Args:
+            name: Its name.
+            why: Why, for those who look at it.
+        """
+        job, host = self._job(name), invocation.host
+        entry = {"by": invocation.principal.id, "why": tidy(host, why)}
+        await self._switch(host, name, entry)
+        await _audit(invocation, "schedule_paused", name, entry["why"])
+        return await self._row(host, name, job, entry)
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return (
-            Operation(
-                name="schedules.list",
-                summary="List the schedules: when they run next, and what became of the last run.",
-                params=ListParams,
-                result=ScheduleRows,
-                handler=self.listed,
-                rest=("GET", "/v1/schedules"),
-                command="schedules list",
-            ),
-            Operation(
-                name="schedules.run",
-                summary="Run a schedule now, and wait for its end.",
-                params=NameParams,
-                result=RunRow,
-                handler=self.run,
-                scope="operate",
-                command="schedules run",
-            ),
-            Operation(
-                name="schedules.pause",
-                summary="Pause a schedule at all gateways on the store; what runs goes on.",
-                params=PauseParams,
-                result=ScheduleRow,
-                handler=self.pause,
-                scope="operate",
-                command="schedules pause",
-            ),
-            Operation(
-                name="schedules.resume",
-                summary="Let a schedule run again, from now on.",
-                params=NameParams,
-                result=ScheduleRow,
-                handler=self.resume,
-                scope="operate",
-                command="schedules resume",
-            ),
-        )
+    @operation("schedules.resume", scope="operate")
+    async def resume(self, invocation: Invocation, name: str) -> ScheduleRow:
+        """Let a schedule run again, from now on.
+
+        Args:
+            name: Its name.
+        """
+        job, host = self._job(name), invocation.host
+        await self._scheduler.put_back(name)
+        await self._switch(host, name, None)
+        await _audit(invocation, "schedule_resumed", name)
+        return await self._row(host, name, job, None)
 
     # -- within --------------------------------------------------------------
 
@@ -244,15 +212,9 @@ def _standing(
 
 
 def _unknown(name: str) -> TurnError:
-    return TurnError(
-        f"found no schedule {name!r}",
-        code="not_found",
-        action="`hookgate schedules list` shows all; they stand in [plugin.schedules.jobs.NAME]",
-    )
+    hint = "`hookgate schedules list` shows all; they stand in [plugin.schedules.jobs.NAME]"
+    return not_found("schedule", name, hint)
 
 
 async def _audit(invocation: Invocation, kind: str, name: str, why: str = "") -> None:
-    audit = invocation.host.get(AUDIT)
-    if audit is not None:
-        row = {"by": invocation.principal.id, "schedule": name, "why": why}
-        await audit.append(kind, row)
+    await invocation.host.record(kind, by=invocation.principal.id, schedule=name, why=why)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import Host, Operation
+from hookgate import Host, Operation, operations_of
 from hookgate.builtin_plugins.schedules.operations import ScheduleOperations
 from hookgate.builtin_plugins.schedules.scheduler import Scheduler
 from hookgate.builtin_plugins.schedules.settings import SchedulesSettings
@@ -36,4 +36,4 @@ class Plugin:
     @hookimpl
     def list_operations(self) -> Sequence[Operation[Any, Any]]:
         """Bring what shows, runs, pauses and resumes schedules."""
-        return ScheduleOperations(self._scheduler).all()
+        return operations_of(ScheduleOperations(self._scheduler))

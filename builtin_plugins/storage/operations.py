@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hookgate import Empty, Invocation, Operation, OperationModel
+from hookgate import Invocation, OperationModel, operation
 
 if TYPE_CHECKING:
-    from hookgate.builtin_plugins.storage.migrate import TableStatus
+    from collections.abc import Callable
+
     from hookgate.builtin_plugins.storage.store import SqlStore
 
 
@@ -38,10 +38,16 @@ class StoreStatus(OperationModel):
     """One row for each plugin that has tables."""
 
 
-def store_operations(current: Callable[[], SqlStore]) -> list[Operation[Any, Any]]:
-    """Return the operations on the store that `current` returns when one of them is called."""
+class StoreOperations:
+    """The store: where it is, and its tables."""
 
-    def describe(store: SqlStore, found: Sequence[TableStatus]) -> StoreStatus:
+    def __init__(self, current: Callable[[], SqlStore]) -> None:
+        self._current = current
+
+    @operation("db.status", rest=("GET", "/v1/db"))
+    async def status(self, _: Invocation) -> StoreStatus:
+        """Show where the store is, and the version of each plugin's tables."""
+        store = self._current()
         return StoreStatus(
             place=store.place,
             durable=store.durable,
@@ -50,35 +56,12 @@ def store_operations(current: Callable[[], SqlStore]) -> list[Operation[Any, Any
                 TablesModel(
                     plugin=each.plugin, version=each.version, head=each.head, current=each.current
                 )
-                for each in found
+                for each in await store.status()
             ),
         )
 
-    async def status(_: Invocation, __: Empty) -> StoreStatus:
-        store = current()
-        return describe(store, await store.status())
-
-    async def upgrade(_: Invocation, __: Empty) -> StoreStatus:
-        store = current()
-        await store.upgrade_all()
-        return describe(store, await store.status())
-
-    return [
-        Operation(
-            name="db.status",
-            summary="Show where the store is, and the version of each plugin's tables.",
-            params=Empty,
-            result=StoreStatus,
-            handler=status,
-            scope="read",
-            rest=("GET", "/v1/db"),
-        ),
-        Operation(
-            name="db.upgrade",
-            summary="Bring the tables of every plugin up to date.",
-            params=Empty,
-            result=StoreStatus,
-            handler=upgrade,
-            scope="operate",
-        ),
-    ]
+    @operation("db.upgrade", scope="operate", command="")
+    async def upgrade(self, invocation: Invocation) -> StoreStatus:
+        """Bring the tables of every plugin up to date."""
+        await self._current().upgrade_all()
+        return await self.status(invocation)

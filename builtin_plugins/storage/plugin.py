@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,15 +13,17 @@ from hookgate import (
     QUESTIONS,
     STORE,
     SWITCHES,
-    Host,
-    Operation,
     StoreUnavailableError,
+    operations_of,
 )
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.hookspecs import hookimpl
 from hookgate.sessions import FileSwitches
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from hookgate import Host, Operation
     from hookgate.builtin_plugins.storage.lanes import SqlLanes
     from hookgate.builtin_plugins.storage.questions import SqlQuestions
     from hookgate.builtin_plugins.storage.store import SqlStore
@@ -87,9 +88,9 @@ class Plugin:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Offer ``db.status`` and ``db.upgrade``."""
-        from hookgate.builtin_plugins.storage.operations import store_operations
+        from hookgate.builtin_plugins.storage.operations import StoreOperations
 
-        return store_operations(self._opened)
+        return operations_of(StoreOperations(self._opened))
 
     def _lanes(self, host: Host, store: SqlStore) -> SqlLanes:
         """Offer lanes that all gateways on the database know; of one alone, the core's do."""

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import Empty, HookgateError, Host, Invocation, Operation, OperationModel, TurnError
-from hookgate.builtin_plugins.wasm.showing import PluginDetail, detail_of, held_against
+from hookgate import HookgateError, Invocation, OperationModel, TurnError, operation
+from hookgate.builtin_plugins.wasm.packages.detail import PluginDetail, detail_of, held_against
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hookgate import Host
     from hookgate.builtin_plugins.wasm.packages.accepted import GuestAcceptance
     from hookgate.builtin_plugins.wasm.service import Plugin, WasmPlugins
+
+
+Name = Annotated[str, Field(min_length=1, max_length=256)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class PluginRow(OperationModel):
@@ -53,29 +59,6 @@ class PluginRows(OperationModel):
     """The installed ones, then those of the folders of the settings."""
 
 
-class NameParams(OperationModel):
-    """Which plugin."""
-
-    name: str = Field(min_length=1, max_length=256)
-    """Its name."""
-
-
-class AcceptParams(NameParams):
-    """Which plugin is accepted, as what."""
-
-    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Its digest, as `wasm.inspect` shows it: what was looked at is what is accepted."""
-
-
-class InstallParams(OperationModel):
-    """Which folder is installed, as what."""
-
-    folder: str = Field(min_length=1, max_length=4096)
-    """A folder on the gateway's machine, as an absolute path."""
-    digest: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """The digest over its manifest and module: what was looked at is what is installed."""
-
-
 class AcceptedRow(OperationModel):
     """What was accepted."""
 
@@ -91,13 +74,6 @@ class AcceptedRow(OperationModel):
     """What it is now: `running`, or another word of `wasm.list`."""
     why: str
     """Why it does not run; empty where it does."""
-
-
-class RemoveParams(NameParams):
-    """Which plugin is removed, and whether with what it has kept."""
-
-    values: bool = False
-    """Whether all that it has kept in the store is deleted as well, of every peer."""
 
 
 class Removed(OperationModel):
@@ -140,7 +116,7 @@ class Verified(OperationModel):
 
 
 class WasmOperations:
-    """Makes the operations.
+    """Plugins of the sandbox: begin, install, inspect, verify and run them.
 
     Args:
         current: Returns the plugins of the running gateway.
@@ -149,68 +125,24 @@ class WasmOperations:
     def __init__(self, current: Callable[[], WasmPlugins]) -> None:
         self._current = current
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return them."""
-        return [
-            Operation(
-                name="wasm.list",
-                summary="List the plugins of the sandbox, and why one does not run.",
-                params=Empty,
-                result=PluginRows,
-                handler=self.list,
-                scope="read",
-                rest=("GET", "/v1/wasm"),
-            ),
-            Operation(
-                name="wasm.inspect",
-                summary="Show what a plugin of the sandbox brings and may do.",
-                params=NameParams,
-                result=PluginDetail,
-                handler=self.inspect,
-                scope="read",
-            ),
-            Operation(
-                name="wasm.verify",
-                summary="Hold what was accepted against what lies in the folders now.",
-                params=Empty,
-                result=Verified,
-                handler=self.verify,
-                scope="read",
-            ),
-            Operation(
-                name="wasm.install",
-                summary="Copy a plugin from a folder of the gateway's machine, and accept it.",
-                params=InstallParams,
-                result=AcceptedRow,
-                handler=self.install,
-                scope="operate",
-            ),
-            Operation(
-                name="wasm.accept",
-                summary="Accept a plugin of the sandbox as it lies in its folder now.",
-                params=AcceptParams,
-                result=AcceptedRow,
-                handler=self.accept,
-                scope="operate",
-            ),
-            Operation(
-                name="wasm.remove",
-                summary="Forget what was accepted of a plugin, and delete its copy.",
-                params=RemoveParams,
-                result=Removed,
-                handler=self.remove,
-                scope="operate",
-            ),
-        ]
+    @operation("wasm.list", rest=("GET", "/v1/wasm"))
+    async def list(self, _: Invocation) -> PluginRows:
+        """List the plugins of the sandbox, and why one does not run.
 
-    async def list(self, _: Invocation, __: Empty) -> PluginRows:
-        """Return all plugins, as they were found the last time."""
+        Example:
+            hookgate wasm list
+        """
         return PluginRows(plugins=tuple(map(_row, self._current().plugins)))
 
-    async def inspect(self, _: Invocation, params: NameParams) -> PluginDetail:
-        """Return all about one plugin, as it lies in its folder now."""
+    @operation("wasm.inspect", command="")
+    async def inspect(self, _: Invocation, name: Name) -> PluginDetail:
+        """Show what a plugin of the sandbox brings and may do, as it lies in its folder now.
+
+        Args:
+            name: Its name.
+        """
         plugins = self._current()
-        plugin = plugins.named(params.name)
+        plugin = plugins.named(name)
         try:
             package = await plugins.read(plugin.found.folder)
         except HookgateError as error:
@@ -220,8 +152,15 @@ class WasmOperations:
         accepted = (await plugins.accepted()).get(package.name)
         return detail_of(package, plugins.settings, accepted=accepted, loaded=plugin.loaded)
 
-    async def verify(self, _: Invocation, __: Empty) -> Verified:
-        """Return how each accepted plugin stands."""
+    @operation("wasm.verify")
+    async def verify(self, _: Invocation) -> Verified:
+        """Hold what was accepted against what lies in the folders now, byte by byte.
+
+        Exits with 1 where a plugin is not what was accepted.
+
+        Example:
+            hookgate wasm verify
+        """
         plugins = self._current()
         rows = []
         places = {one.found.name: one.found.folder for one in reversed(plugins.plugins)}
@@ -247,30 +186,53 @@ class WasmOperations:
             )
         return Verified(intact=all(row.intact for row in rows), plugins=tuple(rows))
 
-    async def install(self, invocation: Invocation, params: InstallParams) -> AcceptedRow:
-        """Install a folder."""
-        folder = Path(params.folder)
-        if not folder.is_absolute():
+    @operation("wasm.install", scope="operate", command="")
+    async def install(
+        self,
+        invocation: Invocation,
+        folder: Annotated[str, Field(min_length=1, max_length=4096)],
+        digest: Digest,
+    ) -> AcceptedRow:
+        """Copy a plugin from a folder of the gateway's machine, and accept it.
+
+        Args:
+            folder: A folder on the gateway's machine, as an absolute path.
+            digest: The digest over its manifest and module: what was looked at is what is
+                installed.
+        """
+        place = Path(folder)
+        if not place.is_absolute():
             raise TurnError(
-                f"found the folder {params.folder!r}, expected an absolute path",
-                code="invalid_params",
+                f"found the folder {folder!r}, expected an absolute path", code="invalid_params"
             )
-        work = self._current().install(folder, digest=params.digest, by=invocation.principal.id)
+        work = self._current().install(place, digest=digest, by=invocation.principal.id)
         return await self._accepted(invocation.host, work)
 
-    async def accept(self, invocation: Invocation, params: AcceptParams) -> AcceptedRow:
-        """Accept what lies in a plugin's folder."""
-        work = self._current().accept(params.name, digest=params.digest, by=invocation.principal.id)
+    @operation("wasm.accept", scope="operate", command="")
+    async def accept(self, invocation: Invocation, name: Name, digest: Digest) -> AcceptedRow:
+        """Accept a plugin of the sandbox as it lies in its folder now.
+
+        Args:
+            name: Its name.
+            digest: Its digest, as `wasm.inspect` shows it: what was looked at is what is accepted.
+        """
+        work = self._current().accept(name, digest=digest, by=invocation.principal.id)
         return await self._accepted(invocation.host, work)
 
-    async def remove(self, invocation: Invocation, params: RemoveParams) -> Removed:
-        """Forget a plugin."""
-        removed, values = await self._current().remove(
-            params.name, values=params.values, by=invocation.principal.id
+    @operation("wasm.remove", scope="operate", command="")
+    async def remove(self, invocation: Invocation, name: Name, values: bool = False) -> Removed:
+        """Forget what was accepted of a plugin, and delete its copy.
+
+        Args:
+            name: Its name.
+            values: Whether all that it has kept in the store is deleted as well, of every peer.
+        """
+        removed, deleted = await self._current().remove(
+            name, values=values, by=invocation.principal.id
         )
         if removed:
             await invocation.host.reload()
-        return Removed(removed=removed, values=values)
+        return Removed(removed=removed, values=deleted)
 
     async def _accepted(self, host: Host, work: Awaitable[GuestAcceptance]) -> AcceptedRow:
         """Return what was accepted, once turns have what it brings."""

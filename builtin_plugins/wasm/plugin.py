@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hookgate import Host, Operation
+from hookgate import Host, Operation, operations_of
 from hookgate.builtin_plugins.wasm.instruments import INSTRUMENTS
 from hookgate.builtin_plugins.wasm.operations import WasmOperations
 from hookgate.builtin_plugins.wasm.service import SOURCE, WasmPlugins
@@ -52,7 +52,7 @@ class Plugin:
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         """Bring what shows plugins, and accepts them."""
         del host
-        return WasmOperations(lambda: self._open).all()
+        return operations_of(WasmOperations(lambda: self._open))
 
     @property
     def _open(self) -> WasmPlugins:

@@ -29,7 +29,7 @@ class MetricRecord:
     """One record of figures.
 
     Attributes:
-        name: What was measured, dotted, for example ``turn`` or ``tool.call``.
+        name: What was measured, dotted, for example ``turn`` or ``tools.call``.
         timestamp: Milliseconds since 1970-01-01 UTC.
         fields: The figures and what they belong to, JSON-ready.
     """

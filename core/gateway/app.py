@@ -18,7 +18,7 @@ from hookgate.core.gateway.wire.rest import serve_named, serve_operation
 from hookgate.core.gateway.wire.websocket import serve_socket
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
     from aiohttp.web_urldispatcher import AbstractRoute
 
@@ -54,7 +54,7 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
     )
     app[SERVER] = server
     app[ROUTES] = routes
-    served = _own_routes(server)
+    served = _own_routes(server, {(route.method, route.path) for route in gateway.routes})
     served.extend(gateway.routes)
     for route in served:
         made = app.router.add_route(route.method, route.path, route.handler)
@@ -65,8 +65,11 @@ def build_app(gateway: Runtime, *, peers: PeerLookup | None = None) -> web.Appli
     return app
 
 
-def _own_routes(server: Server) -> Routes:
-    """Return the gateway's own routes, and those that operations declare."""
+def _own_routes(server: Server, taken: Collection[tuple[str, str]]) -> Routes:
+    """Return the gateway's own routes, and those of operations.
+
+    Where a plugin has taken the path that an operation's name gives, the operation goes without.
+    """
     routes = Routes()
     anyone = Access("scoped", None)
     asked = Access.public("a probe; says no more than whether the gateway works")
@@ -76,11 +79,15 @@ def _own_routes(server: Server) -> Routes:
         routes.add(method, "/health", partial(_health, server), access=asked, probe=True)
         routes.add(method, "/ready", partial(_ready, server), access=asked, probe=True)
     routes.add("POST", "/v1/operations/{name}", partial(serve_named, server), access=anyone)
-    for operation in server.host.operations.values():
-        if operation.rest is not None:
-            method, path = operation.rest
-            access = Access("scoped", operation.scope)
-            routes.add(method, path, serve_operation(server, operation), access=access)
+    for name, operation in server.host.operations.items():
+        if name != operation.name:
+            continue  # the route of a former name is that of the operation
+        handler, access = serve_operation(server, operation), Access("scoped", operation.scope)
+        derived = ("POST", operation.path)
+        if operation.rest not in (None, derived):
+            routes.add(*operation.rest, handler, access=access)
+        if operation.rest == derived or derived not in taken:
+            routes.add(*derived, handler, access=access)
     return routes
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from hookgate import __version__
+from hookgate.core.domain.operations import result_json
 from hookgate.core.gateway.access.auth import Gate
 from hookgate.core.gateway.access.peer import new_key
 from hookgate.core.gateway.access.tokens import principal_id
@@ -19,15 +20,13 @@ from hookgate.core.gateway.routes import CALLER
 from hookgate.core.gateway.wire.handshake import PROTOCOL
 from hookgate.core.gateway.wire.rpc import Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
-from hookgate.core.hooks.tasks import EXPIRED, Expiry
 from hookgate.core.host import KEY_ENDED
+from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.settings.secret_store import masked_json, redact_json
 from hookgate.core.turn.start import RETRY_AFTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pydantic import BaseModel
 
     from hookgate.core.domain.events import Event
     from hookgate.core.domain.turn import Principal
@@ -203,9 +202,9 @@ class Server:
         """Return an event's data as it may leave: JSON, with known secrets masked."""
         return masked_json(self.host.secrets, event_data(event))
 
-    def body(self, result: BaseModel) -> bytes:
+    def body(self, result: Any) -> bytes:
         """Return an operation's result as it may leave: JSON, with known secrets masked."""
-        return masked_json(self.host.secrets, result.__pydantic_serializer__.to_json(result))
+        return masked_json(self.host.secrets, result_json(result))
 
 
 SERVER: web.AppKey[Server] = web.AppKey("hookgate server", Server)

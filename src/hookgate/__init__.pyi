@@ -110,12 +110,24 @@ from hookgate.core.domain.models import (
     source_of as source_of,
 )
 from hookgate.core.domain.operations import (
+    POSITIONAL as POSITIONAL,
+)
+from hookgate.core.domain.operations import (
     Access as Access,
     Cors as Cors,
     Empty as Empty,
     Invocation as Invocation,
     Operation as Operation,
     OperationModel as OperationModel,
+)
+from hookgate.core.domain.operations import (
+    not_found as not_found,
+)
+from hookgate.core.domain.operations import (
+    operation as operation,
+)
+from hookgate.core.domain.operations import (
+    operations_of as operations_of,
 )
 from hookgate.core.domain.parts import (
     Audio as Audio,

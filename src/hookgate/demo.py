@@ -107,7 +107,7 @@ async def _play(console: Console, client: Client, scene: Scene, *, last: bool) -
             said = Text.assemble("  allow it once? [y/N] ", ("no, says the demo for you", "bold"))
             console.print(said)
             answer = {"id": data["id"], "digest": data["digest"], "decision": "deny"}
-            await client.call("approval.resolve", answer)
+            await client.call("approvals.resolve", answer)
 
     if scene.about:
         console.print(Text(f"\n{scene.about}", style="italic"))

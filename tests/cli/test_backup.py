@@ -251,7 +251,7 @@ def test_a_session_is_exported_and_deleted(
     assert [json.loads(line) for line in printed] == lines
 
     assert hookgate("turn", "/say four", "--peer", "ada").code == 0
-    part = hookgate("sessions", "delete", key, "--turn", lines[0]["turn"])
+    part = hookgate("sessions", "delete", key, "--turns", lines[0]["turn"])
     assert (part.code, part.out) == (0, f"deleted 2 messages of {key}\n")
     printed = hookgate("sessions", "export", key).out.splitlines()
     assert [json.loads(line)["role"] for line in printed] == ["user", "assistant"]

@@ -7,7 +7,7 @@ import typer
 from pydantic import Field
 from typer.testing import CliRunner
 
-from hookgate.cli.generated import function_of
+from hookgate.cli.operation_commands import function_of
 from hookgate.cli.state import State
 from hookgate.core.domain.operations import Operation, OperationModel, describe_operation
 from hookgate.kit.rendering import clean, one_line, print_result, short

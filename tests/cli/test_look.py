@@ -152,7 +152,7 @@ def test_sessions_are_listed_and_shown(hookgate: CommandLine) -> None:
     assert "hello" in hookgate("sessions", "show").out
     ran = hookgate("sessions", "show", "demo:cli:local:nobody")
     assert ran.code == 1
-    assert "session.list" in ran.err
+    assert "sessions.list" in ran.err
 
 
 def test_the_store_says_where_it_is(hookgate: CommandLine) -> None:

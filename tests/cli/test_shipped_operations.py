@@ -8,7 +8,7 @@ import pytest
 from docs.commands_table import text
 from typer.testing import CliRunner
 
-from hookgate.cli import generated
+from hookgate.cli import operation_commands
 from hookgate.cli.app import app
 from hookgate.cli.state import State
 
@@ -28,7 +28,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_the_file_is_what_a_gateway_says() -> None:
-    assert generated.SHIPPED.read_text(encoding="utf-8") == text(), "run `make docs`"
+    assert operation_commands.SHIPPED.read_text(encoding="utf-8") == text(), "run `make docs`"
 
 
 @pytest.mark.parametrize("words", [["cards", "--help"], ["token", "revoke", "--help"]])
@@ -66,7 +66,7 @@ def test_where_the_file_is_missing_or_damaged_a_gateway_is_asked(
     path = tmp_path / "operations.json"
     if held is not None:
         path.write_bytes(held)
-    monkeypatch.setattr(generated, "SHIPPED", path)
+    monkeypatch.setattr(operation_commands, "SHIPPED", path)
     done = runner.invoke(app, ["token", "revoke", "--help"])
     assert (done.exit_code, "Revoke" in done.output) == (0, True), done.output
     assert started

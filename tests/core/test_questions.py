@@ -25,7 +25,7 @@ from hookgate import (
     hookimpl,
 )
 from hookgate.core.domain.turn import Claim
-from hookgate.sessions import InProcessQuestions
+from hookgate.core.sessions.questions import InProcessQuestions
 
 NOW = datetime.now(UTC)
 SIZE = Question(

@@ -7,27 +7,12 @@ and ends no turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from hookgate import (
-    CONVERSATIONS,
-    STORE,
-    Conversations,
-    Host,
-    Message,
-    Operation,
-    Outcome,
-    SessionKey,
-    Store,
-    StoreError,
-    Tool,
-    Turn,
-)
+from hookgate import CONVERSATIONS, STORE, StoreError, operations_of
 from hookgate.builtin_plugins.discovery.learn.hearing import turns_since
-from hookgate.builtin_plugins.discovery.learn.operations import example_operations
+from hookgate.builtin_plugins.discovery.learn.operations import ExampleOperations
 from hookgate.builtin_plugins.discovery.learn.teaching import (
     fold,
     is_whole,
@@ -46,6 +31,20 @@ from hookgate.kit.tables import tables_of
 from hookgate.tasks import finish
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+    from datetime import datetime
+
+    from hookgate import (
+        Conversations,
+        Host,
+        Message,
+        Operation,
+        Outcome,
+        SessionKey,
+        Store,
+        Tool,
+        Turn,
+    )
     from hookgate.builtin_plugins.discovery.learn.store import StoreExamples
 
 LearningScope: TypeAlias = Literal["principal", "agent", "gateway"]
@@ -236,7 +235,7 @@ class Examples:
 
     def operations(self) -> Sequence[Operation[Any, Any]]:
         """Return what shows and erases examples."""
-        return example_operations(self)
+        return operations_of(ExampleOperations(self))
 
     # -- inside ------------------------------------------------------------------
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from hookgate import Invocation, Operation, OperationModel
-from hookgate.settings import redact_json
+from hookgate import Invocation, OperationModel, operation
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.discovery.learn.examples import Examples
@@ -90,52 +88,34 @@ class Forgotten(OperationModel):
     """How many examples are gone."""
 
 
-def example_operations(examples: Examples) -> Sequence[Operation[Any, Any]]:
-    """Return the operations on `examples`."""
+class ExampleOperations:
+    """What was learned from use: the queries that capabilities have answered well."""
 
-    async def listed(invocation: Invocation, params: ExamplesParams) -> ExampleRows:
-        fits = examples.matching(
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+
+    @operation("examples.list", also="discovery.examples", scope="operate")
+    async def listed(self, _: Invocation, params: ExamplesParams) -> ExampleRows:
+        """Show the queries that capabilities have answered well."""
+        fits = self._examples.matching(
             scope=params.scope or None, capability=params.capability or None, text=params.text
         )
-        rows = {"examples": [_row(example) for example in fits[: params.limit]]}
-        # A secret may have become known after the query was kept.
-        return ExampleRows.model_validate(
-            {
-                **redact_json(invocation.host.secrets, rows),
-                "total": len(fits),
-                "enabled": examples.enabled,
-                "durable": examples.durable,
-            }
+        return ExampleRows(
+            examples=tuple(ExampleRow(**_row(example)) for example in fits[: params.limit]),
+            total=len(fits),
+            enabled=self._examples.enabled,
+            durable=self._examples.durable,
         )
 
-    async def forget(invocation: Invocation, params: ForgetParams) -> Forgotten:
-        erased = await examples.forget(
+    @operation("examples.forget", also="discovery.forget", scope="operate")
+    async def forget(self, _: Invocation, params: ForgetParams) -> Forgotten:
+        """Erase what was learned from use, by capability, scope or query, or all."""
+        erased = await self._examples.forget(
             scope=params.scope or None,
             capability=params.capability or None,
             query=params.query or None,
         )
         return Forgotten(forgotten=erased)
-
-    return (
-        Operation(
-            name="discovery.examples",
-            summary="Show the queries that capabilities have answered well.",
-            params=ExamplesParams,
-            result=ExampleRows,
-            handler=listed,
-            scope="operate",
-            command="examples list",
-        ),
-        Operation(
-            name="discovery.forget",
-            summary="Erase what was learned from use, by capability, scope or query, or all.",
-            params=ForgetParams,
-            result=Forgotten,
-            handler=forget,
-            scope="operate",
-            command="examples forget",
-        ),
-    )
 
 
 def _row(example: Example) -> dict[str, Any]:

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from hookgate import (
-    AUDIT,
-    Invocation,
+    POSITIONAL,
     NotAllowedError,
-    Operation,
     OperationModel,
     SessionKey,
     TurnError,
     key_text,
+    operation,
 )
-from hookgate.builtin_plugins.metering.limits.rules import PICO, Rule, counter_key, until, window_id
+from hookgate.builtin_plugins.metering.limits.rules import PICO, counter_key, until, window_id
 from hookgate.builtin_plugins.metering.settings import (
     MOST_USD,
     NAME,
@@ -31,16 +29,14 @@ from hookgate.builtin_plugins.metering.settings import (
 from hookgate.builtin_plugins.metering.words import amount_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from hookgate import Invocation
     from hookgate.builtin_plugins.metering.budgets.engine import Budgets
     from hookgate.builtin_plugins.metering.budgets.values import Standing
+    from hookgate.builtin_plugins.metering.limits.rules import Rule
     from hookgate.builtin_plugins.metering.limits.ruling import Ruling, Set
-
-
-class ShowParams(OperationModel):
-    """Which budgets are wanted."""
-
-    name: str = ""
-    """One budget or limit; all where it is empty."""
 
 
 class CounterRow(OperationModel):
@@ -141,29 +137,6 @@ class SetParams(OperationModel):
     """What happens to a call that does not fit."""
 
 
-class RemoveParams(OperationModel):
-    """Which budget is to hold no more."""
-
-    name: str
-    """Its name; one of the settings is taken away until it is set again."""
-
-
-class RaiseParams(OperationModel):
-    """Which counter is to be raised, for as long as its window lasts."""
-
-    key: str
-    """The counter, as `budgets show --json` and what operators are told name it."""
-    more: Decimal = Field(gt=0, le=10**15)
-    """How much: tokens, or US dollars for a budget of money."""
-
-
-class ResumeParams(OperationModel):
-    """Which session is to go on."""
-
-    session: str
-    """Its key."""
-
-
 class Changed(OperationModel):
     """What holds now."""
 
@@ -202,79 +175,30 @@ def _whose(params: ExplainParams) -> dict[Scope, str]:
 
 
 class BudgetOperations:
-    """The handlers, and what they are offered as."""
+    """Budgets and limits of model calls: show, explain, set, raise them."""
 
     def __init__(self, ruling: Ruling) -> None:
         self._ruling = ruling
         self.budgets: Budgets | None = None
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return [
-            Operation(
-                name="budgets.show",
-                summary="Show the budgets and limits, and how far each is used.",
-                params=ShowParams,
-                result=BudgetRows,
-                handler=self.show,
-                scope="read",
-                rest=("GET", "/v1/budgets"),
-            ),
-            Operation(
-                name="budgets.explain",
-                summary="Say which budgets a call would fall under, and what is left of each.",
-                params=ExplainParams,
-                result=Explained,
-                handler=self.explain,
-                scope="read",
-                command="budgets explain",
-            ),
-            Operation(
-                name="budgets.set",
-                summary="Set a budget for all gateways on the store, until it is removed.",
-                params=SetParams,
-                result=Changed,
-                handler=self.set,
-                scope="operate",
-                command="budgets set",
-            ),
-            Operation(
-                name="budgets.remove",
-                summary="Let a budget hold no more, one of the settings too.",
-                params=RemoveParams,
-                result=Changed,
-                handler=self.remove,
-                scope="operate",
-                command="budgets remove",
-            ),
-            Operation(
-                name="budgets.raise",
-                summary="Raise one counter until its window is over.",
-                params=RaiseParams,
-                result=Changed,
-                handler=self.raise_by,
-                scope="operate",
-                command="budgets raise",
-            ),
-            Operation(
-                name="budgets.resume",
-                summary="Let a session that was paused go on.",
-                params=ResumeParams,
-                result=Changed,
-                handler=self.resume,
-                scope="operate",
-                command="budgets resume",
-            ),
-        ]
+    @operation("budgets.show", rest=("GET", "/v1/budgets"))
+    async def show(
+        self, invocation: Invocation, name: Annotated[str, POSITIONAL] = ""
+    ) -> BudgetRows:
+        """Show the budgets and limits, and how far each is used.
 
-    async def show(self, invocation: Invocation, params: ShowParams) -> BudgetRows:
-        """Return what is limited, and how far it is used."""
+        Args:
+            name: One budget or limit; all where it is empty.
+
+        Example:
+            hookgate budgets show daily
+        """
         self._allowed(invocation)
-        rules = [rule for rule in self._ruling.rules if params.name in ("", rule.name)]
-        if params.name and not rules:
+        rules = [rule for rule in self._ruling.rules if name in ("", rule.name)]
+        if name and not rules:
             names = sorted({rule.name for rule in self._ruling.rules})
             raise TurnError(
-                f"no budget is called {params.name!r}: there is {', '.join(names) or 'none'}",
+                f"no budget is called {name!r}: there is {', '.join(names) or 'none'}",
                 code="not_found",
                 action="take one of these names",
             )
@@ -325,8 +249,9 @@ class BudgetOperations:
             share=round(used / limit, 4) if limit else 1.0,
         )
 
+    @operation("budgets.explain")
     async def explain(self, invocation: Invocation, params: ExplainParams) -> Explained:
-        """Return what holds for a call."""
+        """Say which budgets a call would fall under, and what is left of each."""
         self._allowed(invocation)
         whose = _whose(params)
         now = invocation.host.clock.now()
@@ -370,8 +295,9 @@ class BudgetOperations:
             says=then,
         )
 
+    @operation("budgets.set", scope="operate")
     async def set(self, invocation: Invocation, params: SetParams) -> Changed:
-        """Set a budget."""
+        """Set a budget for all gateways on the store, until it is removed."""
         try:
             budget = BudgetSettings.model_validate(params.model_dump(exclude={"name"}))
         except ValueError:
@@ -387,34 +313,50 @@ class BudgetOperations:
         what = budget.model_dump(mode="json", exclude_none=True)
         return await self._changed(invocation, change, f"budget {params.name} is set", what)
 
-    async def remove(self, invocation: Invocation, params: RemoveParams) -> Changed:
-        """Let a budget hold no more."""
-        if params.name not in self._ruling.budgets:
+    @operation("budgets.remove", scope="operate")
+    async def remove(self, invocation: Invocation, name: str) -> Changed:
+        """Let a budget hold no more, one of the settings too.
+
+        Args:
+            name: Its name; one of the settings is taken away until it is set again.
+        """
+        if name not in self._ruling.budgets:
             names = ", ".join(sorted(self._ruling.budgets)) or "none"
             raise TurnError(
-                f"no budget is called {params.name!r}: there is {names}",
+                f"no budget is called {name!r}: there is {names}",
                 code="not_found",
                 action="take one of these names; limits on rates stand in the settings alone",
             )
-        of_settings = self._ruling.in_settings(params.name)
+        of_settings = self._ruling.in_settings(name)
 
         def change(known: Set) -> Set:
-            budgets = {**known.budgets, params.name: None}
+            budgets = {**known.budgets, name: None}
             if not of_settings:
-                del budgets[params.name]
+                del budgets[name]
             return known.model_copy(update={"budgets": budgets})
 
-        done = f"budget {params.name} holds no more"
+        done = f"budget {name} holds no more"
         made = await self._changed(invocation, change, done, {})
         for part in list(invocation.host.notices):
-            if part.startswith((f"budget {params.name}.tokens/", f"budget {params.name}.usd/")):
+            if part.startswith((f"budget {name}.tokens/", f"budget {name}.usd/")):
                 invocation.host.standing(part).note("")
         return made
 
-    async def raise_by(self, invocation: Invocation, params: RaiseParams) -> Changed:
-        """Raise a counter."""
-        name, _, unit = params.key.partition("/")[0].rpartition(".")
-        whose, _, window = params.key.partition("/")[2].rpartition("/")
+    @operation("budgets.raise", scope="operate")
+    async def raise_by(
+        self,
+        invocation: Invocation,
+        key: str,
+        more: Annotated[Decimal, Field(gt=0, le=10**15)],
+    ) -> Changed:
+        """Raise one counter until its window is over.
+
+        Args:
+            key: The counter, as `budgets show --json` and what operators are told name it.
+            more: How much: tokens, or US dollars for a budget of money.
+        """
+        name, _, unit = key.partition("/")[0].rpartition(".")
+        whose, _, window = key.partition("/")[2].rpartition("/")
         now = invocation.host.clock.now()
         rules = [
             one
@@ -429,55 +371,59 @@ class BudgetOperations:
         ]
         if not rules:
             raise TurnError(
-                f"found the counter {params.key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
+                f"found the counter {key[:400]!r}, expected NAME.UNIT/SCOPE:SUBJECT/WINDOW "
                 "of a budget that holds, in its window of now",
                 code="invalid_params",
                 action="take it from `hookgate budgets show --json` or `hookgate status`",
             )
-        by = int(params.more * PICO) if unit == "usd" else int(params.more)
+        by = int(more * PICO) if unit == "usd" else int(more)
         if by < 1:
             raise TurnError(
-                f"found {params.more} more {unit}, expected one at least",
+                f"found {more} more {unit}, expected one at least",
                 code="invalid_params",
                 action="raise it by a whole number of tokens, or by US dollars",
             )
 
         def change(known: Set) -> Set:
-            raises = {**known.raises, params.key: known.raises.get(params.key, 0) + by}
+            raises = {**known.raises, key: known.raises.get(key, 0) + by}
             return known.model_copy(update={"raises": self._ruling.bounded(raises)})
 
-        done = f"{params.key} is raised by {amount_text(by, rules[0].unit)}"
-        made = await self._changed(invocation, change, done, {"key": params.key, "more": str(by)})
-        invocation.host.standing(f"budget {params.key}").note("")
+        done = f"{key} is raised by {amount_text(by, rules[0].unit)}"
+        made = await self._changed(invocation, change, done, {"key": key, "more": str(by)})
+        invocation.host.standing(f"budget {key}").note("")
         return made
 
-    async def resume(self, invocation: Invocation, params: ResumeParams) -> Changed:
-        """Let a session go on."""
-        if params.session not in self._ruling.set.paused:
+    @operation("budgets.resume", scope="operate")
+    async def resume(self, invocation: Invocation, session: str) -> Changed:
+        """Let a session that was paused go on.
+
+        Args:
+            session: Its key.
+        """
+        if session not in self._ruling.set.paused:
             paused = ", ".join(sorted(self._ruling.set.paused)) or "none"
             raise TurnError(
-                f"the session {params.session!r} is not paused: {paused} is",
+                f"the session {session!r} is not paused: {paused} is",
                 code="not_found",
                 action="take one of these",
             )
 
         def change(known: Set) -> Set:
-            paused = {key: why for key, why in known.paused.items() if key != params.session}
+            paused = {key: why for key, why in known.paused.items() if key != session}
             return known.model_copy(update={"paused": paused})
 
-        done = f"session {params.session} goes on"
-        made = await self._changed(invocation, change, done, {"session": params.session})
-        invocation.host.standing(f"session {params.session}").note("")
+        done = f"session {session} goes on"
+        made = await self._changed(invocation, change, done, {"session": session})
+        invocation.host.standing(f"session {session}").note("")
         return made
 
     async def _changed(
         self, invocation: Invocation, change: Any, done: str, what: Mapping[str, Any]
     ) -> Changed:
         await self._ruling.change(change)
-        audit = invocation.host.get(AUDIT)
-        if audit is not None:
-            data = {"by": invocation.principal.id, "done": done, **what}
-            await audit.append("budgets_changed", data)
+        await invocation.host.record(
+            "budgets_changed", **{"by": invocation.principal.id, "done": done, **what}
+        )
         return Changed(budgets=sorted(self._ruling.budgets), done=done)
 
     @property

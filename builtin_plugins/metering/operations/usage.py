@@ -6,15 +6,20 @@ Whoever is bound to some addresses sees the calls of their sessions and no other
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, field_validator
 
-from hookgate import Invocation, Operation, OperationModel
-from hookgate.builtin_plugins.metering.reports import DIMENSIONS, Reports, Totals
+from hookgate import OperationModel, operation
+from hookgate.builtin_plugins.metering.reports import DIMENSIONS
 from hookgate.builtin_plugins.metering.words import dollars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hookgate import Invocation
+    from hookgate.builtin_plugins.metering.reports import Reports, Totals
 
 MOST_GROUPS = 10_000
 _MONTH = re.compile(r"[0-9]{4}-[0-9]{2}")
@@ -157,7 +162,7 @@ class UsageSums(OperationModel):
 
 
 class UsageOperations:
-    """The handler, and what it is offered as.
+    """What model calls have used, and what that cost.
 
     Args:
         reports: Returns the open reports.
@@ -166,22 +171,13 @@ class UsageOperations:
     def __init__(self, reports: Callable[[], Reports]) -> None:
         self._reports = reports
 
-    def all(self) -> Sequence[Operation[Any, Any]]:
-        """Return the operations."""
-        return [
-            Operation(
-                name="usage",
-                summary="Show what model calls have used and cost, by day, model, session, ...",
-                params=UsageParams,
-                result=UsageSums,
-                handler=self.usage,
-                scope="read",
-                rest=("GET", "/v1/usage"),
-            )
-        ]
-
+    @operation("usage", rest=("GET", "/v1/usage"))
     async def usage(self, invocation: Invocation, params: UsageParams) -> UsageSums:
-        """Return the sums of the calls that fit and that the caller may see."""
+        """Show what model calls have used and cost, and what caching saved.
+
+        Example:
+            hookgate usage --by model --since 2026-11
+        """
         reports, names = self._reports(), params.names
         first, last = params.days
         report = await reports.usage(

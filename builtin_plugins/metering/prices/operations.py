@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import Empty, Host, Invocation, ModelRef, Operation, OperationModel, TurnError
+from hookgate import POSITIONAL, ModelRef, OperationModel, TurnError, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from decimal import Decimal
+
+    from hookgate import Host, Invocation
     from hookgate.builtin_plugins.metering.prices.book import Prices
-
-
-class ShowParams(OperationModel):
-    """Whose prices are wanted."""
-
-    model: str = Field(default="", max_length=300)
-    """A model as `provider/model`; without it, all that agents ask."""
 
 
 class Step(OperationModel):
@@ -76,48 +71,47 @@ class Checked(Shown):
     """Whether it is."""
 
 
-def operations(prices: Prices, host: Host) -> Sequence[Operation[Any, Any]]:
-    """Return `prices.show` and `prices.check`.
+class PriceOperations:
+    """What models cost: show the prices, check that they are known.
 
     Args:
         prices: The prices of the gateway.
         host: The gateway; its settings have the agents.
     """
 
-    async def shown(models: Iterable[ModelRef]) -> list[ModelPrices]:
-        await prices.load()
-        asked = _asked(host)
-        return [_priced(prices, model, asked.get(model, []), host) for model in models]
+    def __init__(self, prices: Prices, host: Host) -> None:
+        self._prices = prices
+        self._host = host
 
-    async def show(invocation: Invocation, params: ShowParams) -> Shown:
-        del invocation
-        wanted = [_ref(params.model)] if params.model else list(_asked(host))
-        return Shown(models=await shown(wanted), library=prices.version)
+    @operation("prices.show", rest=("GET", "/v1/prices"))
+    async def show(
+        self, _: Invocation, model: Annotated[str, POSITIONAL, Field(max_length=300)] = ""
+    ) -> Shown:
+        """Show what models cost, in US dollars for each million tokens, and where that stands.
 
-    async def check(invocation: Invocation, params: Empty) -> Checked:
-        del invocation, params
-        found = await shown(_asked(host))
+        Args:
+            model: A model as `provider/model`; without it, all that agents ask.
+
+        Example:
+            hookgate prices show openai/gpt-4o
+        """
+        wanted = [_ref(model)] if model else list(_asked(self._host))
+        return Shown(models=await self._shown(wanted), library=self._prices.version)
+
+    @operation("prices.check", rest=("GET", "/v1/prices/check"))
+    async def check(self, _: Invocation) -> Checked:
+        """Say whether it is known what the models of all agents cost.
+
+        Exit code 1 where it is not: budgets in money then take that model at its worst.
+        """
+        found = await self._shown(_asked(self._host))
         ok = all(one.state != "unknown" for one in found)
-        return Checked(models=found, library=prices.version, ok=ok)
+        return Checked(models=found, library=self._prices.version, ok=ok)
 
-    return [
-        Operation(
-            name="prices.show",
-            summary="Show what models cost, and where that stands.",
-            params=ShowParams,
-            result=Shown,
-            handler=show,
-            rest=("GET", "/v1/prices"),
-        ),
-        Operation(
-            name="prices.check",
-            summary="Say whether it is known what the models of all agents cost.",
-            params=Empty,
-            result=Checked,
-            handler=check,
-            rest=("GET", "/v1/prices/check"),
-        ),
-    ]
+    async def _shown(self, models: Iterable[ModelRef]) -> list[ModelPrices]:
+        await self._prices.load()
+        asked = _asked(self._host)
+        return [_priced(self._prices, one, asked.get(one, []), self._host) for one in models]
 
 
 def _asked(host: Host) -> dict[ModelRef, list[str]]:

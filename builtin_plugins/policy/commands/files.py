@@ -100,7 +100,7 @@ def tools(state: State, name: str = "*", *, schemas: bool = False) -> list[Known
     """
     from hookgate.builtin_plugins.policy.rules.linting import known_tool
 
-    rows: list[dict[str, Any]] = state.ask("tool.list", {"name": name})["tools"]
+    rows: list[dict[str, Any]] = state.ask("tools.list", {"name": name})["tools"]
     return [known_tool(row, _schema(state, row["name"]) if schemas else None) for row in rows]
 
 

@@ -73,7 +73,7 @@ def init(
             f"{path} is there already, and nothing is overwritten: name another file, or change "
             "that one (`hookgate policy table` shows what each profile does)"
         )
-    rows = state.ask("tool.list", {"name": "*"})["tools"]
+    rows = state.ask("tools.list", {"name": "*"})["tools"]
     tools = {row["name"]: _flags(row) for row in rows}
     suggestion = suggest(tools)
     _write(path, _text(suggestion, tools))

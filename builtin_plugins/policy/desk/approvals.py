@@ -419,7 +419,7 @@ def _gone(question_id: str, *, changed: bool = False) -> TurnError:
     if changed:
         what = f"the question {question_id!r} ran out, or {CHANGED}: the call is denied"
     return TurnError(
-        what, code="not_found", action="list the questions that wait with `approval.list`"
+        what, code="not_found", action="list the questions that wait with `approvals.list`"
     )
 
 

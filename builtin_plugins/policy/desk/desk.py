@@ -237,7 +237,7 @@ class Desk:
             raise TurnError(
                 f"there is no grant {grant_id!r}: it was revoked, its time is over, or never was",
                 code="not_found",
-                action="list the grants with `approval.grants`",
+                action="list the grants with `approvals.grants`",
             )
         await self._record("grant_revoked", grant, revoked_by=principal.id)
         return grant

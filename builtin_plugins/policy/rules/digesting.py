@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
+from hookgate.builtin_plugins.policy.rules.model import Match, MoreThan
+
+if TYPE_CHECKING:
+    from hookgate.builtin_plugins.policy.rules.model import After, Rule
 
 
 def _plain(match: Match | None) -> dict[str, Any]:

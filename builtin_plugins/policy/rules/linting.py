@@ -385,7 +385,7 @@ def arguments_of(condition: Condition, *, texts: bool = False) -> frozenset[str]
 
 
 def known_tool(row: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> KnownTool:
-    """Return a tool from what ``tool.list`` says of it, and its schema."""
+    """Return a tool from what ``tools.list`` says of it, and its schema."""
     flags = Flags.from_mapping({name: one["value"] for name, one in row["flags"].items()})
     arguments: frozenset[str] | None = None
     if schema is not None and not set(schema) & {"$ref", "allOf", "anyOf", "oneOf", "if"}:

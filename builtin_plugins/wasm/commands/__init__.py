@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from hookgate.builtin_plugins.wasm.commands.accepting import accept, install, remove
-from hookgate.builtin_plugins.wasm.commands.looking import inspect, list_plugins, verify
+from hookgate.builtin_plugins.wasm.commands.looking import inspect
 from hookgate.builtin_plugins.wasm.commands.running import run
 from hookgate.builtin_plugins.wasm.commands.writing import new
 
 COMMANDS = {
     "wasm new": new,
-    "wasm list": list_plugins,
     "wasm inspect": inspect,
-    "wasm verify": verify,
     "wasm install": install,
     "wasm accept": accept,
     "wasm remove": remove,

@@ -46,7 +46,7 @@ def install(
         raise typer.BadParameter(
             f"found no folder {folder!r} with {MANIFEST}, expected a plugin's folder"
         )
-    from hookgate.builtin_plugins.wasm.showing import detail_of
+    from hookgate.builtin_plugins.wasm.packages.detail import detail_of
 
     settings = settings_of(state)
     detail = detail_of(read_folder(place, settings), settings).model_dump(mode="json")

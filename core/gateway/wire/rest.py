@@ -142,7 +142,7 @@ class Call:
         self._responded = False
         self._wake = asyncio.Event()
         self._gone = False
-        self._task: asyncio.Task[BaseModel] | None = None
+        self._task: asyncio.Task[Any] | None = None
         self.token = request[CALLER].token
         self.principal = request[CALLER].principal
 
@@ -184,7 +184,7 @@ class Call:
             events.comment("keep-alive")
         self._held.clear()
 
-    def _finish(self, task: asyncio.Task[BaseModel]) -> None:
+    def _finish(self, task: asyncio.Task[Any]) -> None:
         """Send the result, if the operation has not, or what went wrong."""
         try:
             self._respond(self._result(task))
@@ -204,7 +204,7 @@ class Call:
                     await self._wake.wait()
             self.check()
 
-    def _result(self, task: asyncio.Task[BaseModel]) -> BaseModel:
+    def _result(self, task: asyncio.Task[Any]) -> Any:
         """Return what the operation came to.
 
         Raises:
@@ -218,7 +218,7 @@ class Call:
     # -- what runs ---------------------------------------------------------------
 
     @contextmanager
-    def _running(self, *, streaming: bool) -> Iterator[asyncio.Task[BaseModel]]:
+    def _running(self, *, streaming: bool) -> Iterator[asyncio.Task[Any]]:
         """Run the operation in a task, and let it go when the request is over."""
         invocation = Invocation(
             host=self._server.host,
@@ -246,7 +246,7 @@ class Call:
     def _emit(self, event: Event) -> None:
         self._put(event.type, self._server.data(event))
 
-    def _respond(self, result: BaseModel) -> None:
+    def _respond(self, result: Any) -> None:
         if self._responded:
             return
         self._responded = True

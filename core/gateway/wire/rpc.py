@@ -214,17 +214,17 @@ class Method:
         return wire_error(
             "invalid_params",
             f"{self.operation.name}: `{first['path'][:_MAX_SHOWN]}`: {first['problem']}",
-            action="`operation.list` shows the schema of every method",
+            action="`operations.list` shows the schema of every method",
             problems=problems,
         )
 
 
 def _contained(
-    handler: Callable[[Invocation, Any], Awaitable[BaseModel]],
-) -> Callable[[Invocation, Any], Awaitable[BaseModel]]:
+    handler: Callable[[Invocation, Any], Awaitable[Any]],
+) -> Callable[[Invocation, Any], Awaitable[Any]]:
     """Return a plugin's handler so that nothing it raises stops the loop of all others."""
 
-    async def run(invocation: Invocation, arguments: Any) -> BaseModel:
+    async def run(invocation: Invocation, arguments: Any) -> Any:
         # `contained`, without a coroutine of its own: this is on the way of every frame.
         try:
             return await handler(invocation, arguments)
@@ -269,8 +269,8 @@ class Methods:
             shown = name[:_MAX_SHOWN]
             if near := get_close_matches(shown, self._operations, 1):
                 action = f"did you mean `{near[0]}`?"
-            elif "operation.list" in self._operations:
-                action = "`operation.list` names them all"
+            elif "operations.list" in self._operations:
+                action = "`operations.list` names them all"
             else:
                 action = "`hookgate plugins list` says which plugin is off that would bring it"
             raise wire_error("method_not_found", f"there is no method {shown!r}", action=action)

@@ -26,7 +26,7 @@ from hookgate.core.gateway.wire.rpc import (
     result_frame,
 )
 from hookgate.core.gateway.wire.stream import NO_DRAIN, SocketOutbox
-from hookgate.core.hooks.tasks import EXPIRED
+from hookgate.core.sessions.expiry import EXPIRED
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -431,7 +431,7 @@ class Running:
             frame = event_frame(self._json_id, event.type, server.data(event))
             self._connection._outbox.put(frame)
 
-    def respond(self, result: BaseModel) -> None:
+    def respond(self, result: Any) -> None:
         """Send the result, once."""
         if not self._answered and self._call_id is not None:
             self._answered = True

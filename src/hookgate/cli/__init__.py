@@ -4,8 +4,8 @@
 - `state` holds what the global options say, and finds the way to a gateway.
 - `client` is that way: a gateway in this process, or one that runs elsewhere; commands see no
   difference.
-- `commands` are those about the gateway itself; `brought` finds those of plugins, and `generated`
-  makes those of the operations that plugins declare.
+- `commands` are those about the gateway itself; `plugin_commands` finds those of plugins, and
+  `operation_commands` makes those of the operations that plugins declare.
 - `terminal` draws conversations and traces.
 
 Exit codes: 0 done, 1 it did not work, 2 the settings or the command line are wrong, 130

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hookgate.cli.commands import config, gateway, plugins, tokens, tools, workspace
-from hookgate.cli.commands.backup import backup, delete_session, export_session, restore
+from hookgate.cli.commands import config, gateway, plugins, tokens, workspace
+from hookgate.cli.commands.backup import backup, export_session, restore
 from hookgate.cli.commands.chat import chat
 from hookgate.cli.commands.serve import serve
 from hookgate.cli.commands.turn import turn
@@ -78,9 +78,7 @@ app.add_typer(gateway.db, name="db", rich_help_panel=RUN)
 app.command(rich_help_panel=RUN)(backup)
 app.command(rich_help_panel=RUN)(restore)
 app.add_typer(plugins.app, name="plugins", rich_help_panel=LOOK)
-app.add_typer(tools.app, name="tools", rich_help_panel=LOOK)
 gateway.sessions.command("export")(export_session)
-gateway.sessions.command("delete")(delete_session)
 app.add_typer(gateway.sessions, name="sessions", rich_help_panel=LOOK)
 app.command(rich_help_panel=LOOK)(gateway.route)
 app.command(rich_help_panel=LOOK)(gateway.call)

@@ -1,17 +1,26 @@
-"""Groups of commands that look for more of them in the gateway's operations."""
+"""Groups of commands: their own, those that plugins bring, and those of operations."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 from typer.core import TyperGroup
 
+from hookgate.cli.operation_commands import command_of, missing_plugin_of, operations, shipped
+from hookgate.cli.plugin_commands import PANEL, commands, loaded, missing_plugin
 from hookgate.cli.state import State, state_of
 from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StartError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hookgate.cli.operation_commands import Row
+    from hookgate.cli.plugin_commands import Brought
 
 
 class CommandGroup(TyperGroup):
@@ -32,21 +41,22 @@ class CommandGroup(TyperGroup):
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        brought = _brought(ctx).get(cmd_name)
-        if brought is not None or ctx.resilient_parsing:
-            return brought
-        generated = _generated(ctx).get(cmd_name)
-        if generated is None:
+        known = _known(ctx).get(cmd_name)
+        if known is not None or ctx.resilient_parsing:
+            return known() if known else None
+        asked = _asked(ctx).get(cmd_name)
+        if asked is None:
             _refuse_of_missing(ctx, cmd_name)
-        return generated
+            return None
+        return asked()
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, for help and completion."""
-        names = dict.fromkeys([*super().list_commands(ctx), *_brought(ctx)])
+        names = dict.fromkeys([*super().list_commands(ctx), *_known(ctx)])
         if ctx.parent is not None and not ctx.resilient_parsing:
             # What the group itself has can be shown without a gateway.
             with suppress(HookgateError):
-                names |= dict.fromkeys(_generated(ctx))
+                names |= dict.fromkeys(_asked(ctx))
         return list(names)
 
 
@@ -65,44 +75,93 @@ def reflowed(text: str | None) -> str:
     return "\n".join(lines)
 
 
-def _words(ctx: Any) -> list[str]:
+def _words(ctx: Any) -> tuple[str, ...]:
     """Return the words that lead to the group of `ctx`."""
-    words: list[str] = []
-    while ctx.parent is not None:
-        words.insert(0, ctx.info_name)
-        ctx = ctx.parent
-    return words
+    return () if ctx.parent is None else (*_words(ctx.parent), ctx.info_name)
 
 
-def _brought(ctx: Any) -> dict[str, Any]:
-    """Return the commands that plugins bring into the group of `ctx`; no gateway is asked."""
-    from hookgate.cli.brought import commands
+Makers: TypeAlias = "Mapping[str, Callable[[], Any]]"
+"""What makes the commands and groups that stand in one place, by name."""
 
-    words = _words(ctx)
+
+def _known(ctx: Any) -> Makers:
+    """Return what is known to stand in the group of `ctx`; no gateway is asked.
+
+    It is what plugins bring, and the operations of builtin ones.
+    """
     # Help asks for each command by its name. A context shares its `meta` with those above it.
-    kept: dict[tuple[str, ...], dict[str, Any]] = ctx.meta.setdefault("hookgate.brought", {})
-    if tuple(words) not in kept:
-        kept[tuple(words)] = commands(state_of(ctx), words)
-    return kept[tuple(words)]
+    kept: dict[tuple[str, ...], Makers] = ctx.meta.setdefault("hookgate.commands", {})
+    words = _words(ctx)
+    if words not in kept:
+        state = state_of(ctx)
+        brought = list(commands(state))
+        # What comes with hookgate counts, whatever others call theirs.
+        kept[words] = {
+            **_brought(state, words, [one for one in brought if not one.builtin]),
+            **_below(state, words, shipped(state)),
+            **_brought(state, words, [one for one in brought if one.builtin]),
+        }
+    return kept[words]
+
+
+def _brought(state: State, words: tuple[str, ...], some: Sequence[Brought]) -> Makers:
+    made: dict[str, Callable[[], Any]] = {}
+    depth = len(words)
+    for one in some:
+        if one.words[:depth] != words or len(one.words) == depth:
+            continue
+        name = one.words[depth]
+        if len(one.words) > depth + 1:
+            made.setdefault(name, partial(_group, name, f"{one.words[-1]}, of {one.plugin}."))
+        elif (command := loaded(state, one)) is not None:
+            made[name] = partial(_itself, command)
+    return made
+
+
+def _asked(ctx: Any) -> Makers:
+    """Return what operations bring into the group of `ctx`; a gateway may be asked for them."""
+    state = state_of(ctx)
+    return _below(state, _words(ctx), operations(state))
+
+
+def _below(state: State, words: tuple[str, ...], rows: Sequence[Row]) -> Makers:
+    made: dict[str, Callable[[], Any]] = {}
+    depth = len(words)
+    for row in sorted(rows, key=lambda row: str(row["command"])):
+        path = tuple(row["command"].split())
+        if path[:depth] != words or len(path) == depth:
+            continue
+        name = path[depth]
+        if len(path) == depth + 1:
+            made[name] = partial(command_of, state, name, row)
+        else:
+            made.setdefault(name, partial(_group, name, row.get("group") or row["summary"]))
+    return made
+
+
+def _group(name: str, about: str) -> CommandGroup:
+    return CommandGroup(
+        name=name,
+        help=about,
+        no_args_is_help=True,
+        callback=lambda **_: None,
+        rich_help_panel=PANEL,
+    )
+
+
+def _itself(command: Any) -> Any:
+    return command
 
 
 def _refuse_of_missing(ctx: Any, name: str) -> None:
     """Say whose a command is where its plugin does not run."""
-    from hookgate.cli.brought import missing_plugin
-
     words = [*_words(ctx), name]
-    if plugin := missing_plugin(state_of(ctx), words):
+    state = state_of(ctx)
+    if plugin := missing_plugin(state, words) or missing_plugin_of(state, words):
         raise StartError(
             f"`hookgate {' '.join(words)}` is a command of the plugin {plugin}, which is switched "
             f"off or replaced: `hookgate plugins why {plugin}` says why"
         )
-
-
-def _generated(ctx: Any) -> dict[str, Any]:
-    """Return the commands that operations declare in the group of `ctx`."""
-    from hookgate.cli.generated import commands
-
-    return commands(state_of(ctx), _words(ctx))
 
 
 class RootGroup(CommandGroup):

@@ -81,18 +81,23 @@ class State:
         """Standard error."""
         return _console(stderr=True)
 
-    def show(self, data: Any, render: Callable[[Console], None] | None = None) -> None:
-        """Print a result: as JSON where that is asked for, else by `render`, or as it comes."""
+    def show(self, data: Any, shown: Any = None) -> None:
+        """Print a result: as JSON where that is asked for, else what is `shown` of it.
+
+        Args:
+            data: The result, JSON-ready.
+            shown: A text, something that `rich` prints, several of them, or a function that prints
+                on a console; None for the result as it comes. A generator makes nothing before it
+                is wanted.
+        """
+        from hookgate.kit.rendering import print_json, print_result, print_shown
+
         if self.json:
-            from hookgate.kit.rendering import print_json
-
             print_json(data)
-        elif render is not None:
-            render(self.out)
-        else:
-            from hookgate.kit.rendering import print_result
-
+        elif shown is None:
             print_result(self.out, data)
+        else:
+            print_shown(self.out, shown)
 
     # -- settings ----------------------------------------------------------
 

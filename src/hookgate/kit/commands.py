@@ -21,8 +21,8 @@ result as a table or as JSON, ``settings`` as they are set.
 
 from __future__ import annotations
 
-from hookgate.cli.brought import checks
 from hookgate.cli.group import CommandGroup
+from hookgate.cli.plugin_commands import checks
 from hookgate.cli.state import JsonOption, State, state_of
 
 __all__ = ["CommandGroup", "JsonOption", "State", "checks", "state_of"]

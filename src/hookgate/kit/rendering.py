@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -22,8 +22,10 @@ __all__ = [
     "clean",
     "fields",
     "one_line",
+    "plain_table",
     "print_json",
     "print_result",
+    "print_shown",
     "problem_line",
     "short",
     "table",
@@ -125,6 +127,17 @@ def _is_figure(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def plain_table(*titles: str, right: Collection[str] = ()) -> Table:
+    """Return an empty table; columns of `right` are figures and stay in one piece."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in titles:
+        if title in right:
+            made.add_column(title, justify="right", no_wrap=True)
+        else:
+            made.add_column(title, overflow="fold")
+    return made
+
+
 def fields(data: Mapping[str, Any]) -> Table:
     """Return a grid of names and values."""
     grid = Table.grid(padding=(0, 2))
@@ -148,6 +161,24 @@ def print_result(console: Console, data: Any) -> None:
         _print_rows(console, rows, name.replace("_", " ") if len(data) > 1 else "")
     if not data:
         console.print("done", style="green")
+
+
+def print_shown(console: Console, shown: Any) -> None:
+    """Print what a view shows: texts as they are, whatever `rich` prints, or several of them.
+
+    A function is called with the console.
+    """
+    if callable(shown):
+        shown(console)
+    elif isinstance(shown, str):
+        console.print(clean(shown), markup=False, emoji=False, soft_wrap=True)
+    elif isinstance(shown, Text):
+        console.print(shown, soft_wrap=True)
+    elif isinstance(shown, Iterable) and not hasattr(shown, "__rich_console__"):
+        for one in shown:
+            print_shown(console, one)
+    else:
+        console.print(shown)
 
 
 def _print_rows(console: Console, rows: Sequence[Mapping[str, Any]], title: str) -> None:

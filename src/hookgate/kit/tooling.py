@@ -13,47 +13,43 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from itertools import islice
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import PydanticSerializationError, to_json, to_jsonable_python
 
 from hookgate.core.domain.descriptors import ExamplesError, Flags, checked_examples
 from hookgate.core.domain.errors import ToolDefinitionError
 from hookgate.core.domain.parts import CONTENT_PARTS
-from hookgate.core.domain.schemas import MAX_PROBLEMS, NAME, _path, compile_schema
-from hookgate.core.domain.tools import Tool, ToolResult, ToolRunner
+from hookgate.core.domain.schemas import (
+    MAX_PROBLEMS,
+    NAME,
+    SignatureError,
+    _path,
+    arguments_model,
+    compile_schema,
+    given_arguments,
+    read_docstring,
+    read_signature,
+)
+from hookgate.core.domain.tools import Tool, ToolResult
 from hookgate.core.hooks.tasks import called
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel
+
+    from hookgate.core.domain.descriptors import Flags
+    from hookgate.core.domain.schemas import Signature
+    from hookgate.core.domain.tools import ToolRunner
     from hookgate.core.domain.turn import Turn
 
 __all__ = ["tool"]
-
-_SECTIONS = frozenset(
-    (
-        "Args",
-        "Arguments",
-        "Parameters",
-        "Returns",
-        "Yields",
-        "Raises",
-        "Example",
-        "Examples",
-        "Note",
-    )
-)
-_ARGS = frozenset(("Args", "Arguments", "Parameters"))
-_ENTRY = re.compile(r"(?P<name>\*{0,2}\w+)\s*(?:\([^)]*\))?:\s*(?P<text>.*)")
-
 
 # -- tools -----------------------------------------------------------------
 
@@ -102,18 +98,18 @@ def tool(
         raise ToolDefinitionError(
             tool_name, "expected a name of 1 to 64 characters of [A-Za-z0-9_-]: give `name=`"
         )
-    text, notes = _read_docstring(inspect.getdoc(function) or "")
-    description = description or text
+    docstring = read_docstring(inspect.getdoc(function))
+    description = description or docstring.text
     if not description:
         raise ToolDefinitionError(
             tool_name, "found no docstring: a model needs a sentence on what the tool does"
         )
-    signature = _read_signature(tool_name, function)
-    if unknown := sorted(notes.keys() - signature.parameters.keys() - {"turn"}):
-        raise ToolDefinitionError(
-            tool_name, f"the docstring's Args name {', '.join(unknown)}, which is no parameter"
-        )
-    model = _arguments_model(tool_name, signature, notes)
+    try:
+        signature = read_signature(function, first="turn")
+        notes = {name: text for name, text in docstring.args.items() if name != "turn"}
+        model = arguments_model(f"{tool_name}_arguments", signature, notes)
+    except SignatureError as error:
+        raise ToolDefinitionError(tool_name, str(error)) from error
     schema = _json_schema(tool_name, model)
     compile_schema(schema, tool=tool_name)
     try:
@@ -132,75 +128,6 @@ def tool(
         tags=tuple(tags),
         examples=asked,
         idempotent=idempotent,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Signature:
-    parameters: Mapping[str, inspect.Parameter]
-    hints: Mapping[str, Any]
-    wants_turn: bool
-
-
-def _read_signature(tool_name: str, function: Callable[..., Any]) -> _Signature:
-    parameters = dict(inspect.signature(function).parameters)
-    # The type of `turn` is often imported for type checkers only: it is not looked at.
-    wants_turn = next(iter(parameters), "") == "turn"
-    if wants_turn:
-        del parameters["turn"]
-    for name, parameter in parameters.items():
-        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            raise ToolDefinitionError(
-                tool_name, f"found the parameter {parameter}: expected one that has a name"
-            )
-        if parameter.annotation is parameter.empty:
-            raise ToolDefinitionError(
-                tool_name, f"the parameter {name!r} has no type: annotate it, as in `{name}: str`"
-            )
-    plain = inspect.unwrap(function)
-    if not inspect.isroutine(plain):
-        plain = inspect.unwrap(type(plain).__call__)
-    scope = getattr(plain, "__globals__", {})
-    annotated = SimpleNamespace(
-        __annotations__={name: item.annotation for name, item in parameters.items()}
-    )
-    try:
-        hints = get_type_hints(annotated, globalns=scope, include_extras=True)
-    except NameError as error:
-        raise ToolDefinitionError(
-            tool_name,
-            f"{error}: the types of a tool's parameters are needed at run time; import them "
-            "outside of `if TYPE_CHECKING`, at the top of the module",
-        ) from error
-    return _Signature(parameters, hints, wants_turn)
-
-
-def _arguments_model(
-    tool_name: str, signature: _Signature, notes: Mapping[str, str]
-) -> type[BaseModel]:
-    fields: dict[str, Any] = {}
-    for number, (name, parameter) in enumerate(signature.parameters.items()):
-        hint = signature.hints[name]
-        # The parameter's name is the alias: pydantic reserves some names for itself.
-        more: dict[str, Any] = {"alias": name}
-        if name in notes and not _is_described(hint):
-            more["description"] = notes[name]
-        if parameter.default is not parameter.empty:
-            more["default"] = parameter.default
-        fields[f"argument_{number}"] = (hint, Field(**more))
-    try:
-        return create_model(
-            f"{tool_name}_arguments", __config__=ConfigDict(extra="forbid"), **fields
-        )
-    except (PydanticUserError, TypeError) as error:
-        raise ToolDefinitionError(
-            tool_name, f"a parameter's type cannot be read from JSON: {_first_line(error)}"
-        ) from error
-
-
-def _is_described(hint: Any) -> bool:
-    return get_origin(hint) is Annotated and any(
-        isinstance(item, FieldInfo) and item.description for item in get_args(hint)[1:]
     )
 
 
@@ -226,9 +153,8 @@ def _json_schema(tool_name: str, model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _runner(
-    tool_name: str, function: Callable[..., Any], signature: _Signature, model: type[BaseModel]
+    tool_name: str, function: Callable[..., Any], signature: Signature, model: type[BaseModel]
 ) -> ToolRunner:
-    names = {f"argument_{number}": name for number, name in enumerate(signature.parameters)}
     entry = function if inspect.isroutine(function) else type(function).__call__
     on_the_loop = inspect.iscoroutinefunction(entry)
 
@@ -237,8 +163,8 @@ def _runner(
             checked = model.model_validate(dict(arguments))
         except ValidationError as error:
             return ToolResult.error(_validation_text(error))
-        given = {names[key]: getattr(checked, key) for key in checked.model_fields_set}
-        head = (turn,) if signature.wants_turn else ()
+        given = given_arguments(signature, checked)
+        head = (turn,) if signature.first else ()
         if on_the_loop:
             value = await function(*head, **given)
         else:
@@ -272,29 +198,6 @@ def _validation_text(error: ValidationError) -> str:
         for item in error.errors(include_url=False, include_input=False)
     )
     return "The arguments do not fit the tool: " + "; ".join(islice(problems, MAX_PROBLEMS))
-
-
-def _read_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text above the sections, and the entries of the Args section."""
-    head: list[str] = []
-    notes: dict[str, str] = {}
-    section, entry, depth = "", "", 0
-    for line in text.splitlines():
-        title = line.removesuffix(":")
-        if title != line and title in _SECTIONS:
-            section, entry, depth = title, "", 0
-        elif not section:
-            head.append(line)
-        elif section in _ARGS and line.strip():
-            indent = len(line) - len(line.lstrip())
-            depth = depth or indent
-            match = _ENTRY.fullmatch(line.strip()) if indent <= depth else None
-            if match:
-                entry = match["name"].lstrip("*")
-                notes[entry] = match["text"]
-            elif entry:
-                notes[entry] = f"{notes[entry]} {line.strip()}".strip()
-    return "\n".join(head).strip(), notes
 
 
 def _first_line(error: Exception) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,11 @@ import pytest
 from hookgate import Gateway, __version__
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import NoAgentError
-from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.operations import Invocation, result_json
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Principal
 from hookgate.core.settings.schema import Settings
+from hookgate.core.settings.secret_store import masked_json
 from hookgate.hookspecs import hookimpl
 
 
@@ -48,7 +50,8 @@ async def ask(gateway: Gateway, operation_name: str, /, **params: Any) -> dict[s
     operation = gateway.host.operations[operation_name]
     invocation = Invocation(host=gateway.host, principal=Principal.owner())
     result = await operation.handler(invocation, operation.params.model_validate(params))
-    return dict(result.model_dump())
+    # As it leaves the gateway.
+    return dict(json.loads(masked_json(gateway.host.secrets, result_json(result))))
 
 
 async def test_tools_come_with_their_flags_and_what_these_rest_on(tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from hookgate.core.gateway.app import build_app
 from hookgate.hookspecs import hookimpl
 
 CORE = {
-    *("ping", "status", "chat.send", "chat.cancel", "plugin.list", "session.list"),
-    *("session.history", "operation.list", "reload", "events.subscribe", "events.unsubscribe"),
-    *("token.list", "token.revoke", "session.export", "session.delete"),
+    *("ping", "status", "chat.send", "chat.cancel", "plugins.list", "sessions.list"),
+    *("sessions.show", "operations.list", "reload", "events.subscribe", "events.unsubscribe"),
+    *("token.list", "token.revoke", "sessions.export", "sessions.delete"),
 }
 
 
@@ -82,12 +82,26 @@ async def test_the_core_has_its_operations_and_plugins_add_theirs() -> None:
         assert {row["name"] for row in some} == {"chat.send", "chat.cancel"}
 
 
+async def test_a_former_name_works_and_is_not_listed() -> None:
+    async with serving() as served, served.socket() as socket:
+        assert await socket.result("plugin.list") == await socket.result("plugins.list")
+        named = (await socket.result("operations.list", name="plugin.list"))["operations"]
+        assert [row["name"] for row in named] == ["plugins.list"]
+
+
+async def test_every_operation_has_the_route_of_its_name() -> None:
+    async with serving(Counter()) as served:
+        assert (await served.post("/v1/hold/on"))[0] == 404
+        status, body = await served.post("/v1/plugins/list")
+    assert (status, [row["name"] for row in body["plugins"]]) == (200, ["control", "counter"])
+
+
 async def test_the_list_shows_what_the_client_may_call() -> None:
     section, made = tokens(chatter={"scopes": ["chat"]})
     async with serving(wire=section) as served, served.socket(**bearer(made["chatter"])) as socket:
         rows = (await socket.result("operation.list"))["operations"]
         assert {row["name"] for row in rows} == {
-            *("ping", "operation.list", "chat.send", "chat.cancel", "tool.call")
+            *("ping", "operations.list", "chat.send", "chat.cancel", "tools.call")
         }
 
 

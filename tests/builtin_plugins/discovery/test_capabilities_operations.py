@@ -7,13 +7,14 @@ import pytest
 from tests.builtin_plugins.discovery.folders import manifest
 from tests.builtin_plugins.turns import make_host
 
-from hookgate.builtin_plugins.discovery.capabilities_operations import capability_operations
+from hookgate.builtin_plugins.discovery.capabilities_operations import CapabilityOperations
 from hookgate.builtin_plugins.discovery.sources.collecting import Inventory
 from hookgate.builtin_plugins.discovery.sources.manifests import read_manifest
 from hookgate.core.domain.descriptors import Capability, Flags
 from hookgate.core.domain.errors import TurnError
-from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.operations import Invocation, operations_of
 from hookgate.core.domain.turn import Principal
+from hookgate.core.settings.secret_store import redact_json
 
 ROWS = [
     Capability(
@@ -35,12 +36,15 @@ async def ask(name: str, rows: list[Capability] | None = None, **params: Any) ->
     host.capabilities.apply("files", ROWS if rows is None else rows)
     reasons = {"skill:other": ("the tool gone is not registered",)}
     operations = {
-        one.name: one for one in capability_operations(lambda: Inventory(reasons=reasons))
+        one.name: one
+        for one in operations_of(CapabilityOperations(lambda: Inventory(reasons=reasons)))
     }
     operation = operations[f"capabilities.{name}"]
     invocation = Invocation(host=host, principal=Principal.owner())
     result = await operation.handler(invocation, operation.params(**params))
-    return dict(result.model_dump())
+    # As it leaves the gateway.
+    masked = redact_json(host.secrets, result.model_dump())
+    return dict(type(result).model_validate(masked).model_dump())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from tests.builtin_plugins.turns import make_host
 from hookgate.builtin_plugins.discovery.learn.examples import Examples
 from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.turn import Principal
+from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
     from hookgate.core.host import Host
@@ -31,10 +32,13 @@ async def examples(host: Host) -> Examples:
 
 
 async def ask(examples: Examples, host: Host, name: str, **params: Any) -> dict[str, Any]:
-    operation = {one.name: one for one in examples.operations()}[f"discovery.{name}"]
+    known = {one.command: one for one in examples.operations()}
+    operation = known["examples forget" if name == "forget" else "examples list"]
     invocation = Invocation(host=host, principal=Principal.owner())
     result = await operation.handler(invocation, operation.params(**params))
-    return dict(result.model_dump())
+    # As it leaves the gateway.
+    masked = redact_json(host.secrets, result.model_dump())
+    return dict(type(result).model_validate(masked).model_dump())
 
 
 def test_an_operator_alone_sees_and_erases() -> None:

@@ -8,9 +8,9 @@ import pytest
 from tests.builtin_plugins.metering.test_prices import WORST, price
 from tests.support.wire import Served, serving
 
-from hookgate import hookimpl
+from hookgate import hookimpl, operations_of
 from hookgate.builtin_plugins.metering.prices.book import Prices
-from hookgate.builtin_plugins.metering.prices.operations import operations
+from hookgate.builtin_plugins.metering.prices.operations import PriceOperations
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -32,7 +32,7 @@ class Priced:
     @hookimpl
     def list_operations(self, host: Host) -> Sequence[Operation[Any, Any]]:
         prices = Prices({"local/*": price(input="0", output="0")}, WORST)
-        return operations(prices, host)
+        return operations_of(PriceOperations(prices, host))
 
 
 @pytest.fixture

@@ -12,15 +12,16 @@ from rich.console import Console
 from tests.builtin_plugins.metering.support import made_call
 from tests.builtin_plugins.turns import make_host
 
-from hookgate.builtin_plugins.metering.commands import usage as command
+from hookgate.builtin_plugins.metering import views
 from hookgate.builtin_plugins.metering.instruments import CALL, INSTRUMENTS, REFUSED, call_fields
 from hookgate.builtin_plugins.metering.ledger import Ledger
 from hookgate.builtin_plugins.metering.operations.usage import UsageOperations, UsageParams
 from hookgate.builtin_plugins.metering.reports import Reports
 from hookgate.builtin_plugins.telemetry.records import Instruments
 from hookgate.core.domain.events import MetricRecord
-from hookgate.core.domain.operations import Invocation
+from hookgate.core.domain.operations import Invocation, operations_of
 from hookgate.core.domain.turn import Claim, Principal
+from hookgate.kit.rendering import print_shown
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.metering.calls import Call
@@ -30,7 +31,7 @@ async def asked(*calls: Call, principal: Principal | None = None, **params: Any)
     ledger = Ledger(None)
     for call in calls:
         ledger.hand_over(call)
-    (operation,) = UsageOperations(lambda: Reports(ledger, None)).all()
+    (operation,) = operations_of(UsageOperations(lambda: Reports(ledger, None)))
     invocation = Invocation(host=make_host(), principal=principal or Principal.owner())
     result = await operation.handler(invocation, UsageParams(**params))
     return dict(result.model_dump(mode="json"))
@@ -38,7 +39,7 @@ async def asked(*calls: Call, principal: Principal | None = None, **params: Any)
 
 def shown(found: dict[str, Any], width: int) -> str:
     out = io.StringIO()
-    command._render(Console(file=out, width=width), found)
+    print_shown(Console(file=out, width=width), views.usage(found, width=width))
     return out.getvalue()
 
 
@@ -154,7 +155,7 @@ async def test_no_cell_of_a_csv_is_a_formula() -> None:
     words = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", 'a,"b"\n', "plain"]
     calls = [made_call(tool=word, saved=-5 * 10**11) for word in words]
     found = await asked(*calls, by="tool")
-    head, *rows = csv.reader(io.StringIO(command.to_csv(found)))
+    head, *rows = csv.reader(io.StringIO(views.to_csv(found)))
     assert head[:2] == ["tool", "calls"]
     assert sorted(row[0] for row in rows) == sorted(
         word if word in ('a,"b"\n', "plain") else f"'{word}" for word in words
@@ -172,9 +173,9 @@ def test_bars_are_of_tokens_where_nothing_has_a_cost() -> None:
             "output_tokens": 0,
         }
 
-    assert command.sparkline([day(1, 8), day(3, 4)], 40) == "█ ▅"
-    assert command.sparkline([day(1, 8), day(30, 4)], 5) == "    █"
-    assert command.sparkline([day(1, 0)], 40) == "▁"
+    assert views.sparkline([day(1, 8), day(3, 4)], 40) == "█ ▅"
+    assert views.sparkline([day(1, 8), day(30, 4)], 5) == "    █"
+    assert views.sparkline([day(1, 0)], 40) == "▁"
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_bars_are_of_tokens_where_nothing_has_a_cost() -> None:
     ],
 )
 def test_money_for_people_is_never_nothing_where_there_is_some(amount: str, said: str) -> None:
-    assert command.money(amount) == said
+    assert views.money(amount) == said
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_money_for_people_is_never_nothing_where_there_is_some(amount: str, said
     [(0, "0"), (999, "999"), (1000, "1.0k"), (99_960, "100k"), (999_600, "1.0M"), (10**13, "10T")],
 )
 def test_numbers_for_narrow_terminals_are_short(number: int, said: str) -> None:
-    assert command.short(number) == said
+    assert views.short(number) == said
 
 
 def test_figures_of_calls_reach_the_metrics_without_anybodys_name() -> None:

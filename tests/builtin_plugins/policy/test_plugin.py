@@ -8,13 +8,12 @@ import pytest
 import structlog
 from tests.builtin_plugins.turns import make_call, make_host, make_turn
 
-from hookgate.builtin_plugins.policy.desk.operations import Resolve
-from hookgate.builtin_plugins.policy.plugin import Plugin, TableParams
+from hookgate.builtin_plugins.policy.plugin import Plugin
 from hookgate.builtin_plugins.policy.settings import PolicySettings
 from hookgate.core.domain.descriptors import Flags
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.operations import Empty, Invocation
+from hookgate.core.domain.operations import Invocation
 from hookgate.core.domain.tools import Effect, Tool
 from hookgate.core.domain.turn import Principal
 
@@ -35,9 +34,10 @@ class Gate:
         self.plugin = plugin
         self.operations = {item.name: item for item in plugin.list_operations(host)}
 
-    async def do(self, name: str, params: Any, principal: Principal = OWNER) -> Any:
+    async def do(self, name: str, /, principal: Principal = OWNER, **params: Any) -> Any:
         invocation = Invocation(host=self.host, principal=principal)
-        return await self.operations[name].handler(invocation, params)
+        operation = self.operations[name]
+        return await operation.handler(invocation, operation.params.model_validate(params))
 
     def asking(self, principal: Principal) -> asyncio.Task[Decision | None]:
         turn = make_turn(principal=principal, taint={"x"}, sink=self.host.events.publish)
@@ -67,7 +67,7 @@ async def patient() -> AsyncIterator[Gate]:
 
 async def first_approval(gate: Gate, principal: Principal = OWNER) -> dict[str, Any]:
     for _ in range(100):
-        listed = await gate.do("approval.list", Empty(), principal)
+        listed = await gate.do("approvals.list", principal=principal)
         if listed.approvals:
             return dict(listed.approvals[0])
         await asyncio.sleep(0)
@@ -77,19 +77,19 @@ async def first_approval(gate: Gate, principal: Principal = OWNER) -> dict[str, 
 async def test_question_is_listed_and_resolved_by_operation(gate: Gate) -> None:
     asked = gate.asking(OWNER)
     shown = await first_approval(gate)
-    params = Resolve(id=shown["id"], decision="allow-once", digest=shown["digest"])
-    resolved = await gate.do("approval.resolve", params)
+    params = {"id": shown["id"], "decision": "allow-once", "digest": shown["digest"]}
+    resolved = await gate.do("approvals.resolve", **params)
     assert (resolved.tool, resolved.decision) == ("mail", "allow-once")
     decision = await asked
     assert decision is not None
     assert decision.allowed
     with pytest.raises(TurnError):
-        await gate.do("approval.resolve", params)
+        await gate.do("approvals.resolve", **params)
 
 
 async def test_approvals_need_the_scope_to_approve(gate: Gate) -> None:
-    assert gate.operations["approval.list"].scope == "approve"
-    assert gate.operations["approval.resolve"].scope == "approve"
+    assert gate.operations["approvals.list"].scope == "approve"
+    assert gate.operations["approvals.resolve"].scope == "approve"
 
 
 async def test_turn_of_somebody_who_may_not_approve_is_denied_while_nobody_listens(
@@ -111,8 +111,8 @@ async def test_listener_with_the_scope_on_the_bus_is_somebody_who_may_answer(gat
         asked = gate.asking(STRANGER)
         async for event in heard:
             assert event.type == "approval"
-            params = Resolve(id=event.data["id"], decision="allow-once")
-            await gate.do("approval.resolve", params)
+            params = {"id": event.data["id"], "decision": "allow-once"}
+            await gate.do("approvals.resolve", **params)
             break
         decision = await asked
     assert decision is not None
@@ -122,14 +122,14 @@ async def test_listener_with_the_scope_on_the_bus_is_somebody_who_may_answer(gat
 async def test_operator_may_have_it_wait_for_somebody_who_comes_and_looks(patient: Gate) -> None:
     asked = patient.asking(STRANGER)
     shown = await first_approval(patient)
-    await patient.do("approval.resolve", Resolve(id=shown["id"], decision="deny"))
+    await patient.do("approvals.resolve", id=shown["id"], decision="deny")
     decision = await asked
     assert decision is not None
     assert not decision.allowed
 
 
 async def test_table_is_shown_for_the_set_profile_and_for_any_other(gate: Gate) -> None:
-    table = await gate.do("policy.table", TableParams())
+    table = await gate.do("policy.table")
     assert table.profile == "balanced"
     assert {
         "flag": "sends_externally",
@@ -139,7 +139,7 @@ async def test_table_is_shown_for_the_set_profile_and_for_any_other(gate: Gate) 
         "effect": "ask",
         "rule": "send-between-sessions",
     } in table.model_dump()["rows"]
-    open_table = await gate.do("policy.table", TableParams(profile="open"))
+    open_table = await gate.do("policy.table", profile="open")
     assert {row.effect for row in open_table.rows} == {"allow"}
 
 

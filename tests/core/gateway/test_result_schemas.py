@@ -19,11 +19,11 @@ from hookgate.core.gateway.serve import listen
 
 PARAMS: dict[str, dict[str, Any]] = {
     "chat.send": {"content": "hi"},
-    "session.history": {"session": "main:cli:local:main"},
-    "session.export": {"session": "main:cli:local:main"},
-    "session.delete": {"session": "main:cli:local:main"},
-    "plugin.why": {"name": "providers"},
-    "tool.call": {"name": "nothing"},
+    "sessions.show": {"session": "main:cli:local:main"},
+    "sessions.export": {"session": "main:cli:local:main"},
+    "sessions.delete": {"session": "main:cli:local:main"},
+    "plugins.why": {"name": "providers"},
+    "tools.call": {"name": "nothing"},
     "token.revoke": {"name": "spare"},
     # Its trial measures for a long time.
     "awareness.report": {"trial": False},
@@ -87,9 +87,9 @@ async def test_each_result_is_as_its_schema_says(builtin: tuple[str, ...], tmp_p
         Served(gate, listener, http).socket(headers=headers) as socket,
     ):
         await turn_frames(socket, await socket.send("chat.send", content="hi"))
-        rows = (await socket.result("operation.list"))["operations"]
+        rows = (await socket.result("operations.list"))["operations"]
         # What deletes the session comes last.
-        for row in sorted(rows, key=lambda row: row["name"] == "session.delete"):
+        for row in sorted(rows, key=lambda row: row["name"] == "sessions.delete"):
             name, wanted = row["name"], row["params"].get("required", [])
             if name in NOT_TO_CALL or (wanted and name not in PARAMS):
                 continue

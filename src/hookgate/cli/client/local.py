@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from hookgate.core.domain.errors import HookgateError
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from collections.abc import AsyncIterator, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from hookgate import Gateway
     from hookgate.core.domain.events import Event
@@ -152,6 +153,9 @@ class LocalClient:
     async def _run(
         self, stream: Stream, method: str, params: Mapping[str, Any], *, streaming: bool
     ) -> Any:
+        import orjson
+
+        from hookgate.core.domain.operations import result_json
         from hookgate.core.settings.secret_store import redact_json
 
         secrets = self.gateway.host.secrets
@@ -159,12 +163,12 @@ class LocalClient:
         def emit(event: Event) -> None:
             stream.put_event(event.type, redact_json(secrets, event.data))
 
-        def respond(result: BaseModel) -> None:
+        def respond(result: Any) -> None:
             stream.put_result(shown(result))
 
-        def shown(result: BaseModel) -> Any:
+        def shown(result: Any) -> Any:
             # A terminal is a way out as well: its text is kept, piped and pasted.
-            return redact_json(secrets, result.model_dump(mode="json"))
+            return redact_json(secrets, orjson.loads(result_json(result)))
 
         try:
             return shown(await self._handled(method, params, emit, respond, streaming=streaming))
@@ -181,10 +185,10 @@ class LocalClient:
         method: str,
         params: Mapping[str, Any],
         emit: Callable[[Event], None],
-        respond: Callable[[BaseModel], None],
+        respond: Callable[[Any], None],
         *,
         streaming: bool,
-    ) -> BaseModel:
+    ) -> Any:
         from hookgate.core.domain.operations import Invocation
 
         found = self._methods.find(method, self._principal)

@@ -1,4 +1,4 @@
-"""``hookgate backup`` and ``hookgate restore``; deleting and exporting a session."""
+"""``hookgate backup`` and ``hookgate restore``; exporting a session."""
 
 from __future__ import annotations
 
@@ -118,34 +118,6 @@ def _kept(state: State, *, keys: bool) -> Kept:
 # -- one session -------------------------------------------------------------------
 
 
-def delete_session(
-    ctx: typer.Context,
-    session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
-    turn: Annotated[
-        list[str] | None,
-        typer.Option(help="A turn's id, as an export shows it; only these are deleted."),
-    ] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Delete a session, or turns of it. The audit and the notes of `memory` are kept.
-
-    Example:
-        hookgate sessions delete main:web:shop:ada
-        hookgate sessions delete main:web:shop:ada --turn turn_1f0c9d
-    """
-    del as_json  # Read by the state.
-    state = state_of(ctx)
-    data = state.ask("session.delete", {"session": session, "turns": turn or None})
-    state.show(
-        data,
-        lambda console: console.print(
-            f"deleted {data['messages']:,} messages of {data['session']}",
-            markup=False,
-            soft_wrap=True,
-        ),
-    )
-
-
 def export_session(
     ctx: typer.Context,
     session: Annotated[str, typer.Argument(help="The session's key, as `sessions list` shows it.")],
@@ -177,7 +149,7 @@ def export_session(
 def _messages(state: State, session: str) -> Iterator[str]:
     after = ""
     while True:
-        page = state.ask("session.export", {"session": session, "after": after})
+        page = state.ask("sessions.export", {"session": session, "after": after})
         for message in page["messages"]:
             yield json.dumps(message, ensure_ascii=False)
         after = page["next"]

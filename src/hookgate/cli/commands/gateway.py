@@ -14,7 +14,7 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.core.registry.agents import AgentRoute
+    from hookgate.core.sessions.routing import AgentRoute
 
 _TOLD = ("degraded", "notices", "running")
 
@@ -126,7 +126,8 @@ def route(
 
 
 async def _resolve(state: State, address: Any) -> AgentRoute:
-    from hookgate.core.registry.agents import Router, load_agents
+    from hookgate.core.registry.agents import load_agents
+    from hookgate.core.sessions.routing import Router
 
     settings = state.settings
     with state.placed():
@@ -160,27 +161,6 @@ sessions = typer.Typer(
 )
 
 
-@sessions.command("list")
-def list_sessions(
-    ctx: typer.Context,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
-    as_json: JsonOption = False,
-) -> None:
-    """List the latest sessions, newest first."""
-    state = state_of(ctx)
-    data = state.ask("session.list", {"limit": limit})
-
-    def render(console: Console) -> None:
-        from hookgate.kit.rendering import table
-
-        if data["sessions"]:
-            console.print(table(data["sessions"]))
-        else:
-            console.print("no session is stored", style="dim")
-
-    state.show(data, render)
-
-
 @sessions.command("show")
 def show_session(
     ctx: typer.Context,
@@ -199,12 +179,12 @@ def show_session(
 
     state = state_of(ctx)
     if not session:
-        latest = state.ask("session.list", {"limit": 1})["sessions"]
+        latest = state.ask("sessions.list", {"limit": 1})["sessions"]
         if not latest:
             state.err.print("no session is stored", style="yellow")
             raise typer.Exit(1)
         session = latest[0]["session"]
-    data = state.ask("session.history", {"session": session, "turns": turns})
+    data = state.ask("sessions.show", {"session": session, "turns": turns})
 
     def render(console: Console) -> None:
         console.print(data["session"], style="bold", markup=False)
@@ -217,13 +197,6 @@ def show_session(
 # -- tables of the store -----------------------------------------------------------
 
 db = typer.Typer(cls=CommandGroup, no_args_is_help=True, help="The store: where, and its tables.")
-
-
-@db.command("status")
-def db_status(ctx: typer.Context, as_json: JsonOption = False) -> None:
-    """Say where the store is, and how far the tables of each plugin are."""
-    state = state_of(ctx)
-    state.show(state.ask("db.status"))
 
 
 @db.command("upgrade")
@@ -243,7 +216,7 @@ def db_upgrade(ctx: typer.Context, as_json: JsonOption = False) -> None:
 
 def call(
     ctx: typer.Context,
-    operation: Annotated[str, typer.Argument(help="Its name, such as `plugin.list`.")],
+    operation: Annotated[str, typer.Argument(help="Its name, such as `plugins.list`.")],
     params: Annotated[
         str,
         typer.Option(help="The parameters: JSON, @FILE, or - for standard input."),
@@ -253,7 +226,7 @@ def call(
     """Call any operation of the gateway. Events of one that streams are printed as JSON lines.
 
     Examples:
-        hookgate call operation.list --params '{"name": "chat.*"}'
+        hookgate call operations.list --params '{"name": "chat.*"}'
         hookgate call chat.send --params @message.json
     """
     state = state_of(ctx)
@@ -294,7 +267,7 @@ async def _follow(state: State, operation: str, params: Mapping[str, Any]) -> An
 
 def commands(ctx: typer.Context, as_json: JsonOption = False) -> None:
     """List the commands that plugins bring, beside those of `hookgate --help`."""
-    from hookgate.cli.generated import operations
+    from hookgate.cli.operation_commands import operations
 
     state = state_of(ctx)
     rows = [

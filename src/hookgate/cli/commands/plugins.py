@@ -33,9 +33,9 @@ def _known(state: State, name: str = "") -> Mapping[str, Any]:
     from hookgate.core.domain.errors import HookgateError
 
     try:
-        data = dict(state.ask("plugin.list"))
+        data = dict(state.ask("plugins.list"))
         if name:
-            data["why"] = state.ask("plugin.why", {"name": name})["why"]
+            data["why"] = state.ask("plugins.why", {"name": name})["why"]
     except HookgateError as error:
         plugins, wrong = state.survey()
         said = "\n".join(dict.fromkeys([str(error), *wrong]))

@@ -86,7 +86,7 @@ async def run_once(
         if kind == "approval" and data.get("state") == "pending":
             # Nobody is asked here: a question would wait for its whole limit.
             answer = {"id": data["id"], "digest": data["digest"], "decision": "deny"}
-            await client.call("approval.resolve", answer)
+            await client.call("approvals.resolve", answer)
             if not silent:
                 state.err.print(
                     f"  {data['title']} Denied: only `hookgate chat` can ask you.",

@@ -135,12 +135,12 @@ class Talk:
     def _show_history(self, loop: LoopThread, client: Client) -> None:
         from hookgate.cli.terminal.conversation import print_message
 
-        rows = loop.run(client.call("session.list", {"limit": 1000}))["sessions"]
+        rows = loop.run(client.call("sessions.list", {"limit": 1000}))["sessions"]
         wanted = tuple(self._address[key] for key in ("channel", "account", "peer"))
         for row in rows:
             if _parts(row["session"])[1:] == wanted:
                 params = {"session": row["session"], "turns": 5}
-                for message in loop.run(client.call("session.history", params))["messages"]:
+                for message in loop.run(client.call("sessions.show", params))["messages"]:
                     print_message(self._state.err, message)
                 return
         self._state.err.print("nothing was said in this session yet", style="dim")
@@ -177,7 +177,7 @@ class Talk:
         if kind == "approval" and data.get("state") == "pending":
             answer = {"id": data["id"], "digest": data["digest"], "decision": self._decide(data)}
             with suppress(HookgateError):  # It ran out, or somebody else was faster: it is told.
-                loop.run(client.call("approval.resolve", answer))
+                loop.run(client.call("approvals.resolve", answer))
 
     def _decide(self, data: Mapping[str, Any]) -> str:
         print_question(self._state.err, data)

@@ -1,7 +1,9 @@
-"""Commands made of operations: each that declares a `command` gets one, with options.
+"""Commands made of operations: options of the parameters, help of the texts, a view of the result.
 
-The parameters' JSON Schema says what the command takes. What is required and simple is an
-argument, the rest are options; arrays and objects that are not simple are given as JSON.
+The parameters' JSON Schema says what a command takes. What is required or positional is a word,
+the rest are options; arrays and objects that are not simple are given as JSON. A view is a function
+of the result that returns or yields what is shown of it: texts, and what `rich` can print. It
+stands in a module that loads nothing of a gateway.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from types import SimpleNamespace
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import typer
 
+from hookgate.cli.plugin_commands import PANEL, builtins, view
 from hookgate.cli.state import JsonOption, State, state_of
 
 SHIPPED = Path(__file__).parent / "operations.json"
@@ -22,59 +26,49 @@ SHIPPED = Path(__file__).parent / "operations.json"
 KEYS = {"command", "name", "params", "plugin", "summary"}
 """What is read of an operation."""
 
+Row: TypeAlias = "Mapping[str, Any]"
+"""An operation, as ``operations.list`` describes it."""
+
+VERDICTS = ("ok", "intact")
+"""Members of a result that say whether all is well; where one does not, a command ends with 1."""
+
 _SIMPLE: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool}
 
 
-def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
-    """Return the commands and groups that operations bring below `words`, by name.
+def operations(state: State) -> Sequence[Row]:
+    """Return the operations that have a command, as ``operations.list`` describes them.
+
+    Where no gateway runs, and builtin plugins alone would, nothing is started to learn that.
 
     Raises:
         HookgateError: The gateway cannot be asked, nor one started here.
     """
-    from hookgate.cli.group import CommandGroup
-
-    depth = len(words)
-    leaves: dict[str, Mapping[str, Any]] = {}
-    groups: dict[str, list[Mapping[str, Any]]] = {}
-    for row in operations(state):
-        path = row["command"].split()
-        if path[:depth] != list(words) or len(path) == depth:
-            continue
-        if len(path) == depth + 1:
-            leaves[path[depth]] = row
-        else:
-            groups.setdefault(path[depth], []).append(row)
-    made: dict[str, Any] = {}
-    for name, rows in groups.items():
-        plugins = ", ".join(sorted({row["plugin"] for row in rows}))
-        help_text = f"Commands of {plugins}."
-        made[name] = CommandGroup(
-            name=name, help=help_text, no_args_is_help=True, callback=lambda **_: None
-        )
-    for name, row in leaves.items():
-        made[name] = _command(name, row)
-    return dict(sorted(made.items()))
-
-
-def operations(state: State) -> Sequence[Mapping[str, Any]]:
-    """Return the operations that have a command, as ``operation.list`` describes them.
-
-    Where no gateway runs, and builtin plugins alone would, nothing is started to learn that.
-    """
-    from hookgate.cli.brought import only_builtins
-
-    if (running := only_builtins(state)) and not (
-        state.note_left and state.run(state.running()) is not None
-    ):
+    running, alone = builtins(state)
+    if alone and not (state.note_left and state.run(state.running()) is not None):
         rows = _shipped()
         if rows is not None:
             return [row for row in rows if row["plugin"] in running]
     # All of them: a command that this client may not use says which scope it needs.
-    asked: Sequence[Mapping[str, Any]] = state.ask("operation.list", {"all": True})["operations"]
+    asked: Sequence[Row] = state.ask("operations.list", {"all": True})["operations"]
     return [row for row in asked if row["command"]]
 
 
-def _shipped() -> Sequence[Mapping[str, Any]] | None:
+def shipped(state: State) -> Sequence[Row]:
+    """Return the operations of the builtin plugins that run here; no gateway is asked."""
+    running, _ = builtins(state)
+    return [row for row in _shipped() or () if row["plugin"] in running]
+
+
+def missing_plugin_of(state: State, words: Sequence[str]) -> str:
+    """Return the builtin plugin whose operation would have the command; "" where it runs."""
+    running, _ = builtins(state)
+    wanted = list(words)
+    off = [row for row in _shipped() or () if row["plugin"] not in running]
+    found = [row for row in off if row["command"].split()[: len(wanted)] == wanted]
+    return str(found[0]["plugin"]) if found else ""
+
+
+def _shipped() -> Sequence[Row] | None:
     """Return the operations of builtin plugins; None where the file is missing or damaged."""
     try:
         rows = json.loads(SHIPPED.read_bytes())
@@ -86,26 +80,38 @@ def _shipped() -> Sequence[Mapping[str, Any]] | None:
     return rows if whole else None
 
 
-def _command(name: str, row: Mapping[str, Any]) -> Any:
+def command_of(state: State, name: str, row: Row) -> Any:
+    """Return the command called `name` of an operation."""
     made = typer.Typer(add_completion=False)
-    made.command(name, help=f"{row['summary']}\n\nOperation {row['name']} of {row['plugin']}.")(
-        function_of(row)
-    )
-    return typer.main.get_command(made)
+    told = "\n\n".join(filter(None, (row["summary"], row.get("details", ""))))
+    about = f"Operation {row['name']} of {row['plugin']}."
+    made.command(name, help=f"{told}\n\n{about}")(function_of(row, view(state, row["name"])))
+    command: Any = typer.main.get_command(made)
+    command.rich_help_panel = PANEL
+    return command
 
 
-def function_of(row: Mapping[str, Any]) -> Callable[..., None]:
-    """Return a function with the parameters of an operation, as typer reads them."""
+def function_of(row: Row, shown: Callable[..., Any] | None = None) -> Callable[..., None]:
+    """Return a function with the parameters of an operation, as typer reads them.
+
+    Args:
+        row: The operation.
+        shown: Its view. Arguments by name are options of the command, and ``width`` is the
+            terminal's.
+    """
     schema = row["params"]
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = set(schema.get("required", ()))
     parameters = [
         inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
     ]
-    ordered = sorted(properties, key=lambda key: key not in required)
+    words = {key for key in properties if key in required or properties[key].get("positional")}
     parameters += [
-        _parameter(key, properties[key], schema, required=key in required) for key in ordered
+        _parameter(key, properties[key], schema, word=key in words, required=key in required)
+        for key in sorted(properties, key=lambda key: key not in words)
     ]
+    of_view = _options(shown)
+    parameters += [one for one in of_view if one.name != "width"]
     parameters.append(
         inspect.Parameter(
             "as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOption
@@ -114,27 +120,49 @@ def function_of(row: Mapping[str, Any]) -> Callable[..., None]:
 
     def run(ctx: typer.Context, as_json: bool = False, **given: Any) -> None:
         state = state_of(ctx)
+        chosen = {one.name: given.pop(one.name, state.out.width) for one in of_view}
         params = {
             key: _value(key, value, properties[key], schema)
             for key, value in given.items()
             if value is not None and value != []
         }
-        state.show(state.ask(row["name"], params))
+        found = state.ask(row["name"], params)
+        state.show(found, None if shown is None else shown(found, **chosen))
+        if isinstance(found, dict) and any(found.get(name) is False for name in VERDICTS):
+            raise typer.Exit(1)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
+def _options(shown: Callable[..., Any] | None) -> Sequence[inspect.Parameter]:
+    """Return the arguments by name of a view, with their types."""
+    if shown is None:
+        return ()
+    found = inspect.signature(shown).parameters.items()
+    options = {name: one for name, one in found if one.kind is one.KEYWORD_ONLY}
+    wanted = SimpleNamespace(
+        __annotations__={name: one.annotation for name, one in options.items()}
+    )
+    hints = get_type_hints(wanted, shown.__globals__, include_extras=True)
+    return [one.replace(annotation=hints[name]) for name, one in options.items()]
+
+
 def _parameter(
-    key: str, schema: Mapping[str, Any], root: Mapping[str, Any], *, required: bool
+    key: str,
+    schema: Mapping[str, Any],
+    root: Mapping[str, Any],
+    *,
+    word: bool,
+    required: bool,
 ) -> inspect.Parameter:
     kind = _python_type(schema, root)
     help_text = _help(schema, root)
     annotation: Any
-    if required and kind is not bool:
+    if word and kind is not bool:
         annotation = Annotated[kind or str, typer.Argument(help=help_text)]
-        default: Any = inspect.Parameter.empty
+        default: Any = inspect.Parameter.empty if required else None
     else:
         flag = f"--{key.replace('_', '-')}"
         names = f"{flag}/--no-{flag[2:]}" if kind is bool else flag

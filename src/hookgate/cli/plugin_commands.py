@@ -1,7 +1,8 @@
-"""Commands that plugins bring, found by name: without plugin, gateway or sound settings."""
+"""What plugins bring to the command line, found by name: without plugin, gateway or settings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +23,10 @@ COMMANDS = "commands"
 typer app or a function, under its words. In the name of an entry point dots join the words:
 ``cards.sign`` becomes `hookgate cards sign`."""
 
+VIEWS = "views"
+"""What ``VIEWS`` of ``NAME/views.py`` holds, or entry points in ``hookgate.views``: what is shown
+of the result of an operation, under its name; see `operation_commands`."""
+
 CHECKS = "checks"
 """What ``CHECKS`` of ``NAME/commands.py`` holds, or entry points in ``hookgate.checks``: what
 other commands ask about a file that they look through, under the file's kind: ``card``."""
@@ -41,11 +46,13 @@ class Brought:
         words: Where it stands, such as ``("cards", "scan")``.
         plugin: Who brings it: a builtin plugin, or a distribution.
         load: Returns the thing itself.
+        builtin: Whether it is a builtin plugin's.
     """
 
     words: tuple[str, ...]
     plugin: str
     load: Callable[[], Any]
+    builtin: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +65,16 @@ class _Chosen:
     replace: Mapping[str, str] = field(default_factory=dict)
 
 
-def commands(state: State, words: Sequence[str]) -> dict[str, Any]:
-    """Return the commands and groups that plugins bring right below `words`, by name.
+def commands(state: State) -> Iterator[Brought]:
+    """Yield the commands and groups that plugins bring; builtin ones last, so that they count."""
+    return _known(state, COMMANDS)
 
-    What cannot be loaded is named on standard error and left out.
-    """
-    from hookgate.cli.group import CommandGroup
 
-    place, made = tuple(words), dict[str, Any]()
-    for one in _known(state, COMMANDS):
-        if one.words[: len(place)] != place or len(one.words) == len(place):
-            continue
-        name = one.words[len(place)]
-        if len(one.words) > len(place) + 1:
-            made.setdefault(
-                name,
-                CommandGroup(
-                    name=name,
-                    help=f"Commands of {one.plugin}.",
-                    no_args_is_help=True,
-                    callback=lambda **_: None,
-                ),
-            )
-        elif (command := _loaded(state, one)) is not None:
-            made[name] = command
-    return made
+def view(state: State, operation: str) -> Callable[..., Any] | None:
+    """Return what is shown of the result of `operation`; None where nobody says."""
+    words = tuple(operation.split("."))
+    found = [one for one in _known(state, VIEWS) if one.words == words]
+    return found[-1].load() if found else None
 
 
 def checks(state: State, kind: str) -> Sequence[Callable[..., Any]]:
@@ -105,14 +97,13 @@ def missing_plugin(state: State, words: Sequence[str]) -> str:
     return ""
 
 
-def only_builtins(state: State) -> Sequence[str]:
-    """Return the builtin plugins that would run here; none, where others would as well."""
+def builtins(state: State) -> tuple[Sequence[str], bool]:
+    """Return the builtin plugins that would run here, and whether no others would."""
     section = _plugins_section(state)
     without = {*state.disabled, *section.disable}
     others = _of_third_parties(section, without, state, PLUGINS)
-    if section.replace or next(others, None) is not None:
-        return ()
-    return [name for name in BUILTIN if _runs(section, state, name)]
+    alone = not section.replace and next(others, None) is None
+    return [name for name in BUILTIN if _runs(section, state, name)], alone
 
 
 def _runs(section: _Chosen, state: State, name: str) -> bool:
@@ -120,8 +111,8 @@ def _runs(section: _Chosen, state: State, name: str) -> bool:
 
 
 def _table(plugin: str, what: str) -> Mapping[str, Any]:
-    """Return what a builtin plugin brings; nothing, where it has no module of commands."""
-    module = f"hookgate.builtin_plugins.{plugin}.commands"
+    """Return what a builtin plugin brings; nothing, where it has no module for that."""
+    module = f"hookgate.builtin_plugins.{plugin}.{VIEWS if what == VIEWS else COMMANDS}"
     found: Mapping[str, Any] = {}
     return getattr(import_module(module), what.upper(), found) if find_spec(module) else found
 
@@ -135,7 +126,9 @@ def _known(state: State, what: str) -> Iterator[Brought]:
         if not _runs(section, state, name):
             continue
         for path, thing in _table(name, what).items():
-            yield Brought(tuple(path.split()), name, partial(_itself, thing))
+            yield Brought(
+                tuple(re.split("[ .]", path)), name, partial(_itself, thing), builtin=True
+            )
 
 
 def _itself(thing: Any) -> Any:
@@ -182,10 +175,11 @@ def _of_third_parties(
         brings = {one.name for one in distribution.entry_points if one.group == PLUGINS}
         if brings and brings <= without:
             continue
-        yield Brought(tuple(entry.name.split(".")), distribution.name, entry.load)
+        words = tuple(entry.name.split("."))
+        yield Brought(words, distribution.name, entry.load, builtin=False)
 
 
-def _loaded(state: State, one: Brought) -> Any:
+def loaded(state: State, one: Brought) -> Any:
     """Return a command as click runs it; None where it cannot be loaded, which is said."""
     name = one.words[-1]
     try:

@@ -1,24 +1,25 @@
-"""``hookgate usage``: what model calls have used, and what that cost."""
+"""What commands show of usage, budgets and prices."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from hookgate import counted
-from hookgate.kit.commands import JsonOption, state_of
+from hookgate.kit.rendering import cell, clean, table
 
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
+BAR = 12
+"""Characters of a bar."""
 BARS = "▁▂▃▄▅▆▇█"
 NARROW = 100
 """Columns of a terminal below which numbers are shortened."""
@@ -44,77 +45,27 @@ NUMBERS = (
     "saved_usd",
 )
 """The columns of numbers of a CSV, in their order."""
+INPUT, OUTPUT = "input_tokens", "output_tokens"
+SHOWN = (INPUT, "cache_read_tokens", "cache_write_tokens", "cache_write_hour_tokens", OUTPUT)
+
+Form = Annotated[Literal["table", "csv"], typer.Option("--format", help="How to print it.")]
+
+# -- usage -----------------------------------------------------------------
 
 
-class Format(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-def _only(what: str) -> Any:
-    return typer.Option(help=f"Only calls of this {what}.", show_default=False)
-
-
-def usage(
-    ctx: typer.Context,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="What to tell calls apart by, up to three with commas: day, month, session, "
-            "agent, channel, account, principal, key, cause, plugin, tool, provider, model."
-        ),
-    ] = "day",
-    since: Annotated[
-        str, typer.Option("--from", help="The first day or month, such as 2026-11-01 or 2026-11.")
-    ] = "",
-    until: Annotated[str, typer.Option("--to", help="The last day or month.")] = "",
-    session: Annotated[str | None, _only("session")] = None,
-    agent: Annotated[str | None, _only("agent")] = None,
-    channel: Annotated[str | None, _only("channel")] = None,
-    account: Annotated[str | None, _only("account")] = None,
-    principal: Annotated[str | None, _only("principal")] = None,
-    key: Annotated[str | None, _only("key")] = None,
-    cause: Annotated[str | None, _only("cause, such as chat or memory.extract")] = None,
-    plugin: Annotated[str | None, _only("plugin, made for a purpose of its own")] = None,
-    tool: Annotated[str | None, _only("tool, in the turns that it has started")] = None,
-    provider: Annotated[str | None, _only("provider")] = None,
-    model: Annotated[str | None, _only("model, as provider/model")] = None,
-    limit: Annotated[int, typer.Option(help="So many groups at most.")] = 100,
-    form: Annotated[Format, typer.Option("--format", help="How to print it.")] = Format.TABLE,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what model calls have used and cost, and what caching saved.
-
-    Example:
-        hookgate usage --by model --from 2026-11
-    """
-    del as_json  # Read by the state.
-    state = state_of(ctx)
-    only = {
-        "session": session,
-        "agent": agent,
-        "channel": channel,
-        "account": account,
-        "principal": principal,
-        "key": key,
-        "cause": cause,
-        "plugin": plugin,
-        "tool": tool,
-        "provider": provider,
-        "model": model,
-    }
-    wanted = {name: value for name, value in only.items() if value is not None}
-    asked = {"by": by, "since": since, "until": until, "limit": limit, **wanted}
-    found = state.ask("usage", asked)
-    if form is Format.JSON:
-        state.json = True
-    if form is Format.CSV and not state.json:
-        typer.echo(to_csv(found), nl=False)
+def usage(found: Mapping[str, Any], *, width: int, form: Form = "table") -> Iterator[Any]:
+    """Show sums of calls, or the groups as CSV."""
+    if form == "csv":
+        yield lambda _: typer.echo(to_csv(found), nl=False)
         return
-    state.show(found, lambda console: _render(console, found))
+    if not found["whole"]["calls"]:
+        yield "no model calls are recorded that fit: nothing was used"
+    else:
+        yield Padding(_headline(found["days"], found["whole"], width), 0, expand=False)
+        if found["by"]:
+            yield _table(found, narrow=width < NARROW)
+    for line in _notes(found):
+        yield Padding(Text(line, style="yellow"), 0, expand=False)
 
 
 def to_csv(found: Mapping[str, Any]) -> str:
@@ -133,26 +84,8 @@ def _harmless(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(FORMULA) else text
 
 
-# -- on a terminal -----------------------------------------------------------
-
-
-def _render(console: Console, found: Mapping[str, Any]) -> None:
-    from rich.text import Text
-
-    if not found["whole"]["calls"]:
-        console.print("no model calls are recorded that fit: nothing was used")
-    else:
-        console.print(_headline(found["days"], found["whole"], console.width))
-        if found["by"]:
-            console.print(_table(found, narrow=console.width < NARROW))
-    for line in _notes(found):
-        console.print(Text(line, style="yellow"))
-
-
 def _headline(days: Sequence[Mapping[str, Any]], whole: Mapping[str, Any], width: int) -> Any:
     """Return a line for the sum of all, behind a bar for each day."""
-    from rich.text import Text
-
     said = [
         money(whole["cost_usd"]),
         counted(whole["calls"], "call"),
@@ -185,10 +118,10 @@ def sparkline(days: Sequence[Mapping[str, Any]], width: int) -> str:
         for back in reversed(range(min(span, max(width, 1))))
     ]
     most = max((heights.get(day, Decimal(0)) for day in shown), default=Decimal(0))
-    return "".join(_bar(heights.get(day), most) for day in shown)
+    return "".join(_tick(heights.get(day), most) for day in shown)
 
 
-def _bar(height: Decimal | None, most: Decimal) -> str:
+def _tick(height: Decimal | None, most: Decimal) -> str:
     if height is None:
         return " "
     if most <= 0 or height <= 0:
@@ -197,11 +130,6 @@ def _bar(height: Decimal | None, most: Decimal) -> str:
 
 
 def _table(found: Mapping[str, Any], *, narrow: bool) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-
-    from hookgate.kit.rendering import cell
-
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in found["by"]:
         # The end of a session's key tells it apart from others.
@@ -277,3 +205,98 @@ def money(text: str) -> str:
     if size < Decimal("0.0001"):
         return f"{sign}<$0.0001"
     return f"{sign}${size:,.2f}" if size >= 100 else f"{sign}${size:.4f}"
+
+
+# -- budgets ---------------------------------------------------------------
+
+
+def budgets(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Show what is limited, and how far it is used."""
+    if found["budgets"]:
+        yield _counters(found["budgets"])
+    else:
+        yield (
+            "no budgets: `hookgate budgets set NAME --tokens 100000` makes one, or a section "
+            "`[plugin.metering.budgets.NAME]` of the settings"
+        )
+    for session, why in found["paused"].items():
+        yield Text(clean(f"paused: {session}: {why}"), style="yellow")
+
+
+def _counters(budgets: list[Mapping[str, Any]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for title in ("budget", "for each", "of", "used", "held", "limit", ""):
+        table.add_column(title, justify="right" if title in ("used", "held", "limit") else "left")
+    for one in budgets:
+        whose = one["scope"] if one["of"] == "*" else f"{one['scope']} {one['of']}"
+        table.add_row(one["name"], whose, one["window"], "", "", one["limit"], one["over"])
+        for counter in one["counters"]:
+            _, subject, window = counter["key"].split("/", 2)
+            table.add_row(
+                "", subject, window, counter["used"], counter["held"], "", _bar(counter["share"])
+            )
+    return table
+
+
+def _bar(share: float) -> Text:
+    style = "red" if share >= 1 else "yellow" if share >= 0.8 else "green"
+    full = min(round(share * BAR), BAR)
+    return Text.assemble(("█" * full, style), ("░" * (BAR - full), "dim"), f" {share:.0%}")
+
+
+# -- prices ----------------------------------------------------------------
+
+
+def prices(found: Mapping[str, Any]) -> Iterator[Any]:
+    """Show what models cost."""
+    if not found["models"]:
+        yield "no agent of the settings asks a model; `prices show MODEL` shows any"
+        return
+    yield table([_priced(one) for one in found["models"]])
+    for one in found["models"]:
+        if one["action"]:
+            yield Text(clean(f"{one['model']}: {one['action']}"), style="yellow")
+
+
+def checked(found: Mapping[str, Any]) -> Iterator[str | Text]:
+    """Show whether it is known what models cost."""
+    if not found["models"]:
+        yield "no agent of the settings asks a model"
+    for one in found["models"]:
+        agents = ", ".join(one["agents"])
+        line = Text.assemble(_state(one["state"]), f" {clean(one['model'])} ({clean(agents)})")
+        yield line.append(f"\n    {clean(one['action'] or one['source'])}", style="dim")
+
+
+def _priced(one: Mapping[str, Any]) -> Mapping[str, Any]:
+    known = one["prices"]
+    said = [f"{one['fee']} a call"] if one["fee"] != "0" else []
+    said += [
+        f"{kind.removesuffix('_tokens').replace('_', ' ')} {_price(price)}"
+        for kind, price in known.items()
+        if kind not in SHOWN and price not in (known[INPUT], known[OUTPUT])
+    ]
+    return {
+        "model": one["model"],
+        "state": _state(one["state"]),
+        **{kind.removesuffix("_tokens"): _price(known[kind]) for kind in SHOWN},
+        "others": ", ".join(said),
+        "from": f"{one['source']}\n{one['version']}",
+    }
+
+
+def _price(price: Mapping[str, Any]) -> str:
+    steps = "".join(f"\n{step['usd']} above {step['above']:,}" for step in price["steps"])
+    return f"{price['usd']}{steps}"
+
+
+def _state(state: str) -> Text:
+    return Text(state, style={"known": "green", "free": "green"}.get(state, "bold red"))
+
+
+VIEWS = {
+    "budgets.show": budgets,
+    "prices.check": checked,
+    "prices.show": prices,
+    "usage": usage,
+}

@@ -1,0 +1,101 @@
+"""What commands show of the results of these operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from hookgate.kit.rendering import one_line, table
+
+# (standing, value) -> how it is shown. What is unknown counts as yes for policy.
+_MARKS = {
+    ("proven", False): ("no, proven", "bold green"),
+    ("proven", True): ("yes, proven", "bold red"),
+    ("declared", False): ("no", "green"),
+    ("declared", True): ("yes", "red"),
+    ("unknown", None): ("unknown", "yellow"),
+}
+_HEADS = {
+    "reads_external_data": "reads",
+    "writes_persistent_state": "writes",
+    "sends_externally": "sends",
+    "executes_privileged": "privileged",
+    "creates_autonomous_actions": "autonomous",
+}
+
+Capabilities = Annotated[
+    bool, typer.Option("--capabilities", help="Show the five flags of each, and their standing.")
+]
+
+
+def tools(found: Mapping[str, Any], *, capabilities: Capabilities = False) -> Iterator[Any]:
+    """Show tools, or what each does to the world."""
+    rows = found["tools"]
+    if not rows:
+        yield Text("no tool is called so", style="dim")
+        return
+    yield table([_flags(row) if capabilities else _plain(row) for row in rows])
+    if capabilities:
+        yield from _grounds(rows)
+    for row in rows:
+        if why := row["quarantine"]:
+            yield Text(f"{row['name']} is in quarantine: {one_line(why)}", style="bold red")
+    if any(row["quarantine"] for row in rows):
+        yield "`hookgate tools changes` shows more, `hookgate tools accept NAME` accepts one."
+
+
+def _plain(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "tool": Text(row["name"], style="bold"),
+        "source": _source(row),
+        "category": row["category"],
+        "description": " ".join(row["description"].split()),
+    }
+
+
+def _flags(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    waits = bool(row["quarantine"])
+    return {
+        "tool": Text(row["name"], style="bold"),
+        "source": _source(row),
+        **{_HEADS[name]: _mark(flag) for name, flag in row["flags"].items()},
+        "state": Text("quarantine" if waits else "ready", style="bold red" if waits else "green"),
+    }
+
+
+def _grounds(rows: Sequence[Mapping[str, Any]]) -> Iterator[Text]:
+    """Say what flags rest on in particular, such as a grant, where their plugin says so."""
+    for row in rows:
+        told = [(name, flag) for name, flag in row["flags"].items() if flag.get("ground")]
+        if told:
+            yield Text.assemble("\n", (row["name"], "bold"), ":")
+        for name, flag in told:
+            ground = f": {one_line(flag['ground'])}"
+            yield Text.assemble(f"  {_HEADS[name]}: ", _mark(flag), ground)
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    """Return who brings a tool, and where it runs if that is not in the gateway's process."""
+    plugin, sandbox = row["plugin"], row["sandbox"]
+    return str(plugin) if sandbox == "python" else f"{plugin} ({sandbox})"
+
+
+def _mark(flag: Mapping[str, Any]) -> Text:
+    words, style = _MARKS[flag["standing"], flag["value"]]
+    return Text(words, style=style)
+
+
+def sessions(found: Mapping[str, Any]) -> Any:
+    """Show sessions."""
+    return table(found["sessions"]) if found["sessions"] else Text("no session is stored", "dim")
+
+
+def deleted(found: Mapping[str, Any]) -> str:
+    """Say what is gone."""
+    return f"deleted {found['messages']:,} messages of {found['session']}"
+
+
+VIEWS = {"sessions.delete": deleted, "sessions.list": sessions, "tools.list": tools}

@@ -1,0 +1,293 @@
+"""The operations of policy: questions, what was allowed always, tools that changed, verdicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from hookgate import OperationModel, TurnError, operation
+from hookgate.builtin_plugins.policy.desk.approvals import Choice
+from hookgate.builtin_plugins.policy.desk.grants import GrantScope, GrantState
+from hookgate.builtin_plugins.policy.rules.profiles import PROFILES, cells
+from hookgate.builtin_plugins.policy.settings import ProfileName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hookgate import Invocation
+    from hookgate.builtin_plugins.policy.desk.desk import Desk
+    from hookgate.builtin_plugins.policy.desk.quarantine import Quarantine
+
+Id = Annotated[str, Field(min_length=1, max_length=200)]
+Digest = Annotated[str, Field(max_length=64)]
+
+
+class Approvals(OperationModel):
+    """The questions that wait."""
+
+    approvals: list[dict[str, Any]]
+    """Each with all that is asked about: see the event ``approval``."""
+
+
+class Resolved(OperationModel):
+    """What became of an answer."""
+
+    id: str
+    decision: Choice
+    tool: str
+    session: str
+    grant: str
+    """The id of the grant that was made; empty where none was."""
+
+
+class GrantRow(OperationModel):
+    """What somebody has allowed always."""
+
+    id: str
+    scope: GrantScope
+    """These very arguments, or any of this tool."""
+    tool: str
+    arguments: str
+    """The arguments, in JSON with secrets masked; empty where any are allowed."""
+    session: str
+    by: str
+    """Who allowed it."""
+    at: str
+    """When, ISO 8601 in UTC."""
+    expires: str
+    """When it ends, ISO 8601 in UTC."""
+    state: GrantState
+    """Whether it still answers anything; if not, what has changed since."""
+    tool_digest: str
+    """The tool as it was when this was allowed."""
+    policy: str
+    """The policy under which it was allowed."""
+
+
+class Grants(OperationModel):
+    """What stands."""
+
+    grants: list[GrantRow]
+    """The newest first."""
+
+
+class Revoked(OperationModel):
+    """What was taken back."""
+
+    id: str
+    tool: str
+    session: str
+
+
+class ApprovalOperations:
+    """Approvals: tool calls that wait for somebody, and what was allowed always.
+
+    There is no other way to answer a question.
+    """
+
+    def __init__(self, desk: Callable[[], Desk]) -> None:
+        self._desk = desk
+
+    @operation(
+        "approvals.list", also="approval.list", scope="approve", rest=("GET", "/v1/approvals")
+    )
+    async def list_approvals(self, invocation: Invocation) -> Approvals:
+        """List the tool calls that wait for somebody's approval: those that the caller may give."""
+        waiting = await self._desk().inbox.waiting(invocation.principal)
+        return Approvals(approvals=[dict(question.text) for question in waiting])
+
+    @operation("approvals.resolve", also="approval.resolve", scope="approve")
+    async def resolve(
+        self,
+        invocation: Invocation,
+        id: Id,
+        decision: Choice,
+        digest: Digest = "",
+        scope: GrantScope = "arguments",
+    ) -> Resolved:
+        """Allow a waiting tool call, once or always, or deny it.
+
+        Args:
+            id: The question's id.
+            decision: ``allow-once``, ``allow-always`` or ``deny``.
+            digest: The question's digest, as it was shown; the answer is refused where it is
+                another.
+            scope: How far ``allow-always`` reaches: these very arguments, or any of this tool in
+                this session, where the settings allow that.
+        """
+        question, grant = await self._desk().resolve(
+            invocation.principal, id, decision, digest=digest, scope=scope
+        )
+        invocation.host.log.info(
+            "approval resolved",
+            tool=question.text["tool"],
+            decision=decision,
+            by=invocation.principal.id,
+            session=question.text["session"],
+        )
+        return Resolved(
+            id=question.id,
+            decision=decision,
+            tool=question.text["tool"],
+            session=question.text["session"],
+            grant=grant.id if grant is not None else "",
+        )
+
+    @operation(
+        "approvals.grants",
+        also="approval.grants",
+        scope="approve",
+        rest=("GET", "/v1/approvals/grants"),
+    )
+    async def list_grants(self, invocation: Invocation) -> Grants:
+        """List what somebody has allowed always, at addresses of the caller."""
+        rows = await self._desk().rows(invocation.principal)
+        return Grants(grants=[GrantRow(**row) for row in rows])
+
+    @operation("approvals.revoke", also="approval.revoke", scope="approve")
+    async def revoke(
+        self,
+        invocation: Invocation,
+        id: Id,
+    ) -> Revoked:
+        """Take back what somebody has allowed always; such calls are asked about.
+
+        Args:
+            id: The grant's id.
+        """
+        grant = await self._desk().revoke(invocation.principal, id)
+        invocation.host.log.info(
+            "grant revoked", grant=grant.id, tool=grant.tool, by=invocation.principal.id
+        )
+        return Revoked(id=grant.id, tool=grant.tool, session=grant.session)
+
+
+# -- quarantine ------------------------------------------------------------
+
+
+class ChangeRow(OperationModel):
+    """One thing that is not as it was accepted."""
+
+    part: str
+    """description, schema, owner, sandbox, module, plugin, or a flag's name."""
+    before: str
+    """What was accepted."""
+    after: str
+    """What it is now."""
+
+
+class ChangedTool(OperationModel):
+    """A tool that waits."""
+
+    tool: str
+    plugin: str
+    """Who brings it."""
+    why: str
+    """Why it waits."""
+    digest: str
+    """Its digest now: say it when you accept, and nothing else is accepted."""
+    changes: list[ChangeRow]
+
+
+class ChangedTools(OperationModel):
+    """The tools that wait for somebody to accept them."""
+
+    tools: list[ChangedTool]
+
+
+class Accepted(OperationModel):
+    """What was accepted."""
+
+    tools: list[str]
+    """Names of tools that may run again; one that was accepted before is not among them."""
+
+
+class QuarantineOperations:
+    """Tools: what models can call."""
+
+    def __init__(self, quarantine: Callable[[], Quarantine]) -> None:
+        self._quarantine = quarantine
+
+    @operation("tools.changes", rest=("GET", "/v1/tools/changes"))
+    async def changes(self, _: Invocation) -> ChangedTools:
+        """Show the tools in quarantine: what was accepted, and what they are now.
+
+        Example:
+            hookgate tools changes
+        """
+        return ChangedTools.model_validate({"tools": list(self._quarantine().rows())})
+
+    @operation("tools.accept", scope="operate", command="")
+    async def accept(
+        self,
+        invocation: Invocation,
+        name: Annotated[str, Field(max_length=64)] = "",
+        all: bool = False,
+        digest: Digest = "",
+    ) -> Accepted:
+        """Accept tools as they are now; they may run again.
+
+        Args:
+            name: The tool's name.
+            all: All tools that wait.
+            digest: The tool's digest as it was shown; refused where it is another by now.
+        """
+        if bool(name) == all or (all and digest):
+            raise TurnError(
+                "found neither a tool nor `all`, or both",
+                code="invalid_params",
+                action="name a tool, with its digest if you like, or say `all`",
+            )
+        tools = await self._quarantine().accept(name, by=invocation.principal.id, digest=digest)
+        return Accepted(tools=[tool.name for tool in tools])
+
+
+# -- verdicts --------------------------------------------------------------
+
+
+class TableRow(OperationModel):
+    """One cell of the table."""
+
+    flag: str
+    value: Literal["true", "false", "unknown"]
+    provenance: str
+    tainted: bool
+    effect: Literal["allow", "ask", "deny"]
+    rule: str
+
+
+class Table(OperationModel):
+    """The verdicts of a profile, for each flag by itself."""
+
+    profile: ProfileName
+    profiles: list[ProfileName]
+    rows: list[TableRow]
+
+
+class PolicyOperations:
+    """Rules for tool calls: check, test, explain, replay and compare them."""
+
+    def __init__(self, profile: ProfileName) -> None:
+        self._profile = profile
+
+    @operation("policy.table", rest=("GET", "/v1/policy/table"))
+    async def table(self, _: Invocation, profile: ProfileName | None = None) -> Table:
+        """Show which flag leads to which verdict in which circumstances.
+
+        Args:
+            profile: The profile; the one that is set where this is left out.
+        """
+        chosen = profile or self._profile
+        rows = [
+            TableRow(
+                flag=cell.flag,
+                value="unknown" if cell.value is None else "true" if cell.value else "false",
+                provenance=cell.circumstances.provenance.value,
+                tainted=cell.circumstances.tainted,
+                effect=cell.effect.name.lower(),  # type: ignore[arg-type]  # the enum's names
+                rule=cell.rule,
+            )
+            for cell in cells(chosen)
+        ]
+        return Table(profile=chosen, profiles=list(PROFILES), rows=rows)

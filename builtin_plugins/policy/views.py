@@ -1,0 +1,32 @@
+"""What commands show of the results of these operations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from hookgate.kit.rendering import clean, one_line
+
+
+def changes(found: Mapping[str, Any]) -> Iterator[Text]:
+    """Show the tools in quarantine."""
+    for row in found["tools"]:
+        yield from change(row)
+    if not found["tools"]:
+        yield Text("no tool is in quarantine", style="dim")
+
+
+def change(row: Mapping[str, Any]) -> Iterator[Text]:
+    """Show what a tool was, and what it is now."""
+    yield Text.assemble((row["tool"], "bold"), f" of {row['plugin']}: {one_line(row['why'])}")
+    yield Text(f"  digest {row['digest']}", style="dim")
+    for part in row["changes"]:
+        yield Text(f"  {part['part']}")
+        for sign, text, style in (("-", "before", "red"), ("+", "after", "green")):
+            for line in clean(part[text]).splitlines() or [""]:
+                yield Text(f"    {sign} {line}", style=style)
+
+
+VIEWS = {"tools.changes": changes}
