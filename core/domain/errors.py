@@ -56,7 +56,7 @@ class Problem:
     """One thing that is wrong in a file that people write: settings, rules, manifests, cards.
 
     Attributes:
-        file: Where it stands: a path, or ``environment``.
+        file: Where it stands: a path, or ``environment``; "" where the settings' reader says.
         line: The line in that file, counted from 1; None where there is none.
         column: The column, counted from 1.
         key: The dotted key, for example ``gateway.port``; "" where it concerns none.
@@ -66,7 +66,7 @@ class Problem:
         severity: An ``error`` costs what the file is about; a ``warning`` costs nothing.
     """
 
-    file: str
+    file: str = ""
     line: int | None = None
     column: int | None = None
     key: str = ""

@@ -66,8 +66,6 @@ def _soul(name: str, section: AgentSettings) -> str:
         return raw.decode("utf-8")
     except (OSError, ValueError) as error:
         problem = Problem(
-            file="",
-            line=None,
             key=key,
             found=f"{path} ({error})",
             expected="a readable UTF-8 file",

@@ -166,6 +166,4 @@ def _unknown_model(used: _Used, info: ProviderInfo) -> ModelFault | None:
 
 
 def _problem(key: KeyPath, found: str, expected: str, nearest: str | None = None) -> Problem:
-    return Problem(
-        file="", line=None, key=dotted(key), found=found, expected=expected, nearest=nearest
-    )
+    return Problem(key=dotted(key), found=found, expected=expected, nearest=nearest)

@@ -259,8 +259,6 @@ def _unknown_agents(data: Mapping[str, Any]) -> list[Problem]:
         near = get_close_matches(agent, agents, n=1)
         problems.append(
             Problem(
-                file="",
-                line=None,
                 key=dotted(path),
                 found=shown(path, agent),
                 expected=f"an agent of [agents.NAME]: {', '.join(sorted(agents))}",

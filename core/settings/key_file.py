@@ -184,5 +184,5 @@ def _unreadable(path: Path, error: OSError) -> ConfigError:
 
 
 def _problem(path: Path, found: str, expected: str) -> ConfigError:
-    problem = Problem(file=str(path), line=None, key=path.name, found=found, expected=expected)
+    problem = Problem(file=str(path), key=path.name, found=found, expected=expected)
     return ConfigError([problem])

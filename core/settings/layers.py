@@ -121,7 +121,6 @@ class Layers:
                 self.problems.append(
                     Problem(
                         file=ENVIRONMENT,
-                        line=None,
                         key=dotted(path) or variable,
                         found=f"a part that is no key of it in {variable}",
                         expected=f"{PREFIX}SECTION__KEY; an array is given whole, as JSON",

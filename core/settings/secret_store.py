@@ -335,8 +335,6 @@ def _encoded(piece: str) -> Iterator[str]:
 
 def _bad_name(name: str) -> Problem:
     return Problem(
-        file="",
-        line=None,
         key="secrets",
         found=f"a secret called {name[:80]!r}",
         expected="a name of letters, digits, `_`, `-` and `.` that begins with none of `-` and `.`",

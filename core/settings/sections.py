@@ -42,7 +42,7 @@ def problem(
     key: str, found: str, expected: str, near: str | None = None, *, file: str = ""
 ) -> Problem:
     """Return a problem; without `file`, the settings' reader fills in file and line."""
-    return Problem(file=file, line=None, key=key, found=found, expected=expected, nearest=near)
+    return Problem(file=file, key=key, found=found, expected=expected, nearest=near)
 
 
 def section_of(settings: Settings, name: str, model: type[S]) -> S:

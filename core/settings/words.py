@@ -269,7 +269,7 @@ def problems_of(
                 # A plugin's section is where people look for it first: at the top.
                 near = dotted(("plugin", *full))
         problems.append(
-            Problem(file="", key=dotted(full), found=fault.found, expected=expected, nearest=near)
+            Problem(key=dotted(full), found=fault.found, expected=expected, nearest=near)
         )
     return problems
 

@@ -38,4 +38,4 @@ def test_a_place_that_cannot_be_written_is_told(hookgate: CommandLine) -> None:
     (hookgate.home / "file").write_text("")
     ran = hookgate("init", str(hookgate.home / "file" / "config.toml"))
     assert ran.code == 1
-    assert "cannot be written" in ran.err
+    assert "expected a folder that can be written" in ran.err

@@ -32,7 +32,7 @@ def test_a_policy_and_its_cases_read_without_a_problem(policy: Path) -> None:
 
     assert list(map(str, (*reading.problems, *cases.problems))) == []
     assert reading.found
-    assert cases.cases
+    assert cases.found
 
 
 def test_all_policies_together_have_no_two_rules_of_one_name() -> None:

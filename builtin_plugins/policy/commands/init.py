@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,29 +14,6 @@ from hookgate.kit.commands import JsonOption, state_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hookgate.builtin_plugins.policy.rules.suggesting import Suggestion
-
-TEMPLATE = """\
-# The settings of hookgate. `hookgate config check` says whether they are right,
-# `hookgate config show --all` what else can be set. What stands behind a # is a suggestion.
-
-# Without an agent of your own, a demo agent answers that needs no key.
-# [agents.main]
-# model = "anthropic/claude-sonnet-4-5"        # the key: ANTHROPIC_API_KEY in the environment
-# soul = "You are a helpful assistant. Keep it short."
-
-[plugin.policy]
-{why}
-profile = "{profile}"
-# deny = ["shell_*"]                           # never run; beats everything else
-# ask = ["send_*"]                             # somebody is asked each time
-# allow = ["clock"]                            # run whatever the profile says
-# rules = ["~/.hookgate/rules"]                # rules in YAML: conditions, sequences, rewrites
-
-# What each tool declares that it does; `hookgate tools list --capabilities` shows it any time.
-{table}
-"""
 
 HEADS = {
     "reads_external_data": "reads",
@@ -65,6 +42,7 @@ def init(
     del as_json  # Read by the state.
     from hookgate import StartError
     from hookgate.builtin_plugins.policy.rules.suggesting import suggest
+    from hookgate.kit.content.scaffold import filled, scaffold
 
     state = state_of(ctx)
     path = file or state.source.path or state.settings.home / "config.toml"
@@ -76,7 +54,15 @@ def init(
     rows = state.ask("tools.list", {"name": "*"})["tools"]
     tools = {row["name"]: _flags(row) for row in rows}
     suggestion = suggest(tools)
-    _write(path, _text(suggestion, tools))
+    why = (f"Suggested: {suggestion.profile}.", *suggestion.reasons)
+    words = {
+        "file": path.name,
+        "why": "\n".join(f"# {one}" for one in why),
+        "profile": suggestion.profile,
+        "table": "\n".join(_table(tools)),
+    }
+    templates = files("hookgate.builtin_plugins.policy") / "commands" / "templates"
+    scaffold(path.parent, filled(templates, words), fresh=False, private=True)
     data = {
         "file": str(path),
         "profile": suggestion.profile,
@@ -98,13 +84,6 @@ def _flags(row: Mapping[str, Any]) -> dict[str, bool | None]:
     return {name: flag["value"] for name, flag in row["flags"].items()}
 
 
-def _text(suggestion: Suggestion, tools: Mapping[str, Mapping[str, bool | None]]) -> str:
-    why = [f"# Suggested: {suggestion.profile}.", *(f"# {one}" for one in suggestion.reasons)]
-    return TEMPLATE.format(
-        why="\n".join(why), profile=suggestion.profile, table="\n".join(_table(tools))
-    )
-
-
 def _table(tools: Mapping[str, Mapping[str, bool | None]]) -> Sequence[str]:
     """Return the flags of every tool, as comments."""
     width = max((len(name) for name in tools), default=4)
@@ -117,15 +96,3 @@ def _table(tools: Mapping[str, Mapping[str, bool | None]]) -> Sequence[str]:
         shown = json.dumps(name)[1:-1]
         lines.append(f"# {shown:<{width}}  {values}".rstrip())
     return lines
-
-
-def _write(path: Path, text: str) -> None:
-    from hookgate import StartError
-
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as opened:
-            opened.write(text)
-    except OSError as error:
-        raise StartError(f"{path} cannot be written: {error.strerror or error}") from error

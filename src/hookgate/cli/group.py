@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -14,7 +15,7 @@ from typer.core import TyperGroup
 from hookgate.cli.operation_commands import command_of, missing_plugin_of, operations, shipped
 from hookgate.cli.plugin_commands import PANEL, commands, loaded, missing_plugin
 from hookgate.cli.state import State, state_of
-from hookgate.core.domain.errors import ConfigError, HookgateError, Problem, StartError
+from hookgate.core.domain.errors import ConfigError, HookgateError, StartError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -187,44 +188,17 @@ def guarded(work: Callable[[], Any], state: Callable[[], State]) -> Any:
 
 
 def _print_problems(state: State, error: ConfigError) -> None:
-    from rich.text import Text
-
-    from hookgate.kit.rendering import one_line, print_json
+    from hookgate.kit.rendering import print_json, problem_line
 
     if state.json:
-        print_json({"error": {"code": "config", "problems": problem_rows(error.problems)}})
+        print_json(
+            {"error": {"code": "config", "problems": [asdict(one) for one in error.problems]}}
+        )
         return
     count = len(error.problems)
     state.err.print(f"[bold red]The settings have {count} problem{'s' * (count > 1)}:[/]")
     for problem in error.problems:
-        place = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
-        line = Text("  ")
-        line.append(one_line(place), style="cyan")
-        if problem.key:
-            line.append(f"  {one_line(problem.key)}", style="bold")
-        state.err.print(line, soft_wrap=True)
-        state.err.print(Text(f"    found {one_line(problem.found)}"), soft_wrap=True)
-        state.err.print(Text(f"    expected {one_line(problem.expected)}"), soft_wrap=True)
-        if problem.nearest:
-            state.err.print(
-                Text.assemble("    did you mean ", (one_line(problem.nearest), "bold green"), "?"),
-                soft_wrap=True,
-            )
-
-
-def problem_rows(problems: Iterable[Problem]) -> Sequence[dict[str, Any]]:
-    """Return `problems` for programs."""
-    return [
-        {
-            "file": problem.file,
-            "line": problem.line,
-            "key": problem.key,
-            "found": problem.found,
-            "expected": problem.expected,
-            "nearest": problem.nearest,
-        }
-        for problem in problems
-    ]
+        state.err.print(problem_line(problem), soft_wrap=True)
 
 
 def _print_error(state: State, error: HookgateError) -> None:

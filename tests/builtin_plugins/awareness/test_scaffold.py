@@ -61,9 +61,9 @@ def test_an_id_that_cannot_be_used_is_refused(tmp_path: Path, card_id: str) -> N
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     file = write_card(tmp_path / "file.md")
-    with pytest.raises(ContentError, match="found a file of this name already"):
+    with pytest.raises(ContentError, match=r"file\.md: found file exists, expected a folder"):
         create("a", file)
-    with pytest.raises(ContentError, match="expected a folder to write to"):
+    with pytest.raises(ContentError, match="expected a folder that can be written"):
         create("a", file / "below")
 
 

@@ -131,6 +131,4 @@ async def _deeper(
 
 
 def _refused(text: str) -> Problem:
-    return Problem(
-        file="", line=None, key="gateway", found=text, expected="settings that it can listen with"
-    )
+    return Problem(key="gateway", found=text, expected="settings that it can listen with")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
-from hookgate.cli.group import CommandGroup, problem_rows
+from hookgate.cli.group import CommandGroup
 from hookgate.cli.state import JsonOption, State, state_of
 
 app = typer.Typer(
@@ -106,8 +107,8 @@ def check(ctx: typer.Context, as_json: JsonOption = False) -> None:
     data = {
         "ok": not findings.problems,
         "file": state.source.file,
-        "problems": problem_rows(findings.problems.values()),
-        "notes": problem_rows(findings.notes),
+        "problems": [asdict(one) for one in findings.problems.values()],
+        "notes": [asdict(one) for one in findings.notes],
         "plugins": list(findings.plugins),
     }
     state.show(data, render)

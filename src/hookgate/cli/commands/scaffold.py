@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
 from enum import StrEnum
 from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +14,7 @@ import typer
 from hookgate.builtin_plugins import BUILTIN
 from hookgate.cli.state import JsonOption, state_of
 from hookgate.core.domain.errors import StartError
+from hookgate.kit.content.scaffold import filled, scaffold
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,26 +94,23 @@ def package(name: str, target: Path, kind: Kind) -> list[Path]:
         The files that were written.
 
     Raises:
-        StartError: The name cannot be a plugin's, or the folder cannot be written.
+        StartError: The name cannot be a plugin's.
+        ContentError: The folder cannot be written, or is not empty.
     """
     _check_name(name)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise StartError(
-            f"{target} is there and not an empty folder, and nothing is overwritten: name "
-            "another folder"
-        )
     module = f"hookgate_{name}"
     words = {
         "name": name,
         "module": module,
+        "fixtures": "conftest",
+        "check": f"test_{name}",
         "distribution": module.replace("_", "-"),
         "settings": "".join(part.capitalize() for part in name.split("_")) + "Settings",
         "title": TITLES[kind],
     }
-    try:
-        return _write(target, _texts(kind, module), words)
-    except OSError as error:
-        raise StartError(f"{target} cannot be written: {error.strerror or error}") from error
+    templates = files("hookgate") / "kit" / "templates"
+    common, own = templates / "common", templates / kind.value
+    return scaffold(target, filled(common, words) | filled(own, words))
 
 
 def _check_name(name: str) -> None:
@@ -128,30 +124,3 @@ def _check_name(name: str) -> None:
             f"{name!r} is a plugin that comes with hookgate: choose another name; "
             f'`[plugins] replace = {{ {name} = "acme_{name}" }}` puts a plugin in its place'
         )
-
-
-def _texts(kind: Kind, module: str) -> Mapping[str, str]:
-    """Return the templates, by the path that each is written to."""
-    templates = files("hookgate") / "kit" / "templates"
-    common, own = templates / "common", templates / kind.value
-    sources = {
-        "pyproject.toml": common / "pyproject.toml.tmpl",
-        "README.md": common / "README.md.tmpl",
-        "conftest.py": common / "fixtures.py.tmpl",
-        ".gitignore": common / "gitignore.tmpl",
-        ".github/workflows/test.yml": common / "test.yml.tmpl",
-        f"{module}.py": own / "plugin.py.tmpl",
-        f"test_{module.removeprefix('hookgate_')}.py": own / "check.py.tmpl",
-    }
-    return {path: source.read_text(encoding="utf-8") for path, source in sources.items()}
-
-
-def _write(target: Path, texts: Mapping[str, str], words: Mapping[str, str]) -> list[Path]:
-    written = []
-    for name, text in texts.items():
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as opened:
-            opened.write(Template(text).substitute(words))
-        written.append(path)
-    return written

@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.wasm.kits import Language
 from hookgate.builtin_plugins.wasm.kits.scaffold import create
 from hookgate.builtin_plugins.wasm.packages.manifest import MANIFEST
 from hookgate.cli.app import app
-from hookgate.core.domain.errors import StartError
+from hookgate.core.domain.errors import ContentError, StartError
 
 from .examples import ROOT, build, load, manifest, use
 
@@ -77,9 +77,9 @@ def test_a_name_that_no_plugin_can_have_is_refused(tmp_path: Path, name: str) ->
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("mine")
 
-    with pytest.raises(StartError, match=r"nothing is overwritten"):
+    with pytest.raises(ContentError, match=r"nothing is overwritten"):
         create("acme", tmp_path, Language.RUST)
-    with pytest.raises(StartError, match=r"nothing is overwritten"):
+    with pytest.raises(ContentError, match=r"nothing is overwritten"):
         create("acme", tmp_path / MANIFEST, Language.RUST)
     assert (tmp_path / MANIFEST).read_text() == "mine"
 
