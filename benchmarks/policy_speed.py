@@ -43,9 +43,9 @@ from hookgate.core.domain.parts import Text
 from hookgate.core.domain.tools import Tool, ToolCall
 from hookgate.core.domain.turn import Address, Agent, Origin, Principal, SessionKey, Turn, TurnPlan
 from hookgate.core.registry.snapshots import Snapshot
-from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Settings
 from hookgate.core.turn.tools.call import ToolCalls
+from hookgate.gateway import Gateway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -228,7 +228,7 @@ async def on_the_path(rules: Path, number: int) -> list[int]:
         # Verdicts that never wait hold the loop, and a gateway would warn of that.
         {"plugins": {"entry_points": False}, "log": {"level": "error"}}
     )
-    async with Runtime(settings, plugins=[plugin]) as gateway:
+    async with Gateway(settings, builtin=(), plugins=[plugin]) as gateway:
         calls = ToolCalls(gateway.host, lambda _: lambda _: ())
         turn = some_turn(some_tool())
         uses = [

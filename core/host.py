@@ -20,10 +20,7 @@ from hookgate.core.domain.ports import (
     AUDIT,
     CLOCK,
     CONVERSATIONS,
-    QUESTIONS,
     SECRETS,
-    STORE,
-    SWITCHES,
     TOKENS,
     Key,
 )
@@ -36,8 +33,6 @@ from hookgate.core.registry.admission import (
     tool_admission,
 )
 from hookgate.core.registry.snapshots import Registry
-from hookgate.core.sessions.questions import InProcessQuestions
-from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.secret_store import redact_json
 
 if TYPE_CHECKING:
@@ -71,8 +66,8 @@ if TYPE_CHECKING:
     )
     from hookgate.core.hooks.caller import Hooks
     from hookgate.core.plugins.manager import Plugins
+    from hookgate.core.registry.agents import AgentRoute
     from hookgate.core.registry.sanitizing import Sanitizer
-    from hookgate.core.sessions.routing import AgentRoute
     from hookgate.core.settings.schema import Settings
     from hookgate.core.turn.handle import TurnHandle
     from hookgate.core.turn.start import Turns
@@ -189,14 +184,13 @@ class Host:
         self._plugins: Plugins | None = None
         self._sanitizer: Sanitizer | None = None
         self._turns: Turns | None = None
+        self._readers: list[Callable[[Settings], None]] = []
         self._key_enders: list[Callable[[str], None]] = []
         self._ended_keys: list[set[str]] = []
         self._reload: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
         self.provide(SECRETS, secrets)
         self.provide(CLOCK, SystemClock())
         self.provide(TOKENS, QuarterTokens())
-        self.provide(SWITCHES, FileSwitches(settings.home))
-        self.provide(QUESTIONS, InProcessQuestions(lambda: self.get(STORE)))
 
     # -- services ----------------------------------------------------------
 
@@ -305,6 +299,18 @@ class Host:
         """Read content again: tools, capabilities, cards, souls. Return what changed."""
         assert self._reload is not None, "there is something to reload once the gateway starts"
         return await self._reload()
+
+    def after_reading(self, told: Callable[[Settings], None]) -> None:
+        """Call `told` each time content has been read: at the start, and after each reload.
+
+        It gets the settings as they are then; those of the host are the ones of the start.
+        """
+        self._readers.append(told)
+
+    def content_read(self, settings: Settings) -> None:
+        """Tell those who want to know that content has been read. Only the gateway calls this."""
+        for told in self._readers:
+            told(settings)
 
     # -- turns -----------------------------------------------------------------
 

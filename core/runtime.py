@@ -19,7 +19,6 @@ from hookgate.core.domain.errors import (
 )
 from hookgate.core.domain.events import Event
 from hookgate.core.domain.messages import Provenance
-from hookgate.core.domain.ports import CONVERSATIONS, LANES, SIGNALS
 from hookgate.core.domain.turn import Address, Origin, Principal, TurnRequest
 from hookgate.core.gateway.access.tokens import followed_token_book
 from hookgate.core.gateway.codes import ERROR_CODES
@@ -27,16 +26,10 @@ from hookgate.core.gateway.routes import Routes
 from hookgate.core.host import Host
 from hookgate.core.observability.log import Log
 from hookgate.core.plugins.manager import Plugins
-from hookgate.core.registry.agents import load_agents
+from hookgate.core.registry.agents import Router, load_agents
 from hookgate.core.registry.catalogue import Catalogue
-from hookgate.core.registry.faces import Faces
 from hookgate.core.registry.flags import FAILURE_MODE
-from hookgate.core.registry.model_check import describe, tell_models
 from hookgate.core.registry.sanitizing import Sanitizer
-from hookgate.core.sessions.conversations import InProcessConversations
-from hookgate.core.sessions.lanes import InProcessLanes
-from hookgate.core.sessions.routing import Router
-from hookgate.core.sessions.signals import InProcessSignals
 from hookgate.core.settings.schema import Settings
 from hookgate.core.settings.secret_store import SecretStore
 from hookgate.core.turn.selftest import check_that_policy_is_asked
@@ -83,6 +76,7 @@ class Runtime:
         read_settings: Callable[[], Settings] | None = None,
         for_command: bool = False,
         reserved_tools: Mapping[str, str] | None = None,
+        offer: Callable[[Host], None] = lambda _: None,
     ) -> None:
         """Load the plugins; nothing is opened before the gateway is entered.
 
@@ -96,6 +90,9 @@ class Runtime:
             reserved_tools: Names of tools that are those of plugins which come with hookgate,
                 and of which: no stranger's tool has one, and no other plugin's while that one
                 runs, even where it does not offer it.
+            offer: Offers what plugins may put something else in the place of: conversations,
+                lanes, questions, signals and switches, without which no turn runs, and how models
+                see the tools of others, without which they see none.
 
         Raises:
             ConfigError: A section of a plugin is wrong.
@@ -107,6 +104,7 @@ class Runtime:
         log = self.log.logger()
         self.host = Host(self.settings, secrets, log, reserved_tools=reserved_tools)
         self.host.for_command = for_command
+        offer(self.host)
         self.plugins = Plugins.load(
             self.settings,
             builtin=builtin,
@@ -118,8 +116,7 @@ class Runtime:
         self._read_settings = read_settings
         self._stack = AsyncExitStack()
         self._sanitizer = Sanitizer(self.host)
-        self._faces = Faces(self.host, self._sanitizer.sanitize)
-        self._catalogue = Catalogue(self.host, self._faces)
+        self._catalogue = Catalogue(self.host)
         self._turns: Turns | None = None
         self._reloading = Lock()
 
@@ -145,10 +142,6 @@ class Runtime:
 
     async def _start(self) -> None:
         host, stack = self.host, self._stack
-        queue = self.settings.turn.lane_queue
-        host.provide(LANES, InProcessLanes(lambda: host[CONVERSATIONS], queue=queue))
-        host.provide(SIGNALS, InProcessSignals())
-        host.provide(CONVERSATIONS, InProcessConversations())
         hooks = self.plugins.hooks
         host.attach(
             hooks=hooks, plugins=self.plugins, sanitizer=self._sanitizer, reload=self.reload
@@ -159,10 +152,11 @@ class Runtime:
         await stack.enter_async_context(self.plugins.opened(host))
         stack.push_async_callback(host.stop_tasks)
         await followed_token_book(host)
-        host.described.update((await describe(host, hooks)).providers)
+        described = await hooks.each(hookspecs.describe_providers, host)
+        host.described.update({info.name: info for infos in described for info in infos})
         self._sanitizer.tell()
         await self._catalogue.fill()
-        tell_models(host, self.settings)
+        host.content_read(self.settings)
         for implementation in hooks.implementations(hookspecs.add_routes):
             self.routes.plugin = implementation.plugin
             await hooks.run_one(implementation, host, self.routes)
@@ -173,7 +167,6 @@ class Runtime:
         host.attach(turns=self._turns)
         await check_that_policy_is_asked(host, calls, self._catalogue.snapshot())
         host.spawn(self._pump_metrics(), name="log_metrics")
-        host.spawn(self._faces.follow(), name="words of tools")
 
     async def drain(self, seconds: float | None = None) -> None:
         """Take no new messages; let turns finish, and cancel them after `seconds`.
@@ -277,7 +270,7 @@ class Runtime:
             differing.update(take())
         self._sanitizer.reloaded(settings=bool(live))
         counts = await self._catalogue.fill()
-        tell_models(self.host, settings)
+        self.host.content_read(settings)
         self.turns.router = router
         result = {
             "changed": {**counts, "agents": sorted(router.agents)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from hookgate import Host, Operation, operations_of
@@ -12,6 +13,7 @@ from hookgate.builtin_plugins.control.inspection import Inspection
 from hookgate.builtin_plugins.control.operations import Control
 from hookgate.builtin_plugins.control.watchdog import Watchdog
 from hookgate.hookspecs import hookimpl
+from hookgate.kit.model_check import tell_models
 
 
 class Plugin:
@@ -23,7 +25,8 @@ class Plugin:
     @hookimpl
     @asynccontextmanager
     async def lifespan(self, host: Host) -> AsyncIterator[None]:
-        """Watch the event loop as long as the gateway runs."""
+        """Watch the event loop as long as the gateway runs; hold the agents' models to account."""
+        host.after_reading(partial(tell_models, host))
         with Watchdog(host) as self._watchdog:
             yield
 

@@ -19,7 +19,7 @@ from hookgate.builtin_plugins.wasm.host.functions import HostFunctions
 from hookgate.builtin_plugins.wasm.host.http import Door
 from hookgate.builtin_plugins.wasm.host.plain import environment
 from hookgate.builtin_plugins.wasm.instruments import CALL, REFUSED
-from hookgate.builtin_plugins.wasm.packages.manifest import within
+from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection, within
 from hookgate.builtin_plugins.wasm.wire import (
     Description,
     FaultError,
@@ -32,7 +32,6 @@ from hookgate.builtin_plugins.wasm.wire import (
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.packages.folders import Package
     from hookgate.builtin_plugins.wasm.packages.grants import Granted
-    from hookgate.builtin_plugins.wasm.packages.manifest import Manifest, ToolSection
     from hookgate.builtin_plugins.wasm.settings import WasmSettings
     from hookgate.builtin_plugins.wasm.tables import Values
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from hookgate.core.domain.messages import Message, Taint
     from hookgate.core.domain.models import ModelEvent, ModelRequest, Usage
+    from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Address, Fence, Principal, SessionKey, Turn
 
 T = TypeVar("T")
@@ -801,6 +802,20 @@ class Audit(Protocol):
         """
 
 
+class ToolFaces(Protocol):
+    """How models see the tools that installed plugins bring: their words are those of others."""
+
+    def shown(self) -> tuple[Mapping[str, Tool], Mapping[str, Tool]]:
+        """Return the tools that turns may use, and those that models see otherwise, by name."""
+
+    async def look(self, *, again: bool = False) -> None:
+        """Look at every tool of others that nobody has looked at, and from then on at what comes.
+
+        Args:
+            again: Look once more at those that are not shown: a sanitizer may have failed.
+        """
+
+
 class Bills(Protocol):
     """What calls of models have used, as far as their providers can be believed."""
 
@@ -830,6 +845,7 @@ class Bills(Protocol):
 CLOCK: Key[Clock] = Key("clock")
 TOKENS: Key[TokenCounter] = Key("tokens")
 BILLS: Key[Bills] = Key("bills")
+FACES: Key[ToolFaces] = Key("faces of tools")
 SECRETS: Key[Secrets] = Key("secrets")
 ACCEPTANCES: Key[Acceptances] = Key("acceptances")
 SIGNALS: Key[Signals] = Key("signals")

@@ -20,8 +20,8 @@ from hookgate.core.gateway.routes import CALLER
 from hookgate.core.gateway.wire.handshake import PROTOCOL
 from hookgate.core.gateway.wire.rpc import Methods, event_data
 from hookgate.core.gateway.wire.stream import QUEUE_BYTES
+from hookgate.core.hooks.tasks import EXPIRED, Expiry
 from hookgate.core.host import KEY_ENDED
-from hookgate.core.sessions.expiry import EXPIRED, Expiry
 from hookgate.core.settings.secret_store import masked_json, redact_json
 from hookgate.core.turn.start import RETRY_AFTER
 

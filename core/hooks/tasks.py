@@ -1,4 +1,4 @@
-"""Waiting for something that must not be cut short, or that may raise whatever it likes."""
+"""Work beside a turn: not cut short, whatever it raises, in its order, and ended in its time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
+    from hookgate.core.domain.ports import Clock
+    from hookgate.core.domain.turn import Principal, SessionKey
+
 T = TypeVar("T")
+
+EXPIRED = "the token has expired"
 
 GRACE = 1.0
 """Seconds that something has for its clean-up once it was cancelled."""
@@ -133,3 +138,68 @@ async def finish(work: Coroutine[Any, Any, T]) -> T:
             cancelled.add_note(f"meanwhile: {failure!r}")
         raise cancelled
     return task.result()
+
+
+class InSessionOrder:
+    """Runs work off the lanes, in the order in which it came in, session by session."""
+
+    def __init__(self) -> None:
+        self._last: dict[SessionKey, asyncio.Task[None]] = {}
+
+    def run(self, session: SessionKey, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Run `work` once all earlier work of `session` is over."""
+        before = self._last.get(session)
+
+        async def in_turn() -> None:
+            if before is not None:
+                await asyncio.wait([before])
+            await contained(work())
+
+        task = asyncio.create_task(in_turn(), name=f"after {session}")
+        self._last[session] = task
+        task.add_done_callback(lambda done: self._forget(session, done))
+        return task
+
+    def _forget(self, session: SessionKey, task: asyncio.Task[None]) -> None:
+        if self._last.get(session) is task:
+            del self._last[session]
+
+    async def drain(self) -> None:
+        """Wait until all work is done."""
+        while self._last:
+            await asyncio.wait(tuple(self._last.values()))
+
+
+class Expiry:
+    """Calls a function when a principal expires; it may do so at once.
+
+    Args:
+        principal: The principal; nothing is done for one that never expires.
+        clock: Says when that is. It is looked at again at least each `LOOK` seconds: it may be
+            set, and a machine that sleeps stops no wall clock.
+        end: Ends what it has under way; must not wait.
+    """
+
+    LOOK = 60.0
+
+    def __init__(self, principal: Principal, clock: Clock, end: Callable[[], object]) -> None:
+        self._expires = principal.expires
+        self._clock = clock
+        self._end = end
+        self._timer: asyncio.TimerHandle | None = None
+        if self._expires is not None:
+            self._look()
+
+    def _look(self) -> None:
+        assert self._expires is not None, "only who expires is watched"
+        left = (self._expires - self._clock.now()).total_seconds()
+        if left <= 0:
+            self._end()
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(min(left, self.LOOK), self._look)
+
+    def cancel(self) -> None:
+        """Let it be; it is over."""
+        if self._timer is not None:
+            self._timer.cancel()

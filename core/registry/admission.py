@@ -7,7 +7,7 @@ it included: pins, grants and judgements hold for what was admitted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -31,11 +31,15 @@ from hookgate.core.registry.frozen import frozen_json, settled
 
 if TYPE_CHECKING:
     from hookgate.channels import Channel
+    from hookgate.core.host import Host
     from hookgate.core.settings.schema import TurnSettings
 
 SANDBOX_RUNNER = "wasm"
 """The name under which the plugin runs that runs tools in a sandbox. What a sandbox proves, that
 plugin alone may say."""
+
+OWN = ("builtin", "program")
+"""Origins of plugins whose words count as the gateway's own."""
 
 _FIELDS = tuple(item.name for item in fields(Tool) if item.init)
 _PARTS = attrgetter(
@@ -197,3 +201,22 @@ def _claims(source: str, flags: Flags, sandbox: Sandbox = "python") -> str:
         f"{SANDBOX_RUNNER!r} alone may say: it runs the sandbox, or is what `[plugins] replace` "
         "puts in its place. Leave it out"
     )
+
+
+def own_sources(host: Host) -> frozenset[str]:
+    """Return the sources whose words count as the gateway's own."""
+    return frozenset(
+        {info.name for info in host.plugins(every=True) if info.origin in OWN} | {"core"}
+    )
+
+
+def is_own(tool: Tool, own: Collection[str]) -> bool:
+    """Whether a tool's words are the gateway's own.
+
+    What a plugin of the gateway runs elsewhere, in a sandbox or at a server, comes from elsewhere.
+
+    Args:
+        tool: The tool.
+        own: What `own_sources` returns.
+    """
+    return tool.plugin in own and tool.sandbox == "python"

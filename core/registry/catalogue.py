@@ -18,10 +18,10 @@ from hookgate.core.domain.descriptors import (
     parameters_of,
 )
 from hookgate.core.domain.errors import HookgateError, ToolDefinitionError
+from hookgate.core.domain.ports import FACES
 from hookgate.core.domain.schemas import compile_schema
 from hookgate.core.domain.tools import Tool
-from hookgate.core.registry.admission import SANDBOX_RUNNER
-from hookgate.core.registry.faces import Faces, is_own, own_sources
+from hookgate.core.registry.admission import SANDBOX_RUNNER, is_own, own_sources
 from hookgate.core.registry.snapshots import CapabilityIndex, Registry, Snapshot
 
 if TYPE_CHECKING:
@@ -41,9 +41,8 @@ CLIENT_CHECKS = 512
 class Catalogue:
     """Fills the host's registries, and makes the snapshots that turns draw on."""
 
-    def __init__(self, host: Host, faces: Faces) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._faces = faces
         self._checks: dict[str, tuple[Tool, Check]] = {}
         self._snapshot = Snapshot()
         self._version = -1
@@ -66,7 +65,8 @@ class Catalogue:
             await self._wire()
             self._filled_once = True
         self._take(host.tools, await hooks.each_by_plugin(hookspecs.list_tools, host))
-        await self._faces.look(again=True)
+        if (faces := host.get(FACES)) is not None:
+            await faces.look(again=True)
         rows = await hooks.each_by_plugin(hookspecs.list_capabilities, host)
         self._take(host.capabilities, rows)
         self._take(host.cards, await hooks.each_by_plugin(hookspecs.list_cards, host))
@@ -111,12 +111,20 @@ class Catalogue:
         version = capability_version(host)
         if version != self._version:
             rows = CapabilityIndex(capability_rows(host), version)
-            tools, faces = self._faces.shown()
+            tools, faces = self._shown()
             self._snapshot = Snapshot(
                 tools=tools, faces=faces, cards=host.cards.view(), capabilities=rows
             )
             self._version = version
         return self._snapshot
+
+    def _shown(self) -> tuple[Mapping[str, Tool], Mapping[str, Tool]]:
+        """Return the tools that turns may use, and those that models see otherwise, by name."""
+        there, faces = self._host.tools.view(), self._host.get(FACES)
+        if faces is not None:
+            return faces.shown()
+        own = own_sources(self._host)
+        return {name: tool for name, tool in there.items() if is_own(tool, own)}, {}
 
     def check_of(self, tool: Tool) -> Check:
         """Return the check of a tool's arguments, compiled once."""

@@ -31,11 +31,9 @@ from hookgate.core.domain.turn import (
     TurnRequest,
     is_guest_channel,
 )
-from hookgate.core.hooks.tasks import contained_task
+from hookgate.core.hooks.tasks import EXPIRED, Expiry, InSessionOrder, contained_task
+from hookgate.core.registry.agents import check_agent
 from hookgate.core.registry.flags import FlagReader
-from hookgate.core.sessions.expiry import EXPIRED, Expiry
-from hookgate.core.sessions.order import InSessionOrder
-from hookgate.core.sessions.routing import check_agent
 from hookgate.core.turn.end import ending_of
 from hookgate.core.turn.handle import TurnEvents, TurnHandle
 from hookgate.core.turn.hold import TurnRun
@@ -51,8 +49,8 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.domain.turn import Agent, FinishedCall, Principal
     from hookgate.core.host import Host
+    from hookgate.core.registry.agents import Router
     from hookgate.core.registry.snapshots import Snapshot
-    from hookgate.core.sessions.routing import Router
     from hookgate.core.turn.tools.call import ToolCalls
 
 RETRY_AFTER = 5.0

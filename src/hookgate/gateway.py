@@ -6,10 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hookgate.builtin_plugins import BUILTIN, TOOLS
+from hookgate.core.domain.ports import FACES
+from hookgate.core.host import Host
 from hookgate.core.runtime import Runtime
 
 if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
+from hookgate.kit.content.faces import Faces
+from hookgate.sessions import offer_in_process
+
+
+def _offer(host: Host) -> None:
+    offer_in_process(host)
+    host.provide(FACES, Faces(host))
 
 
 class Gateway(Runtime):
@@ -45,4 +54,5 @@ class Gateway(Runtime):
             read_settings=read_settings,
             for_command=for_command,
             reserved_tools=TOOLS,
+            offer=_offer,
         )

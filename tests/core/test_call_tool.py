@@ -45,7 +45,7 @@ from hookgate import (
     hookimpl,
 )
 from hookgate.core.domain.turn import Claim
-from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.sessions import InProcessConversations
 
 SCHEDULE = Origin(provenance=Provenance.SCHEDULED, path="schedule")
 BOB = Principal(id="bob", scopes=frozenset(["chat"]), bindings=(Claim(channel="mail"),))

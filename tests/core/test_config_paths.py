@@ -12,10 +12,10 @@ from pydantic import AfterValidator, ConfigDict, DirectoryPath, Field, RootModel
 from tests.support.loading import load as load_plugins
 from tests.support.script import Script, Scripted, say
 
-from hookgate.core.runtime import Runtime
 from hookgate.core.settings.file import load_settings
 from hookgate.core.settings.schema import HomePath, PathText, Section, Settings
 from hookgate.core.settings.sections import section_of
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 
@@ -197,7 +197,7 @@ async def test_a_section_that_is_taken_at_a_reload_has_whole_paths_too(
     monkeypatch.chdir(tmp_path)
     text = "plugins.entry_points = false\n[plugin.wide]\nplain = '{}'"
     read = [written(tmp_path / "place", text.format(name)) for name in ("first", "second")]
-    gate = Runtime(
+    gate = Gateway(
         read[0], plugins=[Scripted(Script(say("ok"))), Live], read_settings=lambda: read[1]
     )
     async with gate:

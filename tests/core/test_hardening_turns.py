@@ -40,9 +40,9 @@ from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.tools import ToolCall, Verdict
 from hookgate.core.domain.turn import Fence, SessionKey, Turn, TurnPlan
-from hookgate.core.sessions.conversations import InProcessConversations
 from hookgate.core.turn.context import Block, ContextBuilder
 from hookgate.hookspecs import hookimpl
+from hookgate.sessions import InProcessConversations
 
 # -- cancellation ------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from hookgate import (
     hookimpl,
 )
 from hookgate.core.domain.turn import Claim
-from hookgate.core.sessions.questions import InProcessQuestions
+from hookgate.sessions import InProcessQuestions
 
 NOW = datetime.now(UTC)
 SIZE = Question(

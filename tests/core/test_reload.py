@@ -8,8 +8,8 @@ from tests.support.script import Script, Scripted, echo_tool, gateway, say
 
 from hookgate.core.domain.descriptors import Card, Rejected
 from hookgate.core.domain.errors import ConfigError, HookError, PluginError
-from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Section, Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 if TYPE_CHECKING:
@@ -56,10 +56,11 @@ def settings(**plugins: Any) -> Settings:
     return Settings.model_validate({"plugin": plugins, "plugins": {"entry_points": False}})
 
 
-async def reloaded(*steps: dict[str, Any]) -> tuple[Runtime, list[dict[str, Any]]]:
+async def reloaded(*steps: dict[str, Any]) -> tuple[Gateway, list[dict[str, Any]]]:
     read = [settings(**step) for step in steps]
-    gate = Runtime(
+    gate = Gateway(
         settings(),
+        builtin=(),
         plugins=[Scripted(Script(say("ok"))), Live, Fixed],
         read_settings=lambda: read.pop(0),
     )
@@ -90,8 +91,9 @@ async def test_a_changed_section_of_another_plugin_is_named_as_waiting_for_a_res
 
 async def test_a_section_that_is_wrong_changes_nothing() -> None:
     read = [settings(live={"level": "high"})]
-    gate = Runtime(
+    gate = Gateway(
         settings(),
+        builtin=(),
         plugins=[Scripted(Script(say("ok"))), Live],
         read_settings=lambda: read.pop(0),
     )
@@ -156,8 +158,9 @@ async def test_where_one_plugin_fails_nothing_of_any_other_is_in_force(failing: 
             took.append(settings.level)
             return []
 
-    gate = Runtime(
+    gate = Gateway(
         settings(),
+        builtin=(),
         plugins=[Scripted(Script(say("ok"))), *both, Taking],
         read_settings=lambda: settings(live={"level": 5}),
     )
@@ -228,8 +231,11 @@ class Strict:
 
 async def test_a_sanitizer_with_changed_settings_judges_known_texts_again() -> None:
     read = [settings(), settings(strict={"word": "hello"})]
-    gate = Runtime(
-        settings(), plugins=[Scripted(Script(say("ok"))), Strict], read_settings=lambda: read.pop(0)
+    gate = Gateway(
+        settings(),
+        builtin=(),
+        plugins=[Scripted(Script(say("ok"))), Strict],
+        read_settings=lambda: read.pop(0),
     )
     async with gate:
         host, card = gate.host, Card(id="a", text="hello there")

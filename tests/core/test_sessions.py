@@ -16,13 +16,11 @@ from hookgate.core.domain.models import ModelRef
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.turn import Address, Agent, Fence, SessionKey, Turn
-from hookgate.core.sessions.conversations import InProcessConversations
-from hookgate.core.sessions.lanes import InProcessLanes
-from hookgate.core.sessions.order import InSessionOrder
-from hookgate.core.sessions.routing import Router
-from hookgate.core.sessions.signals import InProcessSignals
+from hookgate.core.hooks.tasks import InSessionOrder
+from hookgate.core.registry.agents import Router
 from hookgate.core.settings.schema import BindingSettings
 from hookgate.hookspecs import hookimpl
+from hookgate.sessions import InProcessConversations, InProcessLanes, InProcessSignals
 
 KEY = SessionKey("a", "c", "x", "p")
 PART = st.text(min_size=1, max_size=12)

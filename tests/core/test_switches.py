@@ -9,7 +9,7 @@ import pytest
 from tests.support.script import gateway
 
 from hookgate import SWITCHES, Host, StoreError, Switch, hookimpl
-from hookgate.core.sessions.switches import FileSwitches
+from hookgate.sessions import FileSwitches
 
 
 async def test_of_two_who_have_seen_one_version_one_sets_it(tmp_path: Path) -> None:

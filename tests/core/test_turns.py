@@ -52,7 +52,7 @@ from hookgate.core.domain.turn import (
     Turn,
     TurnRequest,
 )
-from hookgate.core.sessions.routing import Router
+from hookgate.core.registry.agents import Router
 from hookgate.core.settings.schema import BindingSettings
 from hookgate.hookspecs import hookimpl
 

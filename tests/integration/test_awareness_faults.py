@@ -47,10 +47,10 @@ from hookgate.core.domain.parts import Image
 from hookgate.core.domain.ports import AUDIT, EMBEDDER, STORE, SWITCHES, Switch
 from hookgate.core.domain.turn import Address, Origin, Principal, Turn, TurnPlan, TurnRequest
 from hookgate.core.host import Host
-from hookgate.core.sessions.routing import Router
-from hookgate.core.sessions.switches import FileSwitches
+from hookgate.core.registry.agents import Router
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.sessions import FileSwitches
 
 __all__ = ["served"]
 

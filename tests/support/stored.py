@@ -11,7 +11,7 @@ from hookgate.core.domain.ports import CONVERSATIONS
 from hookgate.core.domain.strict_json import dumps
 from hookgate.core.domain.tools import Tool
 from hookgate.core.domain.turn import Fence, Origin, Principal, SessionKey, TurnRequest
-from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.sessions import InProcessConversations
 
 OWNER = Principal.owner("test")
 USER = Origin(provenance=Provenance.EXTERNAL_USER, path="test")

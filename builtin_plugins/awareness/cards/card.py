@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hookgate import FLAG_NAMES, Card, Triggers
+from hookgate import FLAG_NAMES, Card, CardOrigin, Triggers
 from hookgate.kit.content.documents import (
     Description,
     DisplayName,
@@ -23,11 +24,6 @@ from hookgate.kit.content.documents import (
 )
 from hookgate.kit.content.frontmatter import split
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from hookgate import CardOrigin
 
 CARD_BYTES = 51_200
 """The largest card file."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 
-from hookgate import Capability
+from hookgate import Capability, PluginInfo
 from hookgate.builtin_plugins.discovery.sources.manifests import (
     Declared,
     Described,
@@ -16,13 +17,6 @@ from hookgate.hookspecs import PROJECT
 from hookgate.kit.content.documents import NAME, Reading, parse, read
 from hookgate.kit.content.files import CONTENT_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem, shortened
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from importlib.metadata import EntryPoint
-    from pathlib import Path
-
-    from hookgate import PluginInfo
 
 CATEGORY = "extension"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, model_validator
 from pydantic.alias_generators import to_snake
@@ -44,9 +45,6 @@ from hookgate.kit.content.frontmatter import body_of
 from hookgate.kit.content.problems import ContentError, Problem, shortened
 from hookgate.settings import nearest
 from hookgate.wire import StrictJSONError, loads
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MANIFEST = "CAPABILITY.yaml"
 CONTENT = "SKILL.md"

@@ -5,14 +5,15 @@ They stand beside the rules, in ``NAME.test.yaml``, and are judged as a gateway 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
 from hookgate import FLAG_NAMES, Flags
-from hookgate.builtin_plugins.policy.bench.bench import Found, Word, imagined
+from hookgate.builtin_plugins.policy.bench.bench import Bench, Found, Word, imagined
 from hookgate.builtin_plugins.policy.judge.facts import LONGEST, Facts, Happened, History, facts_of
 from hookgate.builtin_plugins.policy.rules.files import (
     SUFFIXES,
@@ -38,12 +39,6 @@ from hookgate.kit.content.documents import (
     prose,
     read_text_as,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from hookgate.builtin_plugins.policy.bench.bench import Bench
 
 MAX_CASES = 2000
 

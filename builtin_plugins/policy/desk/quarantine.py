@@ -6,14 +6,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from hookgate import AUDIT, Host, Tool, ToolCall, Turn, TurnError
-from hookgate.builtin_plugins.policy.desk.pins import TOOL
+from hookgate.builtin_plugins.policy.desk.pins import TOOL, ToolPins
 from hookgate.kit.acceptance.acceptances import Desk, Waiting
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.desk.pins import ToolPins
 
 PinMode: TypeAlias = Literal["others", "all", "off"]
 

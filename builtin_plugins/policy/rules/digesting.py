@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from hookgate.builtin_plugins.policy.rules.model import Match, MoreThan
-
-if TYPE_CHECKING:
-    from hookgate.builtin_plugins.policy.rules.model import After, Rule
+from hookgate.builtin_plugins.policy.rules.model import After, Match, MoreThan, Rule
 
 
 def _plain(match: Match | None) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field
 
@@ -13,9 +14,6 @@ from hookgate.builtin_plugins.policy.rules.model import Rule, checked
 from hookgate.kit.content.documents import DocumentModel, Reading, read_text_as
 from hookgate.kit.content.files import MANIFEST_BYTES, read_text
 from hookgate.kit.content.problems import ContentError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from hookgate.core.gateway.wire.rpc import (
     result_frame,
 )
 from hookgate.core.gateway.wire.stream import NO_DRAIN, SocketOutbox
-from hookgate.core.sessions.expiry import EXPIRED
+from hookgate.core.hooks.tasks import EXPIRED
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter

@@ -11,7 +11,7 @@ from hookgate.builtin_plugins.awareness.switch.control import SWITCH, Control, m
 from hookgate.builtin_plugins.awareness.switch.records import Injected, TurnRecord
 from hookgate.core.domain.ports import CLOCK, SWITCHES
 from hookgate.core.host import Host
-from hookgate.core.sessions.switches import FileSwitches
+from hookgate.sessions import FileSwitches
 
 CARD = (Injected(id="a", score=1.0, tokens=100),)
 

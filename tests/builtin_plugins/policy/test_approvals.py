@@ -14,7 +14,7 @@ from hookgate.builtin_plugins.policy.settings import ApprovalSettings
 from hookgate.core.domain.errors import TurnError
 from hookgate.core.domain.tools import Ask, Effect
 from hookgate.core.domain.turn import Address, Claim, Principal
-from hookgate.core.sessions.questions import InProcessQuestions
+from hookgate.sessions import InProcessQuestions
 
 if TYPE_CHECKING:
     from hookgate.core.domain.events import Event

@@ -18,7 +18,7 @@ from hookgate.core.domain.errors import StaleFenceError, StoreError
 from hookgate.core.domain.messages import Message, Opaque, Part, Provenance, ToolResultPart, ToolUse
 from hookgate.core.domain.parts import Image, Text
 from hookgate.core.domain.turn import Fence, SessionKey
-from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.sessions import InProcessConversations
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

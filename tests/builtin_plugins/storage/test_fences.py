@@ -23,10 +23,9 @@ from hookgate.core.domain.parts import Text
 from hookgate.core.domain.ports import CONVERSATIONS, LANES, STORE
 from hookgate.core.domain.turn import Fence, SessionKey, Turn
 from hookgate.core.host import SystemClock
-from hookgate.core.sessions.conversations import InProcessConversations
-from hookgate.core.sessions.lanes import InProcessLanes
 from hookgate.core.settings.schema import Settings
 from hookgate.hookspecs import hookimpl
+from hookgate.sessions import InProcessConversations, InProcessLanes
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

@@ -22,7 +22,7 @@ from hookgate.core.domain.messages import Message
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
-from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.sessions import InProcessConversations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

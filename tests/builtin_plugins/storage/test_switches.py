@@ -13,8 +13,8 @@ from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.builtin_plugins.storage.switches import SqlSwitches
 from hookgate.core.domain.ports import SWITCHES, Switch
 from hookgate.core.gateway.access.tokens import token_book
-from hookgate.core.sessions.switches import FileSwitches
 from hookgate.core.settings.schema import Settings
+from hookgate.sessions import FileSwitches
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

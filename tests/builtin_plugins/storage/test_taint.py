@@ -14,7 +14,7 @@ from hookgate.core.domain.messages import CLEAN, Message
 from hookgate.core.domain.parts import Text
 from hookgate.core.domain.turn import Fence, SessionKey
 from hookgate.core.host import SystemClock
-from hookgate.core.sessions.conversations import InProcessConversations
+from hookgate.sessions import InProcessConversations
 
 if TYPE_CHECKING:
     from tests.builtin_plugins.storage.conftest import OpenStore

@@ -22,8 +22,8 @@ from hookgate.builtin_plugins.wasm.packages.folders import read_package
 from hookgate.builtin_plugins.wasm.settings import WasmSettings
 from hookgate.builtin_plugins.wasm.tools import call_tool
 from hookgate.core.domain.ports import EGRESS
-from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 
 NAME = "api.example.com"
 KEY = "s3cret-of-weather:42"
@@ -103,7 +103,7 @@ async def make(tmp_path: Path, names: Names) -> AsyncIterator[Make]:
     settings = Settings.model_validate(
         {"home": tmp_path / "home", "secrets": {"weather_key": KEY, "pin": "1234"}}
     )
-    async with Runtime(settings) as gateway:
+    async with Gateway(settings, builtin=()) as gateway:
         made: list[Guests] = []
 
         async def one(

@@ -17,7 +17,7 @@ from hookgate.core.domain.ports import SWITCHES
 from hookgate.core.gateway.access.auth import Caller, check_listener
 from hookgate.core.gateway.access.tokens import DEAF_SECONDS, REVOKED_SWITCH, new_token
 from hookgate.core.gateway.serve import listen
-from hookgate.core.sessions.switches import FileSwitches
+from hookgate.sessions import FileSwitches
 
 # -- revoking -------------------------------------------------------------------------------------
 

@@ -99,7 +99,7 @@ async def _deeper(
     from hookgate import hookspecs
     from hookgate.core.gateway.access.auth import Gate, check_listener
     from hookgate.core.registry.agents import load_agents
-    from hookgate.core.registry.model_check import check_models, describe
+    from hookgate.kit.model_check import check_models, describe
 
     problems: list[Problem] = []
     notes: list[Problem] = []

@@ -14,7 +14,7 @@ from hookgate.cli.state import JsonOption, State, state_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hookgate.core.sessions.routing import AgentRoute
+    from hookgate.core.registry.agents import AgentRoute
 
 _TOLD = ("degraded", "notices", "running")
 
@@ -126,8 +126,7 @@ def route(
 
 
 async def _resolve(state: State, address: Any) -> AgentRoute:
-    from hookgate.core.registry.agents import load_agents
-    from hookgate.core.sessions.routing import Router
+    from hookgate.core.registry.agents import Router, load_agents
 
     settings = state.settings
     with state.placed():

@@ -41,7 +41,7 @@ from hookgate.builtin_plugins.storage.engine.opening import open_store
 from hookgate.builtin_plugins.storage.settings import StorageSettings
 from hookgate.builtin_plugins.storage.store import SqlStore
 from hookgate.core.host import SystemClock
-from hookgate.core.sessions.signals import InProcessSignals
+from hookgate.sessions import InProcessSignals
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hookgate.core.settings.schema import Settings
     from hookgate.core.settings.toml_lines import KeyPath
 
+__all__ = ["Described", "ModelFault", "check_models", "describe", "tell_models"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:

@@ -9,8 +9,8 @@ import pytest
 from tests.support.script import Script, Scripted, say
 
 from hookgate.core.domain.models import ModelInfo, ProviderInfo
-from hookgate.core.runtime import Runtime
 from hookgate.core.settings.schema import Settings
+from hookgate.gateway import Gateway
 from hookgate.hookspecs import hookimpl
 
 ACTION = "set TOY_KEY"
@@ -38,21 +38,23 @@ def settings(**agents: Any) -> Settings:
 
 
 async def degraded(config: Settings, *plugins: object) -> dict[str, str]:
-    async with Runtime(config, plugins=plugins) as gate:
+    async with Gateway(config, builtin=("control",), plugins=plugins) as gate:
         return dict(gate.host.status()["degraded"])
 
 
 async def test_a_missing_key_is_said_and_the_next_model_answers() -> None:
     config = settings(main={"model": "toy/a", "fallback": ["script/x"]})
     plugins = [Lacking(), Scripted(Script(say("hello back")))]
-    async with Runtime(config, plugins=plugins) as gate:
+    async with Gateway(config, builtin=("control",), plugins=plugins) as gate:
         assert gate.host.status()["degraded"]["provider toy"] == f"no key for toy: {ACTION}"
         turn = await gate.chat("hello")
     assert turn.answer == "hello back"
 
 
 async def test_a_turn_that_no_model_answers_says_which_key_is_missing() -> None:
-    async with Runtime(settings(main={"model": "toy/a"}), plugins=[Lacking()]) as gate:
+    async with Gateway(
+        settings(main={"model": "toy/a"}), builtin=("control",), plugins=[Lacking()]
+    ) as gate:
         turn = await gate.chat("hello")
     assert f"no key for toy: {ACTION}" in str(turn.error)
 
@@ -74,8 +76,9 @@ async def test_a_model_that_nobody_has_is_said_with_the_nearest(model: str, near
 
 async def test_what_is_mended_in_the_settings_is_taken_back_at_a_reload() -> None:
     read = [settings(main={"model": "script/small"}), settings(main={"model": "script/large"})]
-    gate = Runtime(
+    gate = Gateway(
         settings(main={"model": "script/large"}),
+        builtin=("control",),
         plugins=[Scripted(Small(say("ok")))],
         read_settings=lambda: read.pop(0),
     )

@@ -10,7 +10,7 @@ grants, judgements and the check of arguments hold for that one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from unicodedata import normalize
 
 from hookgate import hookspecs
 from hookgate.core.domain.descriptors import Card, Rejected
+from hookgate.core.registry.admission import is_own, own_sources
 from hookgate.core.registry.frozen import frozen_json
 from hookgate.core.registry.sanitizing import UNSANITIZED
 
@@ -25,33 +26,13 @@ if TYPE_CHECKING:
     from hookgate.core.domain.tools import Tool
     from hookgate.core.host import Host
 
-OWN = ("builtin", "program")
-"""Origins of plugins whose words count as the gateway's own."""
-
 PART = "tools of others"
 """What `status` calls them where no plugin sanitizes."""
 
+__all__ = ["Faces"]
+
 PROSE = frozenset(("description", "title", "$comment", "examples", "default"))
 """Keys of a schema whose texts say something and bind nobody; they may be shown cleaned."""
-
-
-def own_sources(host: Host) -> frozenset[str]:
-    """Return the sources whose words count as the gateway's own."""
-    return frozenset(
-        {info.name for info in host.plugins(every=True) if info.origin in OWN} | {"core"}
-    )
-
-
-def is_own(tool: Tool, own: Collection[str]) -> bool:
-    """Whether a tool's words are the gateway's own.
-
-    What a plugin of the gateway runs elsewhere, in a sandbox or at a server, comes from elsewhere.
-
-    Args:
-        tool: The tool.
-        own: What `own_sources` returns.
-    """
-    return tool.plugin in own and tool.sandbox == "python"
 
 
 class _UnfitError(Exception):
@@ -82,13 +63,13 @@ class Faces:
     A tool that nobody has looked at yet is not shown.
     """
 
-    def __init__(self, host: Host, sanitize: Callable[[Card], Awaitable[Card | Rejected]]) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._sanitize = sanitize
         self._looked: dict[str, _Looked] = {}
         self._judged_by = 0
         self._told: set[str] = set()
         self._looking = asyncio.Lock()
+        self._follows = False
 
     def shown(self) -> tuple[Mapping[str, Tool], Mapping[str, Tool]]:
         """Return the tools that turns may use, and those that models see otherwise, by name."""
@@ -108,7 +89,7 @@ class Faces:
                     faces[name] = looked.face
         return shown, faces
 
-    async def follow(self) -> None:
+    async def _follow(self) -> None:
         """Look at what comes between reloads, until cancelled."""
         changed = asyncio.Event()
         self._host.tools.watch(changed.set)
@@ -123,6 +104,9 @@ class Faces:
         Args:
             again: Look once more at those that are not shown: a sanitizer may have failed.
         """
+        if not self._follows:
+            self._follows = True
+            self._host.spawn(self._follow(), name="words of tools")
         async with self._looking:
             there, own = self._host.tools.view(), own_sources(self._host)
             version = self._host.sanitizers
@@ -207,7 +191,7 @@ class Faces:
     async def _clean(self, tool: Tool, text: str, at: str) -> str:
         if not text:
             return text
-        verdict = await self._sanitize(
+        verdict = await self._host.sanitize(
             Card(
                 id=f"tool:{tool.name}",
                 text=text,

@@ -1,1 +1,0 @@
-"""Who answers a message, and in which order; in this process, where no plugin says otherwise."""

@@ -1,0 +1,33 @@
+"""What keeps conversations, lanes, questions and switches where no store does: this process.
+
+`hookgate.Gateway` offers these before its plugins open; the plugin `storage` offers others in
+their place, which all gateways on one store share, and builds on some of these.
+"""
+
+# ruff: noqa: I001
+
+from hookgate.core.domain.ports import (
+    CONVERSATIONS,
+    LANES,
+    QUESTIONS,
+    SIGNALS,
+    STOPPED as STOPPED,
+    STORE,
+    SWITCHES,
+)
+from hookgate.core.host import Host
+from hookgate.sessions.conversations import InProcessConversations as InProcessConversations
+from hookgate.sessions.lanes import InProcessLanes as InProcessLanes
+from hookgate.sessions.questions import InProcessQuestions as InProcessQuestions
+from hookgate.sessions.signals import InProcessSignals as InProcessSignals
+from hookgate.sessions.switches import FileSwitches as FileSwitches, Watchers as Watchers
+
+
+def offer_in_process(host: Host) -> None:
+    """Offer all of them at `host`."""
+    queue = host.settings.turn.lane_queue
+    host.provide(LANES, InProcessLanes(lambda: host[CONVERSATIONS], queue=queue))
+    host.provide(SIGNALS, InProcessSignals())
+    host.provide(CONVERSATIONS, InProcessConversations())
+    host.provide(SWITCHES, FileSwitches(host.settings.home))
+    host.provide(QUESTIONS, InProcessQuestions(lambda: host.get(STORE)))
