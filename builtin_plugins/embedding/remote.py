@@ -12,7 +12,7 @@ import orjson
 
 from hookgate import Egress, EgressDeniedError, EgressError, EmbeddingError
 from hookgate.builtin_plugins.embedding.reading import Reading
-from hookgate.kit.waits import retry_after
+from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:
     import numpy as np

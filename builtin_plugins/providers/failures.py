@@ -16,7 +16,7 @@ from hookgate import (
     ProviderError,
     ProviderErrorKind,
 )
-from hookgate.kit.waits import retry_after
+from hookgate.kit.durations import retry_after
 
 MAX_BODY = 65_536
 """Bytes of an error's body that are read."""

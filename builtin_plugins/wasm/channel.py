@@ -44,7 +44,7 @@ from hookgate.builtin_plugins.wasm.wire import (
     read_answer,
 )
 from hookgate.channels import Connection, guest_channel
-from hookgate.kit.waits import retry_after
+from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:
     from hookgate.builtin_plugins.wasm.guests import Guests, LoadedPlugin

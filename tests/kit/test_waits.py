@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hookgate.core.domain.errors import ChannelError, EmbeddingError, ProviderError, wait_of
-from hookgate.kit.waits import retry_after
+from hookgate.kit.durations import retry_after
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from hookgate import ChannelError, Egress, EgressDeniedError, EgressFailedError, Host, wait_of
-from hookgate.kit.waits import retry_after
+from hookgate.kit.durations import retry_after
 
 if TYPE_CHECKING:
     import httpx

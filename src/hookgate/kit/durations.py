@@ -1,18 +1,26 @@
-"""Lengths of time as people write them: ``90s``, ``10m``, ``2h``, ``7d``."""
+"""Lengths of time: as people write them, ``90s``, ``10m``, ``2h``, ``7d``, and as servers ask for."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator
 
-__all__ = ["FORMS", "Days", "Seconds", "seconds_of", "told"]
+from hookgate.core.domain.errors import wait_of
+
+__all__ = ["FORMS", "Days", "Seconds", "retry_after", "seconds_of", "told"]
 
 FORMS = "90s, 10m, 2h or 7d"
 """How messages say what is expected."""
 
 DAY = 86_400.0
+
+_LONGEST = 4096
+"""Characters of a date that are read."""
 
 _FORM = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd])")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY}
@@ -50,3 +58,34 @@ Seconds: TypeAlias = Annotated[float, BeforeValidator(_in_seconds)]
 
 Days: TypeAlias = Annotated[float, BeforeValidator(_in_days)]
 """A setting in days: a number of them, or a text such as ``36h``."""
+
+
+def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return the seconds that a response asks to wait, at most a day; None where it asks for none.
+
+    ``Retry-After`` holds seconds or a date (RFC 9110, section 10.2.3); OpenAI sends
+    ``retry-after-ms`` beside it, which is finer. A date is compared with the response's own
+    clock where it names that.
+
+    Args:
+        headers: The headers of the response; their names in small letters, or of any case where
+            the mapping does not mind.
+        now: The time, in UTC.
+    """
+    finer = wait_of(headers.get("retry-after-ms", ""))
+    if finer is not None:
+        return finer / 1000
+    value = headers.get("retry-after", "")
+    if (seconds := wait_of(value)) is not None:
+        return seconds
+    if (at := _date(value)) is None:
+        return None
+    return wait_of((at - (_date(headers.get("date", "")) or now)).total_seconds())
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        found = parsedate_to_datetime(text[:_LONGEST])
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
